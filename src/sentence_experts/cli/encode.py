@@ -1,0 +1,9 @@
+"""`sentence-experts encode`."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command line."""

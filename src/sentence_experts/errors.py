@@ -1,0 +1,41 @@
+"""The package's errors: every message says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class SentenceExpertsError(Exception):
+    """Something the user can act on. The CLI prints it as one line and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class UsageError(SentenceExpertsError):
+    """The command or call itself is wrong: an unknown option value, a missing argument."""
+
+    exit_code = 2
+
+
+class InputError(SentenceExpertsError):
+    """A file, record or field that cannot be used as it is."""
+
+
+class RouteError(SentenceExpertsError, ValueError):
+    """A text has no route, or one that the model does not know. The message lists the known routes."""
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import `module`, or say which extra of this package brings it.
+
+    Raises:
+        SentenceExpertsError: the module is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise SentenceExpertsError(
+            f"this needs {error.name or module}, which is not installed: "
+            f'pip install "sentence-experts[{extra}]"'
+        ) from error
