@@ -1,0 +1,179 @@
+"""The pair metrics of both papers: F1max and what stands beside it. Pure numpy and scikit-learn.
+
+A pair is called positive when its score is at least the threshold. Candidate thresholds are those of
+scikit-learn's `precision_recall_curve`: every distinct score. F1max is the best F1 over them (2025 paper,
+"Evaluation strategy"; preprint, section 3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sentence_experts.errors import InputError
+
+Metrics = dict[str, float | None]
+
+METRIC_NAMES = (
+    "f1_max", "precision", "recall", "threshold", "ratio", "roc_auc", "mean_distance", "accuracy",
+)
+
+
+class Cuts(NamedTuple):
+    """What each candidate threshold calls positive; all arrays have shape (distinct scores,), ascending."""
+
+    thresholds: NDArray[np.float64]
+    true_positives: NDArray[np.int64]
+    called_positive: NDArray[np.int64]
+
+
+def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | None = None) -> Metrics:
+    """The eight metrics of scored pairs (`METRIC_NAMES`).
+
+    Args:
+        scores: shape (pairs,), similarities; larger means more alike. Not clipped to [-1, 1].
+        labels: shape (pairs,), 1 for linked pairs and 0 for the others.
+        threshold_min: only thresholds of at least this are candidates. A set without negatives has a trivial
+            threshold (its lowest score: F1 = 1); the preprint (section 3.4) therefore searches [0.5, 1] there,
+            which is `threshold_min=0.5`, and reports the accuracy.
+
+    Returns:
+        A dict with these keys; None where a figure is undefined.
+
+        - `f1_max`, `precision`, `recall`, `threshold`, `accuracy`: the best F1 = 2 tp / (2 tp + fp + fn), and
+          the figures at its threshold. Of several thresholds with exactly the same F1 the lowest is taken: the
+          first maximum along `precision_recall_curve`, as the published code takes it. When no score
+          reaches `threshold_min`, nothing is called positive: the threshold is `threshold_min` itself, F1,
+          precision and recall are 0. All five are None without positives: every threshold then has F1 = 0.
+        - `ratio`: mean score of the positives / mean score of the negatives (signed). None when either class is
+          missing or the negatives' mean is 0.
+        - `roc_auc`: None when either class is missing.
+        - `mean_distance`: mean of abs(label - score) (preprint, section 3.4).
+
+    Raises:
+        InputError: no pairs, different lengths, a score that is not a finite number, a label other than 0 or 1.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    values, truth = checked_pairs(scores, labels)
+    both_classes = 0 < truth.sum() < truth.size
+    return {
+        **_best_cut(values, truth, threshold_min),
+        "ratio": _ratio(values, truth),
+        "roc_auc": float(roc_auc_score(truth, values)) if both_classes else None,
+        "mean_distance": float(np.abs(truth - values).mean()),
+    }
+
+
+def class_means(scores: ArrayLike, labels: ArrayLike) -> Metrics:
+    """`mean_positive` and `mean_negative`: the mean score of each class, None for a class without pairs."""
+    values, truth = checked_pairs(scores, labels)
+    return {
+        name: float(values[truth == label].mean()) if (truth == label).any() else None
+        for name, label in (("mean_positive", 1), ("mean_negative", 0))
+    }
+
+
+def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Scores as float64 and labels as 0/1 integers, both of shape (pairs,).
+
+    Raises:
+        InputError: no pairs, different lengths, a score that is not a finite number, a label other than 0 or 1.
+    """
+    values = _numbers(scores, "scores")
+    truth = _numbers(labels, "labels")
+    if values.size != truth.size:
+        raise InputError(f"{values.size} scores but {truth.size} labels: each pair needs one of each")
+    if values.size == 0:
+        raise InputError("no pairs: metrics need at least one score and its label")
+    for name, bad in (
+        ("score", ~np.isfinite(values)),
+        ("label", (truth != 0) & (truth != 1)),
+    ):
+        if bad.any():
+            first = int(np.argmax(bad))
+            found = (values if name == "score" else truth)[first]
+            wanted = "a finite number" if name == "score" else "0 or 1"
+            raise InputError(f"pair {first} (counted from 0): {name} {found:g} is not {wanted} ({bad.sum()} such)")
+    return values, truth.astype(np.int64)
+
+
+def cuts(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> Cuts:
+    """Counts at every distinct score, taken as threshold (score >= threshold is called positive)."""
+    order = np.argsort(scores, kind="stable")
+    ascending = scores[order]
+    first_of_value = np.flatnonzero(np.diff(ascending, prepend=-np.inf))
+    positives_below = np.concatenate([[0], np.cumsum(labels[order])])[first_of_value]
+    return Cuts(ascending[first_of_value], labels.sum() - positives_below, labels.size - first_of_value)
+
+
+def pair_weighted_mean(domains: Mapping[str, Mapping[str, float | None]], pairs: Mapping[str, int]) -> Metrics:
+    """Each metric's mean over domains, weighted by the domains' numbers of pairs.
+
+    This is how the 2025 paper's Table 3 gives its own models' F1, precision, recall, threshold and ratio; it is
+    not the metric of the pooled pairs. A metric undefined in any domain is None.
+
+    Raises:
+        InputError: no domain, or a domain without a number of pairs.
+    """
+    if not domains:
+        raise InputError("a mean over domains needs at least one domain")
+    missing = sorted(domains.keys() - pairs.keys())
+    if missing:
+        raise InputError(f"no number of pairs for domain {missing[0]}")
+    total = sum(pairs[domain] for domain in domains)
+    names = list(next(iter(domains.values())))
+    return {
+        name: _mean([(figures[name], pairs[domain]) for domain, figures in domains.items()], total)
+        for name in names
+    }
+
+
+def _mean(weighted: Sequence[tuple[float | None, int]], total: int) -> float | None:
+    known = [value * weight for value, weight in weighted if value is not None]
+    return sum(known) / total if len(known) == len(weighted) else None
+
+
+def _best_cut(scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_min: float | None) -> Metrics:
+    positives = int(labels.sum())
+    if positives == 0:
+        return dict.fromkeys(("f1_max", "precision", "recall", "threshold", "accuracy"))
+    thresholds, true_positives, called = cuts(scores, labels)
+    allowed = slice(0 if threshold_min is None else int(np.searchsorted(thresholds, threshold_min)), None)
+    if thresholds[allowed].size == 0:
+        assert threshold_min is not None
+        return {
+            "f1_max": 0.0, "precision": 0.0, "recall": 0.0,
+            "threshold": float(threshold_min), "accuracy": float((labels == 0).mean()),
+        }
+    # From whole numbers, so that equal F1s are equal floats and argmax finds the lowest threshold among them.
+    f1 = 2 * true_positives[allowed] / (called[allowed] + positives)
+    best = int(np.argmax(f1))
+    tp, chosen = int(true_positives[allowed][best]), int(called[allowed][best])
+    true_negatives = labels.size - chosen - (positives - tp)
+    return {
+        "f1_max": float(f1[best]),
+        "precision": tp / chosen,
+        "recall": tp / positives,
+        "threshold": float(thresholds[allowed][best]),
+        "accuracy": (tp + true_negatives) / labels.size,
+    }
+
+
+def _ratio(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
+    means = class_means(scores, labels)
+    positive, negative = means["mean_positive"], means["mean_negative"]
+    return positive / negative if positive is not None and negative else None
+
+
+def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be numbers: {error}") from error
+    if array.ndim != 1:
+        raise InputError(f"{what} must be one-dimensional, not of shape {array.shape}")
+    return array

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, precision_recall_curve
+
+from sentence_experts.errors import InputError
+from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
+
+# Few distinct values, so that ties between scores and between F1s are common.
+scored_pairs = st.lists(st.tuples(st.integers(-8, 8), st.integers(0, 1)), min_size=1, max_size=40).map(
+    lambda pairs: (np.array([score / 8 for score, _ in pairs]), np.array([label for _, label in pairs]))
+)
+
+
+def brute_force(scores: np.ndarray, labels: np.ndarray, threshold_min: float = -math.inf) -> tuple:
+    """(best F1, lowest threshold with it), by trying every score as threshold."""
+    best = (0.0, math.nan)
+    for threshold in sorted({float(score) for score in scores if score >= threshold_min}):
+        tp = sum(1 for score, label in zip(scores, labels, strict=True) if score >= threshold and label)
+        fp = sum(1 for score, label in zip(scores, labels, strict=True) if score >= threshold and not label)
+        f1 = 2 * tp / (tp + fp + labels.sum())
+        if f1 > best[0]:
+            best = (f1, threshold)
+    return best
+
+
+@given(scored_pairs, st.sampled_from([None, -0.5, 0.0, 0.5]))
+def test_f1_max_is_the_best_over_all_scores_and_ties_take_the_lowest(pairs, threshold_min):
+    scores, labels = pairs
+    found = pair_metrics(scores, labels, threshold_min)
+    if labels.sum() == 0:
+        assert found["f1_max"] is found["threshold"] is found["accuracy"] is None
+        return
+    f1, threshold = brute_force(scores, labels, -math.inf if threshold_min is None else threshold_min)
+    assert found["f1_max"] == pytest.approx(f1)
+    if not math.isnan(threshold):
+        assert found["threshold"] == threshold
+    assert found["accuracy"] == accuracy_score(labels, scores >= found["threshold"])
+
+
+@given(scored_pairs)
+def test_precision_and_recall_lie_on_scikit_learns_curve(pairs):
+    scores, labels = pairs
+    if labels.sum() == 0:
+        return
+    found = pair_metrics(scores, labels)
+    precision, recall, thresholds = precision_recall_curve(labels, scores)
+    at = list(thresholds).index(found["threshold"])
+    assert (found["precision"], found["recall"]) == pytest.approx((precision[at], recall[at]))
+    f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+    assert found["f1_max"] == pytest.approx(f1[:-1].max())
+
+
+@given(scored_pairs, st.randoms())
+def test_order_does_not_matter(pairs, random):
+    scores, labels = pairs
+    order = list(range(len(scores)))
+    random.shuffle(order)
+    assert pair_metrics(scores, labels) == pytest.approx(pair_metrics(scores[order], labels[order]))
+
+
+@given(scored_pairs)
+def test_a_monotone_transformation_keeps_f1_max_and_auc(pairs):
+    scores, labels = pairs
+    before, after = pair_metrics(scores, labels), pair_metrics(np.exp(3 * scores) - 5, labels)
+    for name in ("f1_max", "precision", "recall", "roc_auc", "accuracy"):
+        assert before[name] == pytest.approx(after[name])
+
+
+def test_figures_by_hand():
+    scores, labels = [0.9, 0.7, 0.6, 0.2], [1, 1, 0, 0]
+    assert pair_metrics(scores, labels) == pytest.approx(
+        {
+            "f1_max": 1.0, "precision": 1.0, "recall": 1.0, "threshold": 0.7, "accuracy": 1.0,
+            "ratio": 2.0, "roc_auc": 1.0, "mean_distance": (0.1 + 0.3 + 0.6 + 0.2) / 4,
+        }
+    )
+    assert class_means(scores, labels) == pytest.approx({"mean_positive": 0.8, "mean_negative": 0.4})
+    assert tuple(sorted(pair_metrics(scores, labels))) == tuple(sorted(METRIC_NAMES))
+
+
+def test_equal_f1_takes_the_lowest_threshold():
+    # 0.5: tp 2, fp 2; 0.9: tp 1, fp 0. Both have F1 = 2/3.
+    assert pair_metrics([0.9, 0.5, 0.6, 0.7], [1, 1, 0, 0])["threshold"] == 0.5
+
+
+def test_all_positive_set_has_a_trivial_threshold_unless_limited():
+    scores, labels = [0.9, 0.6, 0.45, -0.2], [1, 1, 1, 1]
+    free = pair_metrics(scores, labels)
+    assert (free["f1_max"], free["threshold"], free["accuracy"]) == (1.0, -0.2, 1.0)
+    limited = pair_metrics(scores, labels, threshold_min=0.5)
+    assert (limited["threshold"], limited["accuracy"]) == (0.6, 0.5)
+    assert limited["f1_max"] == pytest.approx(2 / 3)
+    assert limited["roc_auc"] is None
+    assert limited["ratio"] is None
+
+
+def test_threshold_min_itself_is_allowed_and_none_above_it_calls_nothing_positive():
+    assert pair_metrics([0.5, 0.4], [1, 1], threshold_min=0.5)["threshold"] == 0.5
+    found = pair_metrics([0.4, 0.3, 0.1, 0.0], [1, 1, 1, 0], threshold_min=0.5)
+    assert (found["f1_max"], found["precision"], found["recall"]) == (0.0, 0.0, 0.0)
+    assert (found["threshold"], found["accuracy"]) == (0.5, 0.25)
+
+
+def test_ratio_without_a_negative_mean_is_undefined():
+    assert pair_metrics([0.5, 0.0], [1, 0])["ratio"] is None
+    assert pair_metrics([0.5, -0.25], [1, 0])["ratio"] == -2.0
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "message"),
+    [
+        ([], [], "no pairs"),
+        ([0.1], [1, 0], "1 scores but 2 labels"),
+        ([0.1, math.nan], [1, 0], "pair 1 .*score nan"),
+        ([0.1, math.inf], [1, 0], "pair 1 .*score inf"),
+        ([0.1, 0.2], [1, 2], "pair 1 .*label 2"),
+        ([0.1, 0.2], [1, -1], "label -1"),
+        ([0.1, 0.2], [1, math.nan], "label nan"),
+        (["a", "b"], [1, 0], "scores must be numbers"),
+        ([[0.1, 0.2]], [1, 0], "one-dimensional"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(scores, labels, message):
+    with pytest.raises(InputError, match=message):
+        pair_metrics(scores, labels)
+
+
+# Hallee et al., Scientific Reports 2025: evaluation pairs of Table 1; F1, precision, recall, threshold, ratio and
+# ROC-AUC of Tables 4-8; and the same of Table 3.
+PUBLISHED_PAIRS = {"autoimmune": 10_066, "cancer": 1_734, "copd": 2_676, "cvd": 4_584, "parasitic": 27_750}
+COLUMNS = ("f1_max", "precision", "recall", "threshold", "ratio", "roc_auc")
+PUBLISHED = {
+    "MoE_all": (
+        {
+            "autoimmune": (0.8908, 0.8692, 0.9136, 0.7055, 1.7709, 0.9552),
+            "cancer": (0.7687, 0.7130, 0.8339, 0.8505, 1.1447, 0.8226),
+            "copd": (0.7861, 0.7039, 0.8901, 0.7461, 1.2528, 0.8548),
+            "cvd": (0.9060, 0.8858, 0.9271, 0.8022, 1.5423, 0.9668),
+            "parasitic": (0.9004, 0.8783, 0.9237, 0.6812, 1.8100, 0.9634),
+        },
+        (0.8875, 0.8610, 0.9166, 0.7083, 1.7189, 0.9426),
+    ),
+    "SE_all": (
+        {
+            "autoimmune": (0.8845, 0.8586, 0.9120, 0.7512, 1.5411, 0.9474),
+            "cancer": (0.7301, 0.6070, 0.9158, 0.7867, 1.1066, 0.7724),
+            "copd": (0.7661, 0.7207, 0.8176, 0.8515, 1.1422, 0.8293),
+            "cvd": (0.8995, 0.8916, 0.9075, 0.8253, 1.4460, 0.9640),
+            "parasitic": (0.8905, 0.8694, 0.9127, 0.7208, 1.6434, 0.9567),
+        },
+        (0.8770, 0.8510, 0.9067, 0.7475, 1.5535, 0.9338),
+    ),
+}
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_pair_weighted_mean_gives_the_published_rows_of_table_3(model):
+    domains, table_3 = PUBLISHED[model]
+    mean = pair_weighted_mean(
+        {domain: dict(zip(COLUMNS, row, strict=True)) for domain, row in domains.items()}, PUBLISHED_PAIRS
+    )
+    published = dict(zip(COLUMNS, table_3, strict=True))
+    for name in ("f1_max", "precision", "recall", "threshold", "ratio"):
+        assert mean[name] == pytest.approx(published[name], abs=1e-4)
+    # The published ROC-AUC is not the mean of Tables 4-8: it is the one column that was pooled.
+    assert mean["roc_auc"] - published["roc_auc"] > 0.005
+
+
+def test_pair_weighted_mean_of_an_undefined_metric_is_undefined():
+    domains = {"a": {"f1_max": 0.5, "roc_auc": None}, "b": {"f1_max": 1.0, "roc_auc": 0.7}}
+    assert pair_weighted_mean(domains, {"a": 3, "b": 1}) == {"f1_max": 0.625, "roc_auc": None}
+    with pytest.raises(InputError, match="no number of pairs for domain b"):
+        pair_weighted_mean(domains, {"a": 3})
