@@ -131,8 +131,8 @@ def test_bad_input_says_what_is_wrong(scores, labels, message):
         pair_metrics(scores, labels)
 
 
-# Hallee et al., Scientific Reports 2025: evaluation pairs of Table 1; F1, precision, recall, threshold, ratio and
-# ROC-AUC of Tables 4-8; and the same of Table 3.
+# Hallee et al., Scientific Reports 2025: evaluation pairs of Table 1; F1, precision, recall, threshold,
+# ratio and ROC-AUC of Tables 4-8; and the same of Table 3.
 PUBLISHED_PAIRS = {"autoimmune": 10_066, "cancer": 1_734, "copd": 2_676, "cvd": 4_584, "parasitic": 27_750}
 COLUMNS = ("f1_max", "precision", "recall", "threshold", "ratio", "roc_auc")
 PUBLISHED = {

@@ -36,25 +36,26 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
     Args:
         scores: shape (pairs,), similarities; larger means more alike. Not clipped to [-1, 1].
         labels: shape (pairs,), 1 for linked pairs and 0 for the others.
-        threshold_min: only thresholds of at least this are candidates. A set without negatives has a trivial
-            threshold (its lowest score: F1 = 1); the preprint (section 3.4) therefore searches [0.5, 1] there,
-            which is `threshold_min=0.5`, and reports the accuracy.
+        threshold_min: only thresholds of at least this are candidates. A set without negatives has a
+            trivial threshold (its lowest score: F1 = 1); the preprint (section 3.4) therefore searches
+            [0.5, 1] there, which is `threshold_min=0.5`, and reports the accuracy.
 
     Returns:
         A dict with these keys; None where a figure is undefined.
 
-        - `f1_max`, `precision`, `recall`, `threshold`, `accuracy`: the best F1 = 2 tp / (2 tp + fp + fn), and
-          the figures at its threshold. Of several thresholds with exactly the same F1 the lowest is taken: the
-          first maximum along `precision_recall_curve`, as the published code takes it. When no score
-          reaches `threshold_min`, nothing is called positive: the threshold is `threshold_min` itself, F1,
-          precision and recall are 0. All five are None without positives: every threshold then has F1 = 0.
-        - `ratio`: mean score of the positives / mean score of the negatives (signed). None when either class is
-          missing or the negatives' mean is 0.
+        - `f1_max`, `precision`, `recall`, `threshold`, `accuracy`: the best F1 = 2 tp / (2 tp + fp + fn),
+          and the figures at its threshold. Of several thresholds with exactly the same F1 the lowest is
+          taken: the first maximum along `precision_recall_curve`, as the published code takes it. When no
+          score reaches `threshold_min`, nothing is called positive: the threshold is `threshold_min`
+          itself, F1, precision and recall are 0. All five are None without positives: every threshold
+          then has F1 = 0.
+        - `ratio`: mean score of the positives / mean score of the negatives (signed). None when either
+          class is missing or the negatives' mean is 0.
         - `roc_auc`: None when either class is missing.
         - `mean_distance`: mean of abs(label - score) (preprint, section 3.4).
 
     Raises:
-        InputError: no pairs, different lengths, a score that is not a finite number, a label other than 0 or 1.
+        InputError: no pairs, different lengths, a score that is not a finite number, a label not 0 or 1.
     """
     from sklearn.metrics import roc_auc_score
 
@@ -81,7 +82,7 @@ def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.floa
     """Scores as float64 and labels as 0/1 integers, both of shape (pairs,).
 
     Raises:
-        InputError: no pairs, different lengths, a score that is not a finite number, a label other than 0 or 1.
+        InputError: no pairs, different lengths, a score that is not a finite number, a label not 0 or 1.
     """
     values = _numbers(scores, "scores")
     truth = _numbers(labels, "labels")
@@ -97,7 +98,8 @@ def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.floa
             first = int(np.argmax(bad))
             found = (values if name == "score" else truth)[first]
             wanted = "a finite number" if name == "score" else "0 or 1"
-            raise InputError(f"pair {first} (counted from 0): {name} {found:g} is not {wanted} ({bad.sum()} such)")
+            where = f"pair {first} (counted from 0; {bad.sum()} such)"
+            raise InputError(f"{where}: {name} {found:g} is not {wanted}")
     return values, truth.astype(np.int64)
 
 
@@ -110,11 +112,13 @@ def cuts(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> Cuts:
     return Cuts(ascending[first_of_value], labels.sum() - positives_below, labels.size - first_of_value)
 
 
-def pair_weighted_mean(domains: Mapping[str, Mapping[str, float | None]], pairs: Mapping[str, int]) -> Metrics:
+def pair_weighted_mean(
+    domains: Mapping[str, Mapping[str, float | None]], pairs: Mapping[str, int]
+) -> Metrics:
     """Each metric's mean over domains, weighted by the domains' numbers of pairs.
 
-    This is how the 2025 paper's Table 3 gives its own models' F1, precision, recall, threshold and ratio; it is
-    not the metric of the pooled pairs. A metric undefined in any domain is None.
+    This is how the 2025 paper's Table 3 gives its own models' F1, precision, recall, threshold and ratio;
+    it is not the metric of the pooled pairs. A metric undefined in any domain is None.
 
     Raises:
         InputError: no domain, or a domain without a number of pairs.
