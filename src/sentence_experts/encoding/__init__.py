@@ -1,1 +1,1 @@
-""""""
+"""Many texts to vectors, and vectors to nearest neighbours."""

@@ -1,1 +1,1 @@
-""""""
+"""What people look at: tables for the terminal, figures, one HTML page."""

@@ -1,0 +1,134 @@
+"""What a pair's similarity can come from: TF-IDF as in the 2025 paper, or any encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.console import progress
+from sentence_experts.encoding.engine import Encoder, Vectors
+from sentence_experts.errors import InputError, RouteError
+from sentence_experts.evaluation.pairs import cosine_by_text
+from sentence_experts.storage import replacing, sha256_text
+
+TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
+TEXTS_AT_ONCE = 512
+
+
+class TfidfScorer:
+    """TF-IDF with 4,096 features, fitted on each domain separately (2025 paper, "Models of choice").
+
+    The paper does not say on which texts. Here it is fitted on the domain's training texts, the same that a
+    trained model sees; `fit_on="evaluated"` fits on the evaluated texts themselves instead, as does a domain
+    without training texts. Everything else is scikit-learn's default.
+    """
+
+    def __init__(
+        self, training_texts: Mapping[str, Sequence[str]], fit_on: str = "train", label: str = "TF-IDF"
+    ) -> None:
+        self.label = label
+        self.fit_on = fit_on
+        self._training_texts = training_texts
+        self._fitted: dict[str, str] = {}
+
+    def settings(self) -> dict[str, Any]:
+        """How it was fitted: by domain, on `train` or on `evaluated` texts."""
+        return {"model": "tfidf", "max_features": TFIDF_FEATURES, "fitted_on": dict(sorted(self._fitted.items()))}
+
+    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
+        """Cosine of the TF-IDF vectors, shape (pairs,); 0 where a text has no known word.
+
+        Raises:
+            InputError: the domain's texts hold no word at all.
+        """
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        training = self._training_texts.get(domain, ()) if self.fit_on == "train" else ()
+        self._fitted[domain] = "train" if training else "evaluated"
+        # Distinct and sorted, so that neither repetition nor order of the pairs weighs in.
+        texts = sorted(set(training or (*anchors, *positives)))
+        try:
+            vectorizer = TfidfVectorizer(max_features=TFIDF_FEATURES).fit(texts)
+        except ValueError as error:
+            raise InputError(f"TF-IDF cannot be fitted on domain {domain}: {error}") from error
+        product = vectorizer.transform(anchors).multiply(vectorizer.transform(positives))
+        return np.asarray(product.sum(axis=1), dtype=np.float64).ravel()
+
+
+class EncoderScorer:
+    """A sentence-transformers or transformers model, each text encoded with its domain's route.
+
+    A model that knows one of the domains as a route must know them all; a model that knows none is encoded
+    without a prompt, unless it has experts. `route_map` (domain -> route) sets or changes a domain's route.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        domains: Sequence[str],
+        label: str | None = None,
+        route_map: Mapping[str, str] | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        self.label = label or encoder.name
+        self.encoder = encoder
+        self.routes = routes_by_domain(encoder, domains, route_map or {})
+        self.cache = cache
+
+    def settings(self) -> dict[str, Any]:
+        """The model's name, hash and the route of each domain."""
+        return self.encoder.settings() | {"route_of_domain": self.routes}
+
+    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
+        """Cosine of the two texts' vectors, shape (pairs,)."""
+        route = self.routes[domain]
+        return cosine_by_text(anchors, positives, lambda texts: self._vectors(texts, route))
+
+    def _vectors(self, texts: list[str], route: str | None) -> Vectors:
+        """One file a model, route and set of texts, when there is a cache folder."""
+        if self.cache is None:
+            return self._encode(texts, route)
+        key = sha256_text(self.encoder.fingerprint, route or "", str(self.encoder.model.max_seq_length), *texts)
+        file = self.cache / f"{key}.npy"
+        if not file.exists():
+            vectors = self._encode(texts, route)
+            with replacing(file) as temporary, open(temporary, "wb") as out:
+                np.save(out, vectors)
+        loaded: Vectors = np.load(file)
+        return loaded
+
+    def _encode(self, texts: list[str], route: str | None) -> Vectors:
+        parts = []
+        with progress(f"{self.label}{f' [{route}]' if route else ''}: encoding", len(texts)) as advance:
+            for start in range(0, len(texts), TEXTS_AT_ONCE):
+                parts.append(self.encoder.encode(texts[start : start + TEXTS_AT_ONCE], route))
+                advance(len(parts[-1]))
+        return np.concatenate(parts)
+
+
+def routes_by_domain(
+    encoder: Encoder, domains: Sequence[str], route_map: Mapping[str, str]
+) -> dict[str, str | None]:
+    """The route with which each domain's texts are encoded; None means no prompt.
+
+    Raises:
+        RouteError: `route_map` names a route that the model does not have, or the model has some of the
+            domains as routes (or has experts) but not all.
+    """
+    for route in route_map.values():
+        encoder.chosen_route(route)
+    wanted = {domain: route_map.get(domain, domain) for domain in domains}
+    routed = encoder.has_experts or any(route in encoder.routes for route in wanted.values())
+    if not routed:
+        return dict.fromkeys(domains)
+    for domain, route in wanted.items():
+        if route not in encoder.routes:
+            raise RouteError(
+                f"{encoder.name} has no route for domain {domain!r}; its routes: "
+                f"{', '.join(sorted(encoder.routes)) or 'none'}; name one with --route-map {domain}=ROUTE"
+            )
+    return dict(wanted)

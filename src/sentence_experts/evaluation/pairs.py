@@ -1,0 +1,167 @@
+"""Models on a table of labelled pairs: cosine similarity, then metrics by domain, pooled, and as a mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
+from sentence_experts.evaluation.results import Evaluation, Figures, ModelResult
+from sentence_experts.evaluation.statistics import Replicates, ScoredPairs, bootstrap, interval
+
+PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
+
+# Unique texts and their domain -> something with a row per text; the cosine of two rows is the score.
+Encode = Callable[[Sequence[str], str], NDArray[np.float32]]
+
+
+class PairScorer(Protocol):
+    """A model as the evaluation sees it."""
+
+    label: str
+
+    def settings(self) -> dict[str, Any]:
+        """What names the model in the results."""
+
+    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
+        """The similarity of each pair of texts, shape (pairs,)."""
+
+
+def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
+    """The pairs with the columns an evaluation needs, every value present.
+
+    Raises:
+        InputError: a column is missing, a value is null, a label is not 0 or 1, or there are no pairs.
+    """
+    missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
+    if missing:
+        raise InputError(
+            f"{where}: no column {missing[0]!r}; columns are {', '.join(table.column_names)}"
+        )
+    if table.num_rows == 0:
+        raise InputError(f"{where}: no pairs to evaluate")
+    table = table.select(PAIR_COLUMNS)
+    for column in PAIR_COLUMNS:
+        if table[column].null_count:
+            row = table[column].to_pylist().index(None)
+            raise InputError(f"{where}: row {row} has no {column}")
+    if not set(table["label"].unique().to_pylist()) <= {0, 1}:
+        raise InputError(f"{where}: labels must be 0 or 1, not {table['label'].unique().to_pylist()[:5]}")
+    return table
+
+
+def domains_of(table: pa.Table) -> list[str]:
+    """The domains in the table, sorted."""
+    return sorted(table["domain"].unique().to_pylist())
+
+
+def score_pairs(scorer: PairScorer, table: pa.Table) -> NDArray[np.float64]:
+    """The scorer's similarity for each row of a checked table, shape (pairs,), in the table's order."""
+    scores = np.empty(table.num_rows, dtype=np.float64)
+    for domain in domains_of(table):
+        rows = np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
+        part = table.take(pa.array(rows))
+        scores[rows] = scorer.score(part["anchor"].to_pylist(), part["positive"].to_pylist(), domain)
+    return scores
+
+
+def cosine_by_text(
+    anchors: Sequence[str], positives: Sequence[str], encode: Callable[[list[str]], NDArray[np.float32]]
+) -> NDArray[np.float64]:
+    """Cosine of each pair, every distinct text encoded once.
+
+    Texts are encoded in an order of their own (longest first), so a score depends neither on the order of
+    the pairs nor on which side a text stands.
+    """
+    from sentence_experts.encoding.engine import cosines
+
+    texts = sorted({*anchors, *positives}, key=lambda text: (-len(text), text))
+    row = {text: index for index, text in enumerate(texts)}
+    vectors = encode(texts)
+    return cosines(vectors[[row[text] for text in anchors]], vectors[[row[text] for text in positives]])
+
+
+def figures(
+    scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_min: float | None = None
+) -> Figures:
+    """The metrics of one set of pairs, without intervals."""
+    metrics = pair_metrics(scores, labels, threshold_min) | class_means(scores, labels)
+    return Figures(len(labels), int(labels.sum()), metrics)
+
+
+def measure(
+    table: pa.Table,
+    scores: NDArray[np.float64],
+    replicates: int = 1000,
+    seed: int = 0,
+    threshold_min: float | None = None,
+) -> tuple[Figures, Figures, dict[str, Figures]]:
+    """Figures of scored pairs: (pooled over domains, pair-weighted mean of the domains, by domain).
+
+    `replicates` 0 leaves the intervals out.
+    """
+    labels = table["label"].to_numpy().astype(np.int64)
+    sets = {}
+    for domain in domains_of(table):
+        rows = np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
+        ids = [table[column].take(pa.array(rows)).to_pylist() for column in ("anchor_id", "positive_id")]
+        sets[domain] = ScoredPairs(scores[rows], labels[rows], *ids)
+
+    pooled = figures(scores, labels, threshold_min)
+    by_domain = {domain: figures(part.scores, part.labels, threshold_min) for domain, part in sets.items()}
+    counts = {domain: found.pairs for domain, found in by_domain.items()}
+    means = pair_weighted_mean({domain: found.metrics for domain, found in by_domain.items()}, counts)
+    mean = Figures(pooled.pairs, pooled.positives, means)
+    if replicates == 0:
+        return pooled, mean, by_domain
+    drawn, drawn_pooled, drawn_mean = bootstrap(sets, replicates, seed, threshold_min)
+    return (
+        _with_intervals(pooled, drawn_pooled),
+        _with_intervals(mean, drawn_mean),
+        {domain: _with_intervals(found, drawn[domain]) for domain, found in by_domain.items()},
+    )
+
+
+def evaluate(
+    scorers: Sequence[PairScorer],
+    table: pa.Table,
+    replicates: int = 1000,
+    seed: int = 0,
+    threshold_min: float | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Evaluation:
+    """Score the pairs with every model and measure.
+
+    Raises:
+        InputError: the table lacks something, or a model gives a score that is not a finite number.
+        UsageError: no models, or two with one label.
+        RouteError: a model with experts lacks a route for a domain.
+    """
+    labels = [scorer.label for scorer in scorers]
+    if not labels:
+        raise UsageError("nothing to evaluate: name at least one model or baseline")
+    for label in labels:
+        if labels.count(label) > 1 or label in (*PAIR_COLUMNS, ""):
+            raise UsageError(f"two models are called {label!r}: name one with --name LABEL=PATH")
+    table = checked_table(table)
+    kept = table.select(["domain", "anchor_id", "positive_id", "label"])
+    models = []
+    for scorer in scorers:
+        scores = score_pairs(scorer, table)
+        pooled, mean, by_domain = measure(table, scores, replicates, seed, threshold_min)
+        models.append(ModelResult(scorer.label, scorer.settings(), pooled, mean, by_domain))
+        kept = kept.append_column(scorer.label, pa.array(scores))
+    used = {"replicates": replicates, "seed": seed, "threshold_min": threshold_min, "metrics": METRIC_NAMES}
+    return Evaluation({**(settings or {}), **used}, tuple(models), kept)
+
+
+def _with_intervals(found: Figures, drawn: Replicates) -> Figures:
+    return Figures(
+        found.pairs, found.positives, found.metrics, {name: interval(values) for name, values in drawn.items()}
+    )

@@ -1,0 +1,68 @@
+"""Evaluation results as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, VIEWS, Evaluation, Figures
+from sentence_experts.evaluation.statistics import Interval
+
+# metric -> heading; those that have an interval show it below.
+COLUMNS = {
+    "f1_max": "F1max",
+    "precision": "Prec.",
+    "recall": "Recall",
+    "threshold": "Thresh.",
+    "roc_auc": "ROC-AUC",
+    "ratio": "Ratio",
+    "mean_distance": "Dist.",
+    "accuracy": "Acc.",
+}
+UNDEFINED = "–"
+
+
+def views(found: Evaluation) -> Iterator[tuple[str, str, dict[str, Figures]]]:
+    """(key, title, model label -> figures) of each table: pooled, mean of the domains, each domain."""
+    for key in (POOLED, PAIR_WEIGHTED_MEAN):
+        yield key, VIEWS[key], {model.label: getattr(model, key) for model in found.models}
+    for domain in found.models[0].domains:
+        yield domain, f"Domain: {domain}", {model.label: model.domains[domain] for model in found.models}
+
+
+def number(value: float | None) -> str:
+    """Three decimals, or a dash where the figure is undefined."""
+    return UNDEFINED if value is None else f"{value:.3f}"
+
+
+def bounds(interval: Interval | None) -> str:
+    """`.790-.835`, or nothing where there is no interval."""
+    return "-".join(f"{bound:.3f}".replace("0.", ".", 1) for bound in (interval.low, interval.high)) if interval else ""
+
+
+def cells(figures: Figures) -> list[str]:
+    """One row's figures in the order of `COLUMNS`, each with its interval on a second line."""
+    return [
+        f"{number(figures.metrics[name])}\n{bounds(figures.intervals.get(name))}".rstrip() for name in COLUMNS
+    ]
+
+
+def evaluation_tables(found: Evaluation) -> Iterator[Table]:
+    """One rich table a view, narrow enough for 80 columns."""
+    for _, title, rows in views(found):
+        first = next(iter(rows.values()))
+        table = Table(
+            title=f"\n{title} ({counted(first)})", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
+        )
+        table.add_column("Model", overflow="fold")
+        for heading in COLUMNS.values():
+            table.add_column(heading, justify="right", no_wrap=True)
+        for label, figures in rows.items():
+            table.add_row(label, *cells(figures))
+        yield table
+
+
+def counted(figures: Figures) -> str:
+    """`1,200 pairs, 600 of them linked`."""
+    return f"{figures.pairs:,} pairs, {figures.positives:,} of them linked"
