@@ -9,7 +9,14 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 results = Console(soft_wrap=True)
 notes = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -25,7 +32,8 @@ def say(message: str) -> None:
 class Advance(Protocol):
     """Reports that `steps` more units are done."""
 
-    def __call__(self, steps: int = 1) -> None: ...
+    def __call__(self, steps: int = 1) -> None:
+        """Count `steps` units as done."""
 
 
 @contextmanager
@@ -33,8 +41,11 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
     """Show how far `what` has come: a bar at a terminal, a line every ten seconds in a log."""
     if sys.stderr.isatty():
         columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TimeElapsedColumn(), TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
         )
         with Progress(*columns, console=notes) as bar:
             task = bar.add_task(what, total=total)

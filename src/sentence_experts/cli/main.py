@@ -7,7 +7,7 @@ import traceback
 from importlib import import_module
 
 import typer
-from click.exceptions import Abort, ClickException
+from typer.exceptions import TyperException
 
 from sentence_experts import __version__
 from sentence_experts.console import say
@@ -32,13 +32,16 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
 ) -> None:
     pass
 
 
 # One module a verb; each has `register(app)` and imports its heavy parts only when it runs.
 VERBS = ("corpus", "pairs", "extend", "train", "evaluate", "encode", "search", "demo")
+INTERRUPTED = 130
 
 
 def _add_verbs() -> None:
@@ -51,22 +54,28 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
-    _add_verbs()
     try:
+        _add_verbs()
         status = app(arguments, standalone_mode=False)
-    except ClickException as error:
-        error.show()
+    except TyperException as error:
+        if error.format_message():  # empty where the help text was shown instead
+            say(f"error: {error.format_message()} (--help after a verb shows its usage)")
         sys.exit(error.exit_code)
-    except (Abort, KeyboardInterrupt):
-        say("interrupted; what was finished is kept, the same command goes on from there")
-        sys.exit(130)
+    except (typer.Abort, KeyboardInterrupt):
+        status = INTERRUPTED
     except Exception as error:
         if debug:
             traceback.print_exc()
-        elif isinstance(error, SentenceExpertsError):
-            say(f"error: {' '.join(str(error).split())}")
         else:
-            detail = " ".join(str(error).split())
-            say(f"error: {type(error).__name__}: {detail} (unexpected; run again with --debug for the traceback)")
+            say(f"error: {_one_line(error)}")
         sys.exit(getattr(error, "exit_code", 1))
+    if status == INTERRUPTED:
+        say("interrupted: what was finished is kept; the same command goes on from there")
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _one_line(error: Exception) -> str:
+    message = " ".join(str(error).split())
+    if isinstance(error, SentenceExpertsError):
+        return message
+    return f"{type(error).__name__}: {message} (not foreseen; --debug shows the traceback)"

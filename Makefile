@@ -1,0 +1,28 @@
+# `make demo` runs the main job, `make test` the checks; each sets everything up in .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+SETTINGS := pyproject.toml constraints.txt
+
+.PHONY: setup demo test lint bench clean
+
+setup: .venv/.installed
+
+.venv/.installed: $(SETTINGS) scripts/setup.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh
+
+demo: setup
+	@$(BIN)/sentence-experts demo
+
+lint: setup
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+
+# The test runner comes last, so that its summary is the last line.
+test: setup lint
+	$(BIN)/python -m pytest -q
+
+bench: setup
+	$(BIN)/python benchmarks/corpus_import.py
+
+clean:
+	rm -rf .venv demo

@@ -1,0 +1,76 @@
+"""The dataset card: what the pairs are, how they were made, and how to load them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from sentence_experts.pairs.splits import SPLITS
+
+MEANING = {
+    "co-citation": "both papers are cited by a same third paper",
+    "coupling": "both papers cite a same work (bibliographic coupling, not co-citation)",
+    "citation": "one paper cites the other",
+}
+CAUTION = {
+    "paper": "No paper occurs in two of the splits.",
+    "random": (
+        "Pairs were split at random, as published: {seen} of {papers} test papers also occur in training "
+        "pairs, so figures on this test set are optimistic."
+    ),
+    "year": (
+        "The test pairs have a paper of the newest year; {seen} of {papers} test papers also occur in "
+        "training pairs."
+    ),
+}
+
+
+def dataset_card(manifest: dict[str, Any], trainer_columns: Sequence[str]) -> str:
+    """README.md with the metadata that `datasets.load_dataset(folder)` reads."""
+    settings = manifest["settings"]
+    files = [{"split": name, "path": f"{name}.parquet"} for name in SPLITS]
+    metadata = {
+        "configs": [
+            {"config_name": "pairs", "default": True, "data_files": files, "columns": list(trainer_columns)},
+            {"config_name": "full", "data_files": files},
+        ],
+        "task_categories": ["sentence-similarity"],
+        "tags": ["sentence-transformers", "co-citation"],
+    }
+    caution = CAUTION[settings["split"]].format(
+        seen=manifest["test_papers_seen_in_training"], papers=manifest["test_papers"]
+    )
+    return f"""---
+{yaml.safe_dump(metadata, sort_keys=False)}---
+# Pairs of scientific texts by {settings["relation"]}
+
+A pair is linked (label 1) when {MEANING[settings["relation"]]}. Texts: {settings["unit"]}. Both works of a
+pair are of one domain. Negatives (label 0, in validation and test only) are unlinked by co-citation, coupling
+and citation; both works are cited at least {settings["negatives_min_cited"]} times. {caution}
+
+{_counts(manifest["domains"])}
+
+`load_dataset(folder)` gives anchor, positive and label, ready for the sentence-transformers trainer;
+`load_dataset(folder, "full")` adds domain, count and the papers' ids. Every setting, hash and count is in
+`manifest.json`. The texts keep the licences of their articles: {_licences(manifest["corpus"]["licences"])}.
+"""
+
+
+def _counts(domains: dict[str, Any]) -> str:
+    header = "| domain | train | validation | test | papers in test |\n|---|---|---|---|---|"
+    rows = []
+    for domain, counts in domains.items():
+        cells = [f"{counts[name]['positives']:,} + {counts[name]['negatives']:,}" for name in SPLITS[1:]]
+        train, papers = counts["train"]["positives"], counts["test"]["papers"]
+        rows.append(f"| {domain} | {train:,} | {cells[0]} | {cells[1]} | {papers:,} |")
+    return "\n".join([header, *rows, "", "Pairs are given as positives + negatives."])
+
+
+def _licences(licences: dict[str, int] | None) -> str:
+    if not licences:
+        return "see the corpus"
+    return ", ".join(
+        f"{name} ({count:,})" for name, count in sorted(licences.items(), key=lambda item: -item[1])
+    )

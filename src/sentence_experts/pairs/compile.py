@@ -1,0 +1,152 @@
+"""Corpus -> pairs dataset: link the works, sort them into domains, split, add negatives, write."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError
+from sentence_experts.pairs import sampling
+from sentence_experts.pairs.dataset import PairsFolder, write_pairs_folder
+from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.negatives import NegativeSampler, Request
+from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.splits import (
+    CROSSING,
+    SPLIT_METHODS,
+    SPLITS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Assignment,
+    PairArrays,
+    papers_seen,
+)
+
+
+def compile_pairs(
+    corpus: CorpusFolder, out: Path, settings: PairSettings, rules_file: Path | None = None
+) -> PairsFolder:
+    """Write the pairs dataset of a corpus to `out` and return it.
+
+    Raises:
+        InputError: nothing is linked, a domain rule cannot be applied, a split is empty, or the negatives
+            asked for cannot be made (the message gives the threshold that would do).
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        graph = LinkGraph(corpus, settings, rules_file, Path(scratch))
+        pairs = graph.pairs
+        rng = np.random.default_rng(settings.seed)
+        method = SPLIT_METHODS[settings.split]
+        fractions = settings.fractions or method.fractions
+        assignment = method.assign(pairs, graph.works, fractions, rng)
+        splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
+        before = [len(split) for split in splits]
+        splits = [
+            sampling.draw_per_domain(
+                split,
+                settings.max_train_per_domain if number == TRAIN else settings.max_eval_per_domain,
+                by_count=number == TRAIN and settings.frequency == "sampling",
+                rng=rng,
+            )
+            for number, split in enumerate(splits)
+        ]
+        for name, split in zip(SPLITS, splits, strict=True):
+            if len(split) == 0:
+                raise InputError(_empty_split(name, settings, len(pairs)))
+        seen = papers_seen(splits[TRAIN], splits[TEST])
+        negatives = _draw_negatives(graph, splits, assignment, settings, rng)
+        if settings.frequency == "duplication":
+            splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
+        tables = {}
+        for number, name in enumerate(SPLITS):
+            labelled = _with_negatives(splits[number], negatives.get(number))
+            tables[name] = graph.pair_table(*labelled, rng)
+        manifest = {
+            "settings": settings.model_dump() | {"fractions": list(fractions)},
+            "domain_rules": rules_file.read_text(encoding="utf-8") if rules_file else None,
+            "corpus": {
+                "fingerprint": corpus.fingerprint(),
+                "licences": corpus.manifest["counts"].get("licences"),
+            },
+            "link_counts": graph.link_counts,
+            "domains": {
+                domain: _domain_counts(tables, domain) for domain in sorted(set(pairs.domain.tolist()))
+            },
+            "pairs_between_splits_left_out": int((assignment.pairs == CROSSING).sum()),
+            "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
+            "test_papers": seen[1],
+            "test_papers_seen_in_training": seen[0],
+        }
+        return write_pairs_folder(out, tables, manifest)
+
+
+def _draw_negatives(
+    graph: LinkGraph,
+    splits: list[PairArrays],
+    assignment: Assignment,
+    settings: PairSettings,
+    rng: np.random.Generator,
+) -> dict[int, PairArrays]:
+    """As many negatives as positives for each domain of each evaluation set."""
+    requests, homes = [], []
+    newest = graph.works.year == graph.works.year.max()
+    for split in (VALIDATION, TEST):
+        for domain in np.unique(splits[split].domain):
+            pool = graph.pool(domain)
+            if assignment.works is not None:
+                pool = pool[assignment.works[pool] == split]
+            one_of = np.flatnonzero(newest) if settings.split == "year" and split == TEST else None
+            needed = int((splits[split].domain == domain).sum())
+            requests.append(Request(SPLITS[split], domain, needed, pool, one_of))
+            homes.append(split)
+    drawn = NegativeSampler(graph.works, graph.linked, rng).draw(requests, settings.negatives_min_cited)
+    negatives: dict[int, PairArrays] = {}
+    for split in (VALIDATION, TEST):
+        mine = [
+            (ends, request)
+            for ends, request, home in zip(drawn, requests, homes, strict=True)
+            if home == split
+        ]
+        ends = np.concatenate([each for each, _ in mine])
+        domains = np.array([request.domain for each, request in mine for _ in each], dtype=object)
+        negatives[split] = PairArrays(ends[:, 0], ends[:, 1], np.zeros(len(ends), dtype=np.int64), domains)
+    return negatives
+
+
+def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tuple[PairArrays, np.ndarray]:
+    labels = np.ones(len(positives), dtype=np.int64)
+    if negatives is None:
+        return positives, labels
+    columns = [
+        np.concatenate([getattr(positives, column), getattr(negatives, column)])
+        for column in ("left", "right", "count", "domain")
+    ]
+    return PairArrays(*columns), np.concatenate([labels, np.zeros(len(negatives), dtype=np.int64)])
+
+
+def _domain_counts(tables: dict[str, pa.Table], domain: str) -> dict[str, Any]:
+    counts: dict[str, Any] = {}
+    for name, table in tables.items():
+        rows = table.filter(pc.equal(table["domain"], domain))
+        papers = pa.chunked_array([*rows["anchor_id"].chunks, *rows["positive_id"].chunks], pa.string())
+        positives = pc.sum(rows["label"]).as_py() or 0
+        counts[name] = {
+            "positives": positives,
+            "negatives": rows.num_rows - positives,
+            "papers": len(papers.unique()),
+        }
+    return counts
+
+
+def _empty_split(name: str, settings: PairSettings, pairs: int) -> str:
+    return (
+        f"the {name} split got none of the {pairs} pairs; with --split {settings.split}, give it more with "
+        f"--fractions TRAIN,VALIDATION,TEST (or link more papers)"
+    )

@@ -1,0 +1,166 @@
+"""Which domain a paper belongs to, by rules over its subjects, MeSH headings, keywords, journal and title.
+
+A rules file:
+
+    several: first            # a paper in several domains: first | drop | each
+    none: drop                # a paper in no domain: drop, or the name of a domain for the rest
+    mesh_descriptors: desc2026.xml   # needed where a heading stands for its whole subtree
+    domains:
+      copd:
+        mesh: ["Pulmonary Disease, Chronic Obstructive"]
+        keywords: ["COPD", "emphysema*"]
+      cvd:
+        mesh: ["C14"]         # a tree number: everything under Cardiovascular Diseases
+      neuroscience:
+        subjects: ["Neuroscience"]
+
+Within a domain any match is enough. Patterns are compared without regard to case; `*` stands for any text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import translate
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sentence_experts.corpus.formats.mesh import MeshTree, read_descriptors
+from sentence_experts.errors import InputError
+
+TREE_NUMBER = re.compile(r"[A-Z]\d{2}(\.\d{3})*")
+DOMAIN_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
+
+
+class DomainRule(BaseModel):
+    """What puts a paper into one domain: a match in any of the lists."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    subjects: tuple[str, ...] = ()
+    mesh: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    journals: tuple[str, ...] = ()
+    title: tuple[str, ...] = Field((), description="words or phrases found in the title")
+
+
+class DomainRules(BaseModel):
+    """A whole rules file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    domains: dict[str, DomainRule]
+    several: Literal["first", "drop", "each"] = "first"
+    none: str = "drop"
+    mesh_descriptors: Path | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> DomainRules:
+        """Read a rules file; a relative `mesh_descriptors` is looked for beside it.
+
+        Raises:
+            InputError: no such file, not YAML, or a field that is not of the form above.
+        """
+        try:
+            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            rules = cls.model_validate(content)
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise InputError(f"{path}: cannot be read as domain rules: {error}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise InputError(
+                f"{path}: {where}: {first['msg']} (domain rules need 'domains: NAME: subjects|mesh|keywords|"
+                f"journals|title: [...]'; also several, none, mesh_descriptors)"
+            ) from error
+        for name in [*rules.domains, rules.none]:
+            if not re.match(DOMAIN_NAME, name):
+                raise InputError(
+                    f"{path}: domain name {name!r}: use letters, digits, _ and -, a letter first"
+                )
+        if rules.mesh_descriptors is not None:
+            beside = Path(path).parent / rules.mesh_descriptors
+            rules = rules.model_copy(update={"mesh_descriptors": beside})
+        return rules
+
+    def classifier(self) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
+        """A function from a paper (a row of papers.parquet) to its domains, most often one.
+
+        Raises:
+            InputError: a tree number is used without a `mesh_descriptors` file.
+        """
+        tree = MeshTree(read_descriptors(self.mesh_descriptors)) if self.mesh_descriptors else None
+        matchers = {name: _matcher(name, rule, tree) for name, rule in self.domains.items()}
+        rest: tuple[str, ...] = () if self.none == "drop" else (self.none,)
+
+        def domains_of(paper: Mapping[str, Any]) -> tuple[str, ...]:
+            matched = tuple(name for name, matches in matchers.items() if matches(paper))
+            if not matched:
+                return rest
+            if len(matched) > 1 and self.several != "each":
+                return matched[:1] if self.several == "first" else ()
+            return matched
+
+        return domains_of
+
+
+def _matcher(domain: str, rule: DomainRule, tree: MeshTree | None) -> Callable[[Mapping[str, Any]], bool]:
+    lists = {
+        "subjects": _any_of(rule.subjects),
+        "keywords": _any_of(rule.keywords),
+        "journal": _any_of(rule.journals),
+        "mesh": _mesh_matcher(domain, rule.mesh, tree),
+    }
+    checks = {field: check for field, check in lists.items() if check is not None}
+    words = "|".join(_wildcard(phrase) for phrase in rule.title)
+    in_title = re.compile(rf"\b(?:{words})\b", re.IGNORECASE) if words else None
+
+    def matches(paper: Mapping[str, Any]) -> bool:
+        for field, check in checks.items():
+            values = paper.get(field) or ()
+            if any(check(value) for value in ([values] if isinstance(values, str) else values)):
+                return True
+        return bool(in_title and in_title.search(paper.get("title") or ""))
+
+    return matches
+
+
+def _wildcard(phrase: str) -> str:
+    return r"\w*".join(re.escape(part) for part in phrase.split("*"))
+
+
+def _any_of(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
+    if not patterns:
+        return None
+    expression = re.compile("|".join(translate(pattern.casefold()) for pattern in patterns))
+    return lambda value: expression.match(value.casefold()) is not None
+
+
+def _mesh_matcher(
+    domain: str, headings: tuple[str, ...], tree: MeshTree | None
+) -> Callable[[str], bool] | None:
+    if not headings:
+        return None
+    tree_numbers = [heading for heading in headings if TREE_NUMBER.fullmatch(heading)]
+    if tree_numbers and tree is None:
+        raise InputError(
+            f"domain {domain}: MeSH tree number {tree_numbers[0]} needs 'mesh_descriptors: desc20XX.xml'"
+        )
+    names = tuple(heading for heading in headings if heading not in tree_numbers)
+    if tree is not None:
+        names = tuple(tree.name_of(name) for name in names)
+        tree_numbers += [number for name in names for number in tree.numbers_of(name)]
+    by_name = _any_of(names)
+
+    def matches(heading: str) -> bool:
+        # "*Asthma/drug therapy" is the major topic Asthma with a qualifier.
+        name = heading.strip("*").split("/")[0].strip("* ")
+        name = tree.name_of(name) if tree is not None else name
+        if by_name is not None and by_name(name):
+            return True
+        return tree is not None and any(tree.is_under(name, number) for number in tree_numbers)
+
+    return matches
