@@ -7,4 +7,34 @@ package's model types with transformers (now, or when transformers is imported),
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.models.registration import register
+
+if TYPE_CHECKING:
+    from sentence_experts.models.checkpoint import ExpertEncoder, load
+    from sentence_experts.models.extend import extend
+
 __version__ = "0.1.0"
+
+# Public name -> the module that has it, imported when the name is first used.
+_LAZY = {
+    "ExpertEncoder": "sentence_experts.models.checkpoint",
+    "extend": "sentence_experts.models.extend",
+    "load": "sentence_experts.models.checkpoint",
+}
+
+__all__ = ["ExpertEncoder", "__version__", "extend", "load"]
+
+register()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

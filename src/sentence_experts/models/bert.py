@@ -1,0 +1,60 @@
+"""BERT with experts (post-norm: norm, MLP, norm follow the attention and treat every token by itself)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.models.bert.modeling_bert import BertLayer, BertModel
+
+from sentence_experts.models.configs import BertExpertsConfig
+from sentence_experts.models.experts import ExpertSlices, RoutedModel, take_experts
+
+
+class BertExpertsLayer(BertLayer):
+    """`BertLayer` whose MLP, and norms if so configured, are the routed expert's."""
+
+    def __init__(self, config: BertExpertsConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx=layer_idx)
+        self.experts = take_experts(self, config, layer_idx)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        *,
+        expert_slices: ExpertSlices = (),
+        **kwargs: Any,
+    ) -> Tensor:
+        """One block; hidden_states and the result are (batch, length, width), grouped by `expert_slices`.
+
+        `encoder_*` are what `BertEncoder` passes to every block; an encoder without cross-attention ignores them.
+        """
+        if self.experts is None:
+            return super().forward(hidden_states, attention_mask, **kwargs)
+        context, _ = self.attention.self(hidden_states, attention_mask, **kwargs)
+        projection = self.attention.output
+        attended = projection.dropout(projection.dense(context)) + hidden_states
+        return self.experts.run(attended, expert_slices, self._norm_mlp_norm)
+
+    def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
+        own_norms = "attention_norm" in expert
+        attention_norm = expert["attention_norm"] if own_norms else self.attention.output.LayerNorm
+        output_norm = expert["output_norm"] if own_norms else self.output.LayerNorm
+        hidden = attention_norm(attended)
+        return output_norm(self.output.dropout(expert["output"](expert["intermediate"](hidden))) + hidden)
+
+
+class BertExpertsModel(RoutedModel, BertModel):
+    """`BertModel` whose sequences each go through one expert a block."""
+
+    config_class = BertExpertsConfig
+    config: BertExpertsConfig
+    block_class = BertExpertsLayer
+    _no_split_modules = ["BertEmbeddings", "BertExpertsLayer"]  # noqa: RUF012
+
+    def __init__(self, config: BertExpertsConfig, add_pooling_layer: bool = True) -> None:
+        super().__init__(config, add_pooling_layer=add_pooling_layer)
+        self.replace_blocks()

@@ -1,0 +1,55 @@
+"""The configs of encoders with experts: the base family's config, the experts and the routes to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers import BertConfig, ModernBertConfig, NomicBertConfig
+
+from sentence_experts.models.registration import register_models
+
+
+@dataclass(kw_only=True)
+class ExpertsFields:
+    """What every config with experts carries, as plain JSON.
+
+    Attributes:
+        experts: the experts' names; their order gives the expert indices.
+        route_kind: "token" or "prefix", how the routes were made (routing itself reads only `routes`).
+        routes: one dict a route, the fields of `routing.Route`.
+        expert_layers: the blocks that hold experts, ascending.
+        inner_route_token_id: what a route token inside a text is read as (token routes).
+        expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
+    """
+
+    experts: list[str] = field(default_factory=list)
+    route_kind: str = "token"
+    routes: list[dict[str, Any]] = field(default_factory=list)
+    expert_layers: list[int] = field(default_factory=list)
+    expert_norms: bool = False
+    inner_route_token_id: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)  # type: ignore[misc]
+        # A config always exists before its model, and by now transformers is imported whole: the one moment
+        # at which registering the model class can neither come too late nor run into a circular import.
+        register_models()
+
+
+class BertExpertsConfig(ExpertsFields, BertConfig):
+    """`BertConfig` with experts."""
+
+    model_type = "bert_experts"
+
+
+class ModernBertExpertsConfig(ExpertsFields, ModernBertConfig):
+    """`ModernBertConfig` with experts."""
+
+    model_type = "modernbert_experts"
+
+
+class NomicBertExpertsConfig(ExpertsFields, NomicBertConfig):
+    """`NomicBertConfig` with experts."""
+
+    model_type = "nomic_bert_experts"

