@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+
+def _shares(value: Any) -> Any:
+    parts = value.split(",") if isinstance(value, str) else value
+    if parts is not None and len(parts) != 3:
+        raise ValueError("give three shares that add up to 1, such as 0.6,0.2,0.2")
+    return parts
 
 
 class PairSettings(BaseModel):
-    """Every choice that shapes a pairs dataset; stored in its manifest."""
+    """What makes a pair, how pairs are split and drawn. Stored in the dataset's manifest."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    relation: Literal["co-citation", "coupling", "citation"] = "co-citation"
-    unit: Literal["abstract", "title", "title+abstract"] = "abstract"
-    rare: int = Field(10, ge=2)
-    min_count: int = Field(1, ge=1)
-    split: Literal["paper", "random", "year"] = "paper"
-    fractions: tuple[float, float, float] | None = None
-    negatives_min_cited: int = Field(15, ge=0)
-    frequency: Literal["sampling", "duplication", "none"] = "sampling"
-    max_train_per_domain: int | None = Field(None, ge=1)
-    max_eval_per_domain: int | None = Field(None, ge=1)
-    seed: int = 0
+    relation: Literal["co-citation", "coupling", "citation"] = Field(
+        "co-citation",
+        description="what links two papers: cited together, sharing references, one citing the other",
+    )
+    unit: Literal["abstract", "title", "title+abstract"] = Field(
+        "abstract",
+        description="The text of a paper; under title, cited works outside the corpus count too",
+    )
+    rare: int = Field(
+        10, ge=2, description="With coupling, a shared reference counts if at most so many papers cite it"
+    )
+    min_count: int = Field(1, ge=1, description="Leave out pairs that are linked fewer times")
+    split: Literal["paper", "random", "year"] = Field(
+        "paper",
+        description="No paper in two sets; pairs at random as published (leaks); the newest year as test set",
+    )
+    fractions: Annotated[tuple[float, float, float] | None, BeforeValidator(_shares)] = Field(
+        None,
+        description="Shares of train,validation,test: of papers with split paper (0.6,0.2,0.2 if not given), "
+        "of pairs with random (0.98,0.01,0.01) and year (0.99,0.01,0)",
+    )
+    negatives_min_cited: int = Field(
+        15, ge=0, description="Both papers of a negative pair are cited at least so often within the corpus"
+    )
+    frequency: Literal["sampling", "duplication", "none"] = Field(
+        "sampling",
+        description="How frequent pairs weigh more in training: likelier when --max-train-per-domain draws; "
+        "repeated as often as they are linked; not at all",
+    )
+    max_train_per_domain: int | None = Field(None, ge=1, description="Draw at most so many training pairs")
+    max_eval_per_domain: int | None = Field(
+        None, ge=1, description="Draw at most so many positive pairs for validation, and for test"
+    )
+    seed: int = Field(0, description="Same seed, same bytes")
+
+    @model_validator(mode="after")
+    def _shares_add_up(self) -> PairSettings:
+        shares = self.fractions
+        if shares and (min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6):
+            raise ValueError(f"fractions {shares}: give three shares that add up to 1, such as 0.6,0.2,0.2")
+        return self

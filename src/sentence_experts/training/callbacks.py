@@ -1,0 +1,56 @@
+"""What happens beside the steps of a training run: progress, epochs, numbers that went bad."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from sentence_experts.console import Advance, say
+from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.training.data import SwappingCollator
+
+
+class BadNumbers(SentenceExpertsError):
+    """The loss became NaN or infinite."""
+
+
+class EpochForSwaps(TrainerCallback):
+    """Tells the collator which epoch it is, so that a pair is swapped anew in each."""
+
+    def __init__(self, collator: SwappingCollator) -> None:
+        self._collator = collator
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Set the collator's epoch."""
+        self._collator.epoch = int(state.epoch or 0)
+
+
+class Progress(TrainerCallback):
+    """Reports steps and validation figures through the package's console."""
+
+    def __init__(self, advance: Advance, metric: str) -> None:
+        self._advance = advance
+        self._metric = metric
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Count a step."""
+        self._advance()
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Say how the validation split went."""
+        metrics = metrics or {}
+        auc = metrics.get(self._metric.replace("f1_max", "roc_auc"), math.nan)
+        say(f"  step {state.global_step}: validation F1max {metrics[self._metric]:.4f}, ROC-AUC {auc:.4f}")

@@ -1,0 +1,188 @@
+"""One training run: a model, a pairs dataset and a config -> the best model by validation F1max."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.base.sampler import BatchSamplers
+from sentence_transformers.sentence_transformer.losses import (
+    CachedMultipleNegativesRankingLoss,
+    MultipleNegativesRankingLoss,
+)
+from transformers import EarlyStoppingCallback, ProgressCallback, set_seed
+from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from sentence_experts.console import progress, say
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.evaluator import PairEvaluator
+from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.storage import read_json, replacing_folder, write_json
+from sentence_experts.training.callbacks import BadNumbers, EpochForSwaps, Progress
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import SwappingCollator, routes_for, training_pairs
+
+BEST_BY = "eval_validation_f1_max"
+
+
+class Trainer(SentenceTransformerTrainer):
+    """The sentence-transformers trainer, which also stops at the first bad loss instead of training on."""
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """One step.
+
+        Raises:
+            BadNumbers: the loss is NaN or infinite.
+        """
+        loss = super().training_step(*args, **kwargs)
+        if not math.isfinite(loss.item()):
+            raise BadNumbers(
+                f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower --learning-rate, or "
+                "leave out --bf16; the checkpoints before it are kept"
+            )
+        return loss
+
+
+def train(
+    model_path: str, pairs: PairsFolder, out: Path, config: TrainConfig, resume: bool = False
+) -> dict[str, Any]:
+    """Train and write `out`: `model/` (the best by validation F1max), `config.yaml`, `run.json`, `checkpoints/`.
+
+    The test split is never looked at. With `resume`, an interrupted run goes on from its last checkpoint.
+
+    Returns:
+        What stands in `run.json`: steps, the history of validation figures, the best step.
+
+    Raises:
+        UsageError: `out` holds a run and `resume` was not asked for, or the run was another one.
+        RouteError: the model has routes, but not for a domain of the pairs.
+        BadNumbers: the loss became NaN or infinite.
+    """
+    identity = {"model": model_path, "pairs": pairs.fingerprint(), "config": config.model_dump()}
+    checkpoint = _prepare(out, identity, resume)
+    if checkpoint == "finished":
+        say(f"{out}: this run is finished")
+        return read_json(out / "run.json")
+    set_seed(config.seed)
+    model = SentenceTransformer(model_path)
+    if config.max_length is not None:
+        model.max_seq_length = config.max_length
+    trainer = _trainer(model, pairs, out, config)
+    config.write(out / "config.yaml")
+    total = (
+        trainer.args.max_steps
+        if config.max_steps
+        else math.ceil(len(trainer.get_train_dataloader()) * config.epochs)
+    )
+    with progress(f"train {out.name}", total) as advance:
+        trainer.add_callback(Progress(advance, BEST_BY))
+        trainer.train(resume_from_checkpoint=checkpoint)
+    history = [entry for entry in trainer.state.log_history if BEST_BY in entry]
+    result = {
+        "identity": identity,
+        "steps": trainer.state.global_step,
+        "best_step": trainer.state.best_global_step,
+        "best_validation_f1_max": trainer.state.best_metric,
+        "history": [
+            {key: entry[key] for key in sorted(entry) if key == "step" or key.startswith("eval_validation_")}
+            for entry in history
+        ],
+        "losses": [[entry["step"], entry["loss"]] for entry in trainer.state.log_history if "loss" in entry],
+    }
+    with replacing_folder(out / "model") as folder:
+        model.save_pretrained(str(folder))
+    write_json(out / "run.json", result)
+    return result
+
+
+def _prepare(out: Path, identity: dict[str, Any], resume: bool) -> str | None:
+    """Where to go on from: a checkpoint, "finished", or None for the beginning."""
+    started = out / "started.json"
+    if not started.exists():
+        if out.exists() and any(out.iterdir()):
+            raise UsageError(f"{out}: not empty and not a training run; give another --out")
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(started, identity)
+        return None
+    if not resume:
+        raise UsageError(f"{out}: holds a run already; go on with --resume, or give another --out")
+    before = read_json(started)
+    for key, value in identity.items():
+        if before[key] != value:
+            raise UsageError(f"{out}: --resume needs the run's own {key}; it was started with {before[key]}")
+    if (out / "run.json").exists():
+        return "finished"
+    return get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").exists() else None
+
+
+def _trainer(model: SentenceTransformer, pairs: PairsFolder, out: Path, config: TrainConfig) -> Trainer:
+    routes = routes_for(model, pairs.domains)
+    data = training_pairs(pairs.split("train"), routes)
+    if len(data) < config.batch_size:
+        raise InputError(f"{len(data)} training pairs do not fill one batch of {config.batch_size}")
+    collator = SwappingCollator(preprocess_fn=model.preprocess, seed=config.seed)
+    evaluator = PairEvaluator(pairs.split("validation"), batch_size=config.batch_size)
+    trainer = Trainer(
+        model=model,
+        args=_arguments(out, config),
+        train_dataset=data,
+        loss=_loss(model, config),
+        evaluator=evaluator,
+        data_collator=collator if config.swap else None,
+        callbacks=[EarlyStoppingCallback(config.patience), EpochForSwaps(collator)],
+    )
+    for theirs in (ProgressCallback, PrinterCallback):
+        trainer.remove_callback(theirs)
+    return trainer
+
+
+def _loss(model: SentenceTransformer, config: TrainConfig) -> torch.nn.Module:
+    if config.cache_mini_batch is None:
+        return MultipleNegativesRankingLoss(model, scale=config.scale)
+    return CachedMultipleNegativesRankingLoss(
+        model, scale=config.scale, mini_batch_size=config.cache_mini_batch
+    )
+
+
+def _arguments(out: Path, config: TrainConfig) -> SentenceTransformerTrainingArguments:
+    loggers = [
+        name for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)) if wanted
+    ]
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(out / "checkpoints"),
+        num_train_epochs=config.epochs,
+        max_steps=config.max_steps or -1,
+        per_device_train_batch_size=config.batch_size,
+        # A text that occurs twice in a batch would be its own negative.
+        batch_sampler=BatchSamplers.NO_DUPLICATES,
+        dataloader_drop_last=True,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup,
+        lr_scheduler_type=config.scheduler,
+        weight_decay=config.weight_decay,
+        eval_strategy="steps",
+        eval_steps=config.eval_steps,
+        save_strategy="steps",
+        save_steps=config.eval_steps,
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model=BEST_BY,
+        greater_is_better=True,
+        logging_steps=10,
+        logging_nan_inf_filter=False,
+        bf16=config.bf16,
+        gradient_checkpointing=config.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if config.gradient_checkpointing else None,
+        report_to=loggers or "none",
+        disable_tqdm=True,
+        seed=config.seed,
+        data_seed=config.seed,
+    )
