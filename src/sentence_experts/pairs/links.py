@@ -43,7 +43,8 @@ def coupling(citations: ir.Table, works: ir.Table, rare: int) -> ir.Table:
 def citation(citations: ir.Table, works: ir.Table, rare: int) -> ir.Table:
     """One paper cites the other; the count is 2 where each cites the other. `rare` has no meaning here."""
     kept = citations.semi_join(works, citations.citing == works.work)
-    kept = kept.semi_join(works, kept.cited == works.work)
+    others = works.view()
+    kept = kept.semi_join(others, kept.cited == others.work)
     ends = kept.select(left=ibis.least(kept.citing, kept.cited), right=ibis.greatest(kept.citing, kept.cited))
     return _counted(ends.filter(ends.left != ends.right))
 

@@ -21,11 +21,13 @@ class PairSettings(BaseModel):
 
     relation: Literal["co-citation", "coupling", "citation"] = Field(
         "co-citation",
-        description="what links two papers: cited together, sharing references, one citing the other",
+        description="What links two papers: co-citation (both are cited by a third paper), coupling (they "
+        "share references), citation (one cites the other)",
     )
     unit: Literal["abstract", "title", "title+abstract"] = Field(
         "abstract",
-        description="The text of a paper; under title, cited works outside the corpus count too",
+        description="The text of a paper: abstract, title or title+abstract; with title, cited works outside "
+        "the corpus count too",
     )
     rare: int = Field(
         10, ge=2, description="With coupling, a shared reference counts if at most so many papers cite it"
@@ -33,7 +35,8 @@ class PairSettings(BaseModel):
     min_count: int = Field(1, ge=1, description="Leave out pairs that are linked fewer times")
     split: Literal["paper", "random", "year"] = Field(
         "paper",
-        description="No paper in two sets; pairs at random as published (leaks); the newest year as test set",
+        description="paper (no paper in two sets), random (pairs, as published: the same papers are in train "
+        "and test), year (the newest year is the test set)",
     )
     fractions: Annotated[tuple[float, float, float] | None, BeforeValidator(_shares)] = Field(
         None,
@@ -45,8 +48,8 @@ class PairSettings(BaseModel):
     )
     frequency: Literal["sampling", "duplication", "none"] = Field(
         "sampling",
-        description="How frequent pairs weigh more in training: likelier when --max-train-per-domain draws; "
-        "repeated as often as they are linked; not at all",
+        description="How frequent pairs weigh more in training: sampling (likelier when "
+        "--max-train-per-domain draws), duplication (a pair linked 5 times stands 5 times), none",
     )
     max_train_per_domain: int | None = Field(None, ge=1, description="Draw at most so many training pairs")
     max_eval_per_domain: int | None = Field(

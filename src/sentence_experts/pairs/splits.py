@@ -76,6 +76,8 @@ def split_by_paper(
         rows = pairs.domain == domain
         linked = np.union1d(left[rows], right[rows])
         linked = linked[~drawn[linked]]
+        if len(linked) == 0:
+            continue
         drawn[linked] = True
         blocks = _blocks_of_neighbours(linked, left[rows], right[rows])
         places = (rng.permutation(len(blocks)) + 0.5) / max(len(blocks), 1)

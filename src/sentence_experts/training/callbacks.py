@@ -12,7 +12,7 @@ from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.training.data import SwappingCollator
 
 
-class BadNumbers(SentenceExpertsError):
+class BadNumbersError(SentenceExpertsError):
     """The loss became NaN or infinite."""
 
 

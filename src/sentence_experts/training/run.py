@@ -26,7 +26,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import read_json, replacing_folder, write_json
-from sentence_experts.training.callbacks import BadNumbers, EpochForSwaps, Progress
+from sentence_experts.training.callbacks import BadNumbersError, EpochForSwaps, Progress
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import SwappingCollator, routes_for, training_pairs
 
@@ -40,11 +40,11 @@ class Trainer(SentenceTransformerTrainer):
         """One step.
 
         Raises:
-            BadNumbers: the loss is NaN or infinite.
+            BadNumbersError: the loss is NaN or infinite.
         """
         loss = super().training_step(*args, **kwargs)
         if not math.isfinite(loss.item()):
-            raise BadNumbers(
+            raise BadNumbersError(
                 f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower --learning-rate, or "
                 "leave out --bf16; the checkpoints before it are kept"
             )
@@ -54,7 +54,7 @@ class Trainer(SentenceTransformerTrainer):
 def train(
     model_path: str, pairs: PairsFolder, out: Path, config: TrainConfig, resume: bool = False
 ) -> dict[str, Any]:
-    """Train and write `out`: `model/` (the best by validation F1max), `config.yaml`, `run.json`, `checkpoints/`.
+    """Train, and write to `out`: `model/` (the best by validation F1max), config.yaml, run.json, checkpoints.
 
     The test split is never looked at. With `resume`, an interrupted run goes on from its last checkpoint.
 
@@ -64,13 +64,14 @@ def train(
     Raises:
         UsageError: `out` holds a run and `resume` was not asked for, or the run was another one.
         RouteError: the model has routes, but not for a domain of the pairs.
-        BadNumbers: the loss became NaN or infinite.
+        BadNumbersError: the loss became NaN or infinite.
     """
     identity = {"model": model_path, "pairs": pairs.fingerprint(), "config": config.model_dump()}
     checkpoint = _prepare(out, identity, resume)
     if checkpoint == "finished":
         say(f"{out}: this run is finished")
-        return read_json(out / "run.json")
+        finished: dict[str, Any] = read_json(out / "run.json")
+        return finished
     set_seed(config.seed)
     model = SentenceTransformer(model_path)
     if config.max_length is not None:

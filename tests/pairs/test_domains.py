@@ -1,0 +1,103 @@
+"""Rules put papers where they say, and say what is wrong with themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.domains import DomainRules
+
+DESCRIPTORS = """<?xml version="1.0"?><DescriptorRecordSet>
+<DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName><String>Cardiovascular Diseases</String>
+</DescriptorName><TreeNumberList><TreeNumber>C14</TreeNumber></TreeNumberList></DescriptorRecord>
+<DescriptorRecord><DescriptorUI>D2</DescriptorUI><DescriptorName><String>Heart Failure</String>
+</DescriptorName><TreeNumberList><TreeNumber>C14.280.434</TreeNumber></TreeNumberList></DescriptorRecord>
+<DescriptorRecord><DescriptorUI>D3</DescriptorUI><DescriptorName><String>Asthma</String>
+</DescriptorName><TreeNumberList><TreeNumber>C08.127.108</TreeNumber></TreeNumberList></DescriptorRecord>
+</DescriptorRecordSet>"""
+
+
+def rules(folder: Path, content: dict) -> DomainRules:
+    (folder / "desc.xml").write_text(DESCRIPTORS)
+    (folder / "rules.yaml").write_text(yaml.safe_dump(content))
+    return DomainRules.read(folder / "rules.yaml")
+
+
+def paper(**fields: object) -> dict:
+    return {"title": None, "subjects": [], "mesh": [], "keywords": [], "journal": None, **fields}
+
+
+@pytest.mark.parametrize(
+    ("rule", "matching", "other"),
+    [
+        (
+            {"subjects": ["Cell biology"]},
+            paper(subjects=["CELL BIOLOGY"]),
+            paper(subjects=["Cell biology II"]),
+        ),
+        ({"subjects": ["Cell*"]}, paper(subjects=["Cell biology II"]), paper(subjects=["Stem cell"])),
+        ({"keywords": ["*millet"]}, paper(keywords=["x", "Pearl millet"]), paper(keywords=["millets of x"])),
+        ({"journals": ["eLife"]}, paper(journal="elife"), paper(journal="eLife Sciences")),
+        ({"title": ["rice"]}, paper(title="On Rice, again"), paper(title="The price of ricers")),
+        ({"title": ["oryz*"]}, paper(title="Oryza sativa"), paper(title="An oreo")),
+        ({"mesh": ["Asthma"]}, paper(mesh=["*Asthma/drug therapy"]), paper(mesh=["Asthma, Cardiac"])),
+    ],
+)
+def test_a_rule_matches(tmp_path: Path, rule: dict, matching: dict, other: dict) -> None:
+    domains_of = rules(tmp_path, {"domains": {"a": rule}}).classifier()
+    assert domains_of(matching) == ("a",)
+    assert domains_of(other) == ()
+
+
+@pytest.mark.parametrize("heading", ["C14", "Cardiovascular Diseases", "D1"])
+def test_a_mesh_heading_stands_for_its_subtree(tmp_path: Path, heading: str) -> None:
+    content = {"mesh_descriptors": "desc.xml", "domains": {"cvd": {"mesh": [heading]}}}
+    domains_of = rules(tmp_path, content).classifier()
+    assert domains_of(paper(mesh=["Heart Failure"])) == ("cvd",)
+    assert domains_of(paper(mesh=["D2"])) == ("cvd",)
+    assert domains_of(paper(mesh=["Asthma"])) == ()
+
+
+@pytest.mark.parametrize(("several", "expected"), [("first", ("b",)), ("drop", ()), ("each", ("b", "a"))])
+def test_a_paper_in_several_domains(tmp_path: Path, several: str, expected: tuple[str, ...]) -> None:
+    content = "domains: {b: {keywords: [x]}, a: {keywords: [y]}}\nseveral: " + several
+    (tmp_path / "rules.yaml").write_text(content)
+    domains_of = DomainRules.read(tmp_path / "rules.yaml").classifier()
+    assert domains_of(paper(keywords=["x", "y"])) == expected
+
+
+def test_a_paper_in_no_domain_goes_where_none_says(tmp_path: Path) -> None:
+    domains_of = rules(tmp_path, {"none": "rest", "domains": {"a": {"keywords": ["x"]}}}).classifier()
+    assert domains_of(paper()) == ("rest",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("domains: {a: {subject: [x]}}", "domains.a.subject"),
+        ("several: maybe\ndomains: {}", "several"),
+        ("domains: {a b: {subjects: [x]}}", "domain name 'a b'"),
+        ("just text", "domain rules need"),
+        ("a: [", "cannot be read"),
+        ("domains: {a: {mesh: [C14]}}", "mesh_descriptors"),
+        ("mesh_descriptors: nowhere.xml\ndomains: {a: {mesh: [x]}}", "nowhere.xml"),
+    ],
+)
+def test_faulty_rules_are_named(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        DomainRules.read(file).classifier()
+    assert message in str(caught.value)
+
+
+@pytest.mark.realdata
+def test_real_descriptors_are_read(real_data: Path, tmp_path: Path) -> None:
+    descriptors = real_data / "formats" / "mesh" / "desc-samples.xml"
+    (tmp_path / "rules.yaml").write_text(f"mesh_descriptors: {descriptors}\ndomains: {{a: {{mesh: [D03]}}}}")
+    domains_of = DomainRules.read(tmp_path / "rules.yaml").classifier()
+    # Calcimycin, the first descriptor of every MeSH file, stands under D03 (heterocyclic compounds).
+    assert domains_of(paper(mesh=["Calcimycin"])) == ("a",)

@@ -1,0 +1,84 @@
+"""Each relation against its definition, spelled out in plain Python on random citation graphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+
+import ibis
+import numpy as np
+import pytest
+
+from sentence_experts.pairs.links import RELATIONS, linked_by_any
+
+Citations = set[tuple[int, int]]
+
+
+def random_citations(seed: int, nodes: int = 30, rows: int = 120) -> Citations:
+    rng = np.random.default_rng(seed)
+    return {(a, b) for a, b in rng.integers(0, nodes, size=(rows, 2)).tolist() if a != b}
+
+
+def ibis_table(columns: tuple[str, ...], rows: list[tuple[int, ...]]) -> ibis.Table:
+    return ibis.memtable({name: [row[i] for row in rows] for i, name in enumerate(columns)})
+
+
+def counted(relation: str, citations: Citations, works: list[int], rare: int) -> dict[tuple[int, int], int]:
+    expression = RELATIONS[relation](
+        ibis_table(("citing", "cited"), sorted(citations)), ibis_table(("work",), [(w,) for w in works]), rare
+    )
+    rows = ibis.duckdb.connect().to_pyarrow(expression).to_pylist()
+    return {(row["left"], row["right"]): row["count"] for row in rows}
+
+
+def by_definition(
+    relation: str, citations: Citations, works: set[int], rare: int
+) -> dict[tuple[int, int], int]:
+    cites: dict[int, set[int]] = {}
+    for citing, cited in citations:
+        cites.setdefault(citing, set()).add(cited)
+    times = Counter(cited for _, cited in citations)
+    counts: Counter[tuple[int, int]] = Counter()
+    if relation == "co-citation":
+        for references in cites.values():
+            counts.update(combinations(sorted(references & works), 2))
+    elif relation == "coupling":
+        for one, other in combinations(sorted(works & set(cites)), 2):
+            shared = [reference for reference in cites[one] & cites[other] if times[reference] <= rare]
+            if shared:
+                counts[one, other] = len(shared)
+    else:
+        counts.update(tuple(sorted(pair)) for pair in citations if set(pair) <= works)
+    return dict(counts)
+
+
+@pytest.mark.parametrize("relation", sorted(RELATIONS))
+@pytest.mark.parametrize("rare", [2, 4, 100])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_each_relation_counts_what_its_definition_says(relation: str, rare: int, seed: int) -> None:
+    citations = random_citations(seed)
+    works = set(range(5, 30))
+    found = counted(relation, citations, sorted(works), rare)
+    assert found == by_definition(relation, citations, works, rare)
+    assert found, "an empty graph would prove nothing"
+    assert all(left < right for left, right in found)
+
+
+def test_a_paper_without_text_still_makes_its_references_co_cited() -> None:
+    found = counted("co-citation", {(9, 1), (9, 2)}, [1, 2], rare=10)
+    assert found == {(1, 2): 1}
+
+
+def test_linked_by_any_finds_every_relation_and_nothing_else() -> None:
+    citations = random_citations(3, nodes=40, rows=60)
+    everyone = set(range(40))
+    linked: set[tuple[int, int]] = set()
+    for relation in RELATIONS:
+        linked |= set(by_definition(relation, citations, everyone, rare=10**6))
+    candidates = list(combinations(range(40), 2))
+    expression = linked_by_any(
+        ibis_table(("left", "right"), candidates), ibis_table(("citing", "cited"), sorted(citations))
+    )
+    rows = ibis.duckdb.connect().to_pyarrow(expression).to_pylist()
+    assert {(row["left"], row["right"]) for row in rows} == linked
+    assert len(linked) < len(candidates)

@@ -1,0 +1,137 @@
+"""What each way of splitting promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.sampling import draw_per_domain, duplicated_by_count, shuffled
+from sentence_experts.pairs.splits import (
+    CROSSING,
+    SPLIT_METHODS,
+    TEST,
+    PairArrays,
+    WorkArrays,
+    papers_seen,
+    split_by_paper,
+    split_by_year,
+)
+
+
+def graph(seed: int, works: int = 200, pairs: int = 600, copies: int = 0) -> tuple[PairArrays, WorkArrays]:
+    rng = np.random.default_rng(seed)
+    ends = np.sort(rng.integers(0, works, size=(pairs, 2)) * 3, axis=1)
+    ends = np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
+    numbers = np.arange(works) * 3
+    same_text = numbers.copy()
+    same_text[1 : 2 * copies : 2] = same_text[0 : 2 * copies : 2]
+    domain = np.where(ends[:, 0] % 2 == 0, "even", "odd").astype(object)
+    year = rng.integers(2010, 2020, size=works)
+    return (
+        PairArrays(ends[:, 0], ends[:, 1], rng.integers(1, 9, size=len(ends)), domain),
+        WorkArrays(numbers, same_text, year, np.zeros(works, dtype=np.int64)),
+    )
+
+
+@given(st.integers(0, 10**6), st.integers(2, 80), st.integers(1, 200), st.integers(0, 20))
+@settings(max_examples=50, deadline=None)
+def test_split_by_paper_never_puts_a_text_in_two_sets(seed: int, works: int, pairs: int, copies: int) -> None:
+    linked, known = graph(seed, works, pairs, min(copies, works // 2))
+    assigned = split_by_paper(linked, known, (0.6, 0.2, 0.2), np.random.default_rng(seed))
+    assert assigned.works is not None
+    homes: dict[int, set[int]] = {}
+    for left, right, home in zip(linked.left, linked.right, assigned.pairs, strict=True):
+        for end in (left, right) if home != CROSSING else ():
+            homes.setdefault(known.same_text[known.rows(end)], set()).add(home)
+    assert all(len(home) == 1 for home in homes.values())
+    for text in np.unique(known.same_text):
+        assert len(set(assigned.works[known.same_text == text])) == 1
+
+
+def test_split_by_paper_keeps_more_pairs_than_papers_drawn_one_by_one() -> None:
+    # A ring: each paper is linked to its two neighbours.
+    ring = np.arange(1000)
+    pairs = PairArrays(ring[:-1], ring[1:], np.ones(999, dtype=int), np.full(999, "a", dtype=object))
+    works = WorkArrays(ring, ring, np.zeros(1000), np.zeros(1000))
+    assigned = split_by_paper(pairs, works, (0.6, 0.2, 0.2), np.random.default_rng(0))
+    assert (assigned.pairs != CROSSING).mean() > 0.9
+    for split, share in enumerate((0.6, 0.2, 0.2)):
+        assert abs((assigned.works == split).mean() - share) < 0.05
+
+
+@pytest.mark.parametrize("method", ["paper", "random"])
+def test_the_seed_fixes_the_split(method: str) -> None:
+    pairs, works = graph(0)
+    chosen = SPLIT_METHODS[method]
+    one, same, other = (
+        chosen.assign(pairs, works, chosen.fractions, np.random.default_rng(seed)).pairs for seed in (1, 1, 2)
+    )
+    assert (one == same).all()
+    assert (one != other).any()
+
+
+def test_random_split_is_99_to_1_with_validation_taken_from_training() -> None:
+    pairs, works = graph(0, works=2000, pairs=10_000)
+    chosen = SPLIT_METHODS["random"]
+    home = chosen.assign(pairs, works, chosen.fractions, np.random.default_rng(0)).pairs
+    shares = np.bincount(home, minlength=3) / len(home)
+    np.testing.assert_allclose(shares, [0.98, 0.01, 0.01], atol=0.001)
+
+
+def test_split_by_year_tests_on_pairs_with_a_paper_of_the_newest_year() -> None:
+    pairs, works = graph(0)
+    home = split_by_year(pairs, works, (0.9, 0.1, 0.0), np.random.default_rng(0)).pairs
+    newest = works.work[works.year == works.year.max()]
+    touches = np.isin(pairs.left, newest) | np.isin(pairs.right, newest)
+    assert (touches == (home == TEST)).all()
+    assert touches.any()
+
+
+def test_split_by_year_needs_years() -> None:
+    pairs, works = graph(0)
+    unknown = WorkArrays(works.work, works.same_text, np.full(len(works.work), -1), works.times_cited)
+    with pytest.raises(InputError, match="year"):
+        split_by_year(pairs, unknown, (0.9, 0.1, 0.0), np.random.default_rng(0))
+
+
+def test_papers_seen_counts_test_papers_of_training_pairs() -> None:
+    domain = np.array(["a", "a"], dtype=object)
+    train = PairArrays(np.array([1, 2]), np.array([2, 3]), np.ones(2), domain)
+    test = PairArrays(np.array([3, 4]), np.array([4, 5]), np.ones(2), domain)
+    assert papers_seen(train, test) == (1, 3)
+
+
+def test_drawing_by_count_prefers_frequent_pairs_in_proportion() -> None:
+    size = 4000
+    counts = np.where(np.arange(size) % 2 == 0, 1, 3)
+    ends = np.arange(size)
+    pairs = PairArrays(ends, ends + 1, counts, np.full(size, "a", dtype=object))
+    drawn = draw_per_domain(pairs, 400, by_count=True, rng=np.random.default_rng(0))
+    assert len(drawn) == 400
+    assert abs((drawn.count == 3).mean() - 0.75) < 0.06
+    even = draw_per_domain(pairs, 400, by_count=False, rng=np.random.default_rng(0))
+    assert abs((even.count == 3).mean() - 0.5) < 0.08
+
+
+def test_drawing_caps_each_domain() -> None:
+    pairs, _ = graph(0)
+    drawn = draw_per_domain(pairs, 50, by_count=True, rng=np.random.default_rng(0))
+    assert dict(zip(*np.unique(drawn.domain, return_counts=True), strict=True)) == {"even": 50, "odd": 50}
+
+
+def test_duplication_repeats_a_pair_as_often_as_it_was_linked() -> None:
+    pairs, _ = graph(0)
+    repeated = duplicated_by_count(pairs)
+    assert len(repeated) == pairs.count.sum()
+    assert (repeated.left == pairs.left[0]).sum() == pairs.count[pairs.left == pairs.left[0]].sum()
+
+
+def test_shuffling_keeps_the_pairs_and_swaps_about_half() -> None:
+    pairs, _ = graph(0)
+    mixed = shuffled(pairs, np.random.default_rng(0))
+    as_sets = {tuple(sorted(ends)) for ends in zip(mixed.left, mixed.right, strict=True)}
+    assert as_sets == set(zip(pairs.left, pairs.right, strict=True))
+    assert 0.35 < (mixed.left > mixed.right).mean() < 0.65
