@@ -1,0 +1,305 @@
+"""Folders, XML files and archives to a stream of named documents, in a defined order, never written to disk.
+
+Nothing outside a source is ever opened: links, devices, absolute names and names with `..` are set aside by name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES
+from sentence_experts.corpus.paper import Rejection
+from sentence_experts.errors import InputError
+
+LARGEST_DOCUMENT = 1 << 30
+"""A document of more bytes than this is refused."""
+_FREE_EXPANSION = 2 << 30
+_LARGEST_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 times
+_BLOCK = 1 << 20
+
+DOCUMENT_SUFFIXES = (".xml", ".nxml")
+_TAR_OPENERS: dict[str, Callable[..., Any]] = {
+    ".tar": open, ".tar.gz": gzip.open, ".tgz": gzip.open, ".tar.xz": lzma.open, ".txz": lzma.open,
+    ".tar.bz2": bz2.open, ".tbz2": bz2.open, ".tbz": bz2.open,
+}  # fmt: skip
+_BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One XML document of a source: a file's path, the bytes, or a stream that lasts until the next document."""
+
+    name: str
+    size: int
+    path: Path | None = None
+    data: bytes | None = None
+    stream: IO[bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A member that is no XML document by its name (a figure, a PDF, a read-me)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something that documents come from: `kind` is `folder`, `file`, `tar` or `zip`."""
+
+    name: str
+    kind: str
+    path: Path
+
+
+Member = Document | Passed | Rejection
+
+
+def find_sources(paths: list[Path]) -> list[Source]:
+    """The sources that the given paths mean: archives inside a folder are sources of their own.
+
+    Raises:
+        InputError: a path is missing or is neither a folder, an XML file nor an archive.
+    """
+    sources: list[Source] = []
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        real = path.resolve()
+        name = real.name or "root"
+        if real.is_dir():
+            sources.append(Source(name, "folder", real))
+            sources += [Source(f"{name}/{file.relative_to(real).as_posix()}", kind_of(file), file)
+                        for file in _walk(real) if kind_of(file) in ("tar", "zip") and not file.is_symlink()]  # fmt: skip
+        elif kind := kind_of(real):
+            sources.append(Source(name, kind, real))
+        else:
+            raise InputError(
+                f"{path}: neither a folder, an .xml or .nxml file, nor a .tar, .tar.gz, .tar.xz, .tar.bz2 or .zip archive"
+            )
+    return _with_unique_names(sources)
+
+
+def kind_of(path: Path) -> str:
+    """`file`, `tar`, `zip`, or an empty string for anything else, by the name's ending."""
+    name = path.name.lower()
+    if name.endswith(DOCUMENT_SUFFIXES):
+        return "file"
+    if name.endswith(tuple(_TAR_OPENERS)):
+        return "tar"
+    return "zip" if name.endswith(".zip") else ""
+
+
+def _with_unique_names(sources: list[Source]) -> list[Source]:
+    seen: dict[str, int] = {}
+    named = []
+    for source in sources:
+        seen[source.name] = seen.get(source.name, 0) + 1
+        number = seen[source.name]
+        named.append(source if number == 1 else Source(f"{source.name} ({number})", source.kind, source.path))
+    return named
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Every file and link under `folder`, by name; links to folders are given, not followed, so no walk loops."""
+    for base, folders, files in os.walk(folder, followlinks=False):
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(base, name))]
+        yield from (Path(base, name) for name in sorted(files + links))
+
+
+def members(source: Source) -> Iterator[Member]:
+    """The members of a source in its order (a folder's by path). What an archive gave before it broke is kept."""
+    if source.kind in ("folder", "file"):
+        yield from _files(source)
+        return
+    try:
+        yield from (_tar if source.kind == "tar" else _zip)(source)
+    except _TooMuch as error:
+        yield Rejection(source.name, None, None, "expands-too-much", str(error))
+    except _BROKEN as error:
+        reason = "unreadable" if isinstance(error, PermissionError) else "broken-archive"
+        yield Rejection(source.name, None, None, reason, f"{_said(error)}; what stood before it was kept")
+    except RuntimeError as error:  # zipfile's word for an encrypted member
+        yield Rejection(source.name, None, None, "broken-archive", _said(error))
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split()).replace("\0", "")
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+
+
+# ---- folders and files -----------------------------------------------------------------------------------------
+
+
+def _files(source: Source) -> Iterator[Member]:
+    files = [source.path] if source.kind == "file" else _walk(source.path)
+    for path in files:
+        name = path.name if source.kind == "file" else path.relative_to(source.path).as_posix()
+        yield _file(source.name, path, _printable(name))
+
+
+def _file(source: str, path: Path, name: str) -> Member:
+    if kind_of(path) != "file" and not path.is_symlink():
+        return Passed(name)
+    try:
+        status = path.lstat()
+    except OSError as error:
+        return Rejection(source, name, None, "unreadable", _said(error))
+    if stat.S_ISLNK(status.st_mode):
+        return Rejection(source, name, None, "link", "links in a folder are not followed")
+    if not stat.S_ISREG(status.st_mode):
+        return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
+    if status.st_size > LARGEST_DOCUMENT:
+        return _too_large(source, name, status.st_size)
+    return Document(name, status.st_size, path=path)
+
+
+def _too_large(source: str, name: str, size: int) -> Rejection:
+    return Rejection(source, name, None, "too-large", f"{size:,} bytes; at most {LARGEST_DOCUMENT:,} are read")
+
+
+# ---- archives --------------------------------------------------------------------------------------------------
+
+
+class _TooMuch(Exception):
+    pass
+
+
+class _Forward(io.RawIOBase):
+    """A stream that tarfile can walk: forward seeks read, one byte back is remembered, expansion is bounded."""
+
+    def __init__(self, raw: Any, packed_bytes: int) -> None:
+        self._raw = raw
+        self._position = 0
+        self._last = b""
+        self._back = False
+        self._limit = max(_FREE_EXPANSION, _LARGEST_EXPANSION * packed_bytes)
+
+    def tell(self) -> int:
+        return self._position - self._back
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > LARGEST_DOCUMENT:
+            raise _TooMuch(f"a header or member asks for {size:,} bytes at once")
+        if size == 0:
+            return b""
+        first = b""
+        if self._back:
+            self._back, first = False, self._last
+        blocks = [first] if first else []
+        missing = size - len(first)
+        while missing and (block := self._raw.read(min(missing, _BLOCK))):
+            blocks.append(block)
+            missing -= len(block)
+            self._position += len(block)
+        data = b"".join(blocks) if len(blocks) != 1 else blocks[0]
+        self._last = data[-1:] or self._last
+        if self._position > self._limit:
+            raise _TooMuch(f"more than {self._limit:,} bytes came out of it")
+        return data
+
+    def seek(self, target: int, whence: int = 0) -> int:
+        ahead = target - self.tell()
+        if whence == 0 and ahead == -1 and self._last and not self._back:
+            self._back = True
+        elif whence or ahead < 0:
+            raise io.UnsupportedOperation("this archive is read forward only")
+        while ahead > 0:
+            data = self.read(min(ahead, _BLOCK))
+            if not data:
+                break
+            ahead -= len(data)
+        return self.tell()
+
+
+def _unsafe(name: str) -> str | None:
+    parts = name.replace("\\", "/").split("/")
+    if name.startswith(("/", "\\")) or (len(name) > 1 and name[1] == ":"):
+        return "an absolute name"
+    return "a name that climbs out with .." if ".." in parts else None
+
+
+def _tar(source: Source) -> Iterator[Member]:
+    opener = next(opener for suffix, opener in reversed(_TAR_OPENERS.items()) if source.path.name.lower().endswith(suffix))
+    with opener(source.path, "rb") as raw:
+        forward: Any = _Forward(raw, source.path.stat().st_size)
+        with tarfile.open(fileobj=forward, mode="r:") as archive:
+            while (entry := archive.next()) is not None:
+                archive.members = []  # or a million headers pile up
+                if not entry.isdir():
+                    yield _tar_member(source.name, archive, entry)
+
+
+def _tar_member(source: str, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
+    name = _printable(entry.name)
+    if entry.issym() or entry.islnk():
+        return Rejection(source, name, None, "link", f"a link to {_printable(entry.linkname)!r}")
+    if not entry.isreg():
+        return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
+    if problem := _unsafe(entry.name):
+        return Rejection(source, name, None, "unsafe-name", problem)
+    if not entry.name.lower().endswith(DOCUMENT_SUFFIXES):
+        return Passed(name)
+    if entry.size > LARGEST_DOCUMENT:
+        return _too_large(source, name, entry.size)
+    stream: Any = archive.extractfile(entry)
+    if entry.size > WHOLE_DOCUMENT_BYTES:
+        return Document(name, entry.size, stream=stream)
+    data = stream.read()
+    if len(data) < entry.size:
+        raise EOFError(f"the archive ends inside {name}")
+    return Document(name, entry.size, data=data)
+
+
+def _zip(source: Source) -> Iterator[Member]:
+    limit = max(_FREE_EXPANSION, _LARGEST_EXPANSION * source.path.stat().st_size)
+    with zipfile.ZipFile(source.path) as archive:
+        for entry in archive.infolist():
+            if entry.is_dir():
+                continue
+            member = _zip_member(source.name, archive, entry)
+            limit -= member.size if isinstance(member, Document) else 0
+            if limit < 0:
+                raise _TooMuch("its documents are larger together than an archive of its size should hold")
+            yield member
+
+
+def _zip_member(source: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Member:
+    name = _printable(entry.filename)
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return Rejection(source, name, None, "link", "a symbolic link")
+    if problem := _unsafe(entry.orig_filename):
+        return Rejection(source, name, None, "unsafe-name", problem)
+    if not entry.filename.lower().endswith(DOCUMENT_SUFFIXES):
+        return Passed(name)
+    if entry.flag_bits & 1:
+        return Rejection(source, name, None, "encrypted", "the member is encrypted")
+    if entry.file_size > LARGEST_DOCUMENT:
+        return _too_large(source, name, entry.file_size)
+    try:
+        stream = archive.open(entry)
+        if entry.file_size > WHOLE_DOCUMENT_BYTES:
+            return Document(name, entry.file_size, stream=stream)
+        with stream:
+            return Document(name, entry.file_size, data=stream.read())
+    except _BROKEN as error:
+        return Rejection(source, name, None, "broken-member", _said(error))

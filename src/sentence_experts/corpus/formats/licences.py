@@ -1,0 +1,73 @@
+"""A licence statement to one short name."""
+
+from __future__ import annotations
+
+import re
+
+from sentence_experts.corpus.formats.markup import Element, plain_text
+
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_CC_URL = re.compile(
+    r"creativecommons\.org/licen[sc]es/(?P<kind>[a-z][a-z-]*)(?:/(?P<version>\d\.\d))?(?:/(?P<place>[a-z]{2,3})\b)?", re.I
+)
+_PUBLIC_URL = re.compile(r"creativecommons\.org/publicdomain/(?P<kind>zero|mark)(?:/(?P<version>\d\.\d))?", re.I)
+_CC_NAME = re.compile(
+    r"(?:creative\s+commons|\bcc)[\s-]*(?P<kind>(?:attribution|by)(?:[\s–-]*(?:non[\s-]?commercial|no[\s-]?deriv\w*"
+    r"|share[\s-]?alike|nc|nd|sa)\b)*)(?:[^.]{0,40}?(?P<version>\d\.\d))?",
+    re.I,
+)
+_LONGEST = 200
+
+
+def _short_name(kind: str, version: str | None, place: str | None = None) -> str:
+    place = None if place in ("legalcode", "deed", "leg", "dee") else place
+    return "-".join(part.upper() for part in ("CC", kind, version, place) if part)
+
+
+def licence_from_text(text: str) -> str | None:
+    """`CC-BY-4.0`, `CC0-1.0` and the like out of an address or a sentence; None if it names no such licence."""
+    if found := _CC_URL.search(text):
+        return _short_name(found["kind"], found["version"], found["place"])
+    if found := _PUBLIC_URL.search(text):
+        name = "CC0" if found["kind"].lower() == "zero" else "PDM"
+        return f"{name}-{found['version'] or '1.0'}"
+    if re.search(r"\bCC0\b|CC Zero", text, re.I):
+        return "CC0-1.0"
+    if found := _CC_NAME.search(text):
+        kind = found["kind"].lower()
+        parts = ["BY"] + [
+            short
+            for short, pattern in (("NC", r"non|\bnc"), ("ND", r"deriv|\bnd"), ("SA", r"share|\bsa"))
+            if re.search(pattern, kind)
+        ]
+        return _short_name("-".join(parts), found["version"])
+    return None
+
+
+def licence_of(permissions: list[Element]) -> str | None:
+    """The licence of an article, from its `permissions` elements.
+
+    An address in the licence's own attributes comes first, then the addresses in its text. A public-domain
+    dedication in the text counts only when nothing else is there: publishers waive rights in the *data* that way.
+    """
+    licences = [licence for node in permissions for licence in node.iter("license")]
+    own: list[str] = []
+    linked: list[str] = []
+    for licence in licences:
+        own.extend(value for value in (licence.get(_HREF),) if value)
+        for node in licence.iter():
+            tag = node.tag if isinstance(node.tag, str) else ""
+            if tag.endswith("license_ref") and node.text:
+                own.append(node.text.strip())
+            elif tag in ("ext-link", "uri") and node.get(_HREF):
+                linked.append(node.get(_HREF))
+    named = [name for name in map(licence_from_text, own) if name]
+    named += sorted((name for name in map(licence_from_text, linked) if name), key=lambda name: name.startswith("CC0"))
+    if named:
+        return named[0]
+    texts = [text for text in map(plain_text, licences) if text]
+    for text in texts:
+        if name := licence_from_text(text):
+            return name
+    stated = own + texts + [kind for kind in (licence.get("license-type") for licence in licences) if kind]
+    return stated[0][:_LONGEST] if stated else None

@@ -1,0 +1,168 @@
+"""JATS inline markup and math to readable text."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from lxml import etree
+
+Element = Any  # lxml-stubs has no useful type for what iteration yields (comments and entities come too)
+
+MATHML = "{http://www.w3.org/1998/Math/MathML}"
+
+# What stands inside running text without being part of it.
+_NO_TEXT = frozenset({
+    "fn", "fn-group", "label", "object-id", "graphic", "inline-graphic", "media", "fig", "fig-group", "table-wrap",
+    "supplementary-material", "inline-supplementary-material", "related-article", "related-object", "kwd-group",
+    "alt-text", "long-desc", "index-term", "private-char", "processing-meta", f"{MATHML}annotation",
+    f"{MATHML}annotation-xml", "annotation", "annotation-xml",
+})  # fmt: skip
+_BLOCKS = frozenset({
+    "p", "title", "sec", "list", "list-item", "def-list", "def-item", "term", "def", "break",
+    "disp-quote", "boxed-text", "verse-line", "statement", "td", "th", "tr", "attrib",
+})  # fmt: skip
+_NOTE_MARKS = frozenset({"fn", "aff", "corresp", "author-notes", "table-fn", "award", "contrib"})
+# Of several renderings of one thing, the most readable.
+_RANKS = {f"{MATHML}math": 0, "math": 0, "tex-math": 1, "textual-form": 2}
+_RENDERINGS = frozenset(_RANKS)
+_MATH = frozenset({f"{MATHML}math", "math"})
+_FORMULAS = frozenset({"alternatives", "inline-formula", "disp-formula"})
+
+_EMPTY_BRACKETS = re.compile(r"\s?(?:\(\s*[,;–-]*\s*\)|\[\s*[,;–-]*\s*\])")
+_SPACE_BEFORE_POINT = re.compile(r"(?<=\w) (?=[.,;](?:\s|$))")
+_DROPPED = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
+
+_TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
+_TEX_NAMES = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε", "zeta": "ζ", "eta": "η",
+    "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "upmu": "μ", "nu": "ν", "xi": "ξ", "pi": "π",
+    "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "varphi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω",
+    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
+    "times": "×", "cdot": "·", "pm": "±", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥", "neq": "≠", "ne": "≠",
+    "approx": "≈", "sim": "~", "infty": "∞", "to": "→", "rightarrow": "→", "circ": "°", "prime": "′", "degree": "°",
+    "sum": "∑", "prod": "∏", "int": "∫", "sqrt": "√", "partial": "∂", "in": "∈", "ldots": "…", "dots": "…",
+    "left": "", "right": "", "quad": " ", "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
+}  # fmt: skip
+_TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
+_TEX_STYLES = ("text", "math", "up", "bold", "rm", "it", "bf", "over", "under", "hat", "bar", "tilde", "vec", "style")
+
+
+def clean(text: str) -> str | None:
+    """`text` in Unicode NFC with single spaces, or None if nothing is left."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text.translate(_DROPPED))
+    return " ".join(text.split()) or None
+
+
+def tex_to_text(tex: str) -> str:
+    """A TeX formula without its document preamble, as readable as a few replacements make it."""
+    body = _TEX_BODY.search(tex)
+    text = (body.group(1) if body else tex).replace("$", "")
+    text = _TEX_FRACTION.sub(r"\1/\2", text)
+
+    def spelled(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return _TEX_NAMES.get(name, "" if name.startswith(_TEX_STYLES) else name + " ")
+
+    text = _TEX_COMMAND.sub(spelled, text)
+    text = re.sub(r"\\([,;:! %&_#{}])", lambda m: m.group(1) if m.group(1) in "%&_#" else " ", text)
+    return re.sub(r"[\\{}^_~]", "", text) if text else ""
+
+
+def _math_parts(node: Element, parts: list[str]) -> None:
+    """MathML tokens in reading order: fractions get a slash, roots a sign, indices stand as they are."""
+    name = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
+    if not name or name.startswith("annotation"):
+        return
+    if name in ("msqrt", "mroot"):
+        parts.append("√")
+    if name == "mfenced":
+        parts.append(node.get("open", "("))
+    if node.text and not node.text.isspace():
+        parts.append(node.text if name == "mtext" else node.text.strip())
+    for position, child in enumerate(node):
+        if position and name == "mfrac":
+            parts.append("/")
+        _math_parts(child, parts)
+    if name == "mfenced":
+        parts.append(node.get("close", ")"))
+    if name in ("mtd", "mspace"):
+        parts.append(" ")
+
+
+def _is_mark(node: Element) -> bool:
+    """Whether a cross reference is only a mark (a star, a superscript number), not a word of the sentence."""
+    kind = node.get("ref-type")
+    if kind in _NOTE_MARKS:
+        return True
+    return kind == "bibr" and not any(character.isalpha() for character in "".join(node.itertext()))
+
+
+def _parts(node: Element, parts: list[str]) -> None:
+    if node.text:
+        parts.append(node.text)
+    for child in node:
+        _child(child, parts)
+        if child.tail:
+            parts.append(child.tail)
+
+
+def _child(child: Element, parts: list[str]) -> None:
+    tag = child.tag
+    if tag is etree.Entity:
+        # Named characters of the JATS DTD, which is never loaded; HTML has the same names.
+        known = html.unescape(child.text)
+        parts.append(known if known != child.text else "")
+    elif not isinstance(tag, str) or tag in _NO_TEXT or (tag == "xref" and _is_mark(child)):
+        pass
+    elif tag in _MATH:
+        _math_parts(child, parts)
+    elif tag == "tex-math":
+        parts.append(tex_to_text("".join(child.itertext())))
+    elif tag in _FORMULAS:
+        _one_rendering(child, parts)
+    elif tag in _BLOCKS:
+        parts.append(" ")
+        _parts(child, parts)
+        parts.append(" ")
+    else:
+        _parts(child, parts)
+
+
+def _one_rendering(node: Element, parts: list[str]) -> None:
+    """Of the renderings that stand side by side, the most readable; the rest of the element as it is."""
+    side_by_side = [child for child in node if child.tag in _RENDERINGS]
+    if node.tag == "alternatives" and not side_by_side:
+        side_by_side = [child for child in node if isinstance(child.tag, str)]
+    keep = min(side_by_side, key=lambda child: _RANKS.get(child.tag, len(_RANKS)), default=None)
+    if node.text:
+        parts.append(node.text)
+    for child in node:
+        if child is keep or child not in side_by_side:
+            _child(child, parts)
+        if child.tail:
+            parts.append(child.tail)
+    if node.tag == "disp-formula":
+        parts.append(" ")
+
+
+def plain_text(node: Element) -> str | None:
+    """The readable text of an element: no note marks, labels or graphics, math once, white space single."""
+    if not len(node):
+        return clean(node.text) if node.text else None
+    parts: list[str] = []
+    _parts(node, parts)
+    text = clean("".join(parts))
+    if text and node.find(".//xref") is not None:
+        text = clean(_SPACE_BEFORE_POINT.sub("", _EMPTY_BRACKETS.sub("", text)))
+    return text
+
+
+def unique(texts: Iterable[str | None]) -> tuple[str, ...]:
+    """The texts in their order, each once, without the empty ones."""
+    return tuple(dict.fromkeys(text for text in texts if text))

@@ -1,0 +1,113 @@
+"""The reference list of a JATS article to citations.
+
+A reference is one bibliographic citation element (`element-citation`, `mixed-citation`, `nlm-citation`,
+`citation`) inside a `ref`. Several of them in one `ref` are several references; the renderings inside
+`citation-alternatives` are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sentence_experts.corpus.formats.markup import Element, plain_text
+from sentence_experts.corpus.identifiers import (
+    find_doi,
+    identifiers_in_url,
+    normalise_doi,
+    normalise_pmcid,
+    normalise_pmid,
+)
+from sentence_experts.corpus.paper import Citation
+
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_CITATION_TAGS = ("element-citation", "mixed-citation", "nlm-citation", "citation")
+_KINDS = frozenset((*_CITATION_TAGS, "citation-alternatives"))
+_YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
+_NORMALISE = {
+    "doi": ("doi", normalise_doi), "pmid": ("pmid", normalise_pmid), "pubmed": ("pmid", normalise_pmid),
+    "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid), "pmc": ("pmcid", normalise_pmcid),
+}  # fmt: skip
+_TYPED = ("pub-id-type", "object-id-type", "article-id-type")
+
+
+def year_in(text: str | None) -> int | None:
+    """The first plausible year (1500-2099) in a text such as `2010a`."""
+    found = _YEAR.search(text) if text else None
+    return int(found.group()) if found else None
+
+
+def citations_of(ref: Element) -> Iterator[Citation]:
+    """The references in one `ref` element."""
+    for child in ref:
+        tag = child.tag
+        if tag in _KINDS:
+            yield _citation([child] if tag != "citation-alternatives" else list(child.iter(*_CITATION_TAGS)))
+        elif isinstance(tag, str) and tag != "label":
+            yield from (_citation([inner]) for inner in child.iter(*_CITATION_TAGS) if not _is_inside_another(inner))
+
+
+def _is_inside_another(node: Element) -> bool:
+    return any(above.tag in _CITATION_TAGS for above in node.iterancestors())
+
+
+def _citation(renderings: Iterable[Element]) -> Citation:
+    known: dict[str, Any] = {}
+    for citation in renderings:
+        titles: list[str] = []
+        plain = True
+        for child in citation:
+            tag = child.tag
+            if tag == "pub-id":
+                _add_typed(known, child.get("pub-id-type"), child)
+            elif tag == "article-title":
+                if text := plain_text(child):
+                    titles.append(text)
+            elif tag == "year":
+                if "year" not in known and (year := year_in(child.text) or year_in(child.get("iso-8601-date"))):
+                    known["year"] = year
+            elif tag not in _NEVER_IDENTIFY:
+                plain = False
+        if titles:
+            known.setdefault("title", " ".join(titles))
+        if not plain or citation.tag != "element-citation":
+            _add_nested(known, citation)
+    return Citation(**known)
+
+
+# Their children are names and numbers, so a citation made of these alone needs no second look.
+_NEVER_IDENTIFY = frozenset({
+    "person-group", "source", "volume", "fpage", "lpage", "issue", "name", "publisher-name", "publisher-loc",
+    "edition", "month", "day", "size", "elocation-id", "collab", "etal", "page-range", "label", "issn", "isbn",
+})  # fmt: skip
+
+
+def _add_typed(known: dict[str, Any], kind: str | None, node: Element) -> None:
+    field, normalise = _NORMALISE.get((kind or "").lower(), (None, None))
+    if field and normalise and field not in known and (value := normalise("".join(node.itertext()))):
+        known[field] = value
+
+
+def _add_nested(known: dict[str, Any], citation: Element) -> None:
+    """What a citation says outside its own `pub-id` children: deeper ids, links, and ids in running text."""
+    links: list[str] = []
+    for node in citation.iter("pub-id", "object-id", "article-id", "ext-link", "uri", "article-title", "year"):
+        tag = node.tag
+        if tag == "article-title":
+            if "title" not in known and (title := plain_text(node)):
+                known["title"] = title
+        elif tag == "year":
+            if "year" not in known and (year := year_in(node.text)):
+                known["year"] = year
+        elif tag in ("ext-link", "uri"):
+            _add_typed(known, node.get("ext-link-type"), node)
+            links.extend(address for address in (node.get(_HREF), node.text) if address)
+        else:
+            _add_typed(known, next((node.get(name) for name in _TYPED if node.get(name)), None), node)
+    for link in links:
+        for field, value in zip(("doi", "pmid", "pmcid"), identifiers_in_url(link), strict=True):
+            if value:
+                known.setdefault(field, value)
+    if "doi" not in known and (doi := find_doi("".join(citation.itertext()))):
+        known["doi"] = doi

@@ -1,0 +1,99 @@
+"""DOI, PMID and PMCID in one spelling each."""
+
+from __future__ import annotations
+
+import html
+import re
+from urllib.parse import unquote
+
+_PLAIN_DOI = re.compile(r"10\.\d{4,9}/[a-z0-9./()_-]*[a-z0-9)]")
+_DOI = re.compile(r"10\.\d+(?:\.\d+)*/\S+")
+_DOI_IN_TEXT = re.compile(r"(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)(10\.\d{4,9}(?:\.\d+)*/\S+)", re.IGNORECASE)
+# A line break inside a DOI that has its own field: "10.1126/science. 1068094".
+_BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)")
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
+_BRACKETS = {")": "(", "]": "[", "}": "{", ">": "<"}
+
+_PMID = re.compile(r"(?:pmid|pubmed|medline)?[\s:]*0*([1-9]\d{0,8})(?:\.0)?", re.IGNORECASE)
+_PMID_URL = re.compile(r"(?:ncbi\.nlm\.nih\.gov/(?:m/)?pubmed/|pubmed\.ncbi\.nlm\.nih\.gov/|list_uids=)0*([1-9]\d{0,8})")
+_PMCID = re.compile(r"(?:pmcid|pmc)?[\s:]*(?:pmc)?\s*0*([1-9]\d{0,9})(?:\.\d+)?", re.IGNORECASE)
+_PMCID_URL = re.compile(r"/(?:pmc/)?articles/(?:PMC)?0*([1-9]\d{0,9})\b", re.IGNORECASE)
+
+
+def _trimmed(doi: str) -> str | None:
+    """`doi` without the punctuation of the sentence or the bracket it stood in."""
+    while doi:
+        last = doi[-1]
+        # The old Wiley and Allen Press DOIs hold brackets: take one off only where nothing opened it.
+        if last in ".,;:'\"`\u2019\u201d\u2212" or (
+            last in _BRACKETS and doi.count(last) > doi.count(_BRACKETS[last]) and "::" not in doi
+        ):
+            doi = doi[:-1]
+        else:
+            break
+    return doi if doi and not doi.endswith("/") else None
+
+
+def normalise_doi(value: str | None) -> str | None:
+    """A DOI in lower case, out of any case, a `doi:` or URL prefix, URL escapes and trailing punctuation.
+
+    >>> normalise_doi("https://dx.doi.org/10.1000%2FABC.1.")
+    '10.1000/abc.1'
+    """
+    if not value:
+        return None
+    value = value.lower()
+    if _PLAIN_DOI.fullmatch(value):
+        return value
+    if "%" in value:
+        value = unquote(value)
+    if "&" in value:
+        value = html.unescape(value)
+    value = _BROKEN_DOI.sub("", value.translate(_INVISIBLE).strip())
+    found = _DOI.search(value)
+    return _trimmed(found.group()) if found else None
+
+
+def find_doi(text: str) -> str | None:
+    """The first DOI in running text that is called one: `doi: 10.1000/abc` or a doi.org address."""
+    found = _DOI_IN_TEXT.search(text)
+    return normalise_doi(found.group(1)) if found else None
+
+
+def normalise_pmid(value: str | None) -> str | None:
+    """A PubMed id as its digits without leading zeros, or None."""
+    found = _PMID.fullmatch(value.strip()) if value else None
+    return found.group(1) if found else None
+
+
+def normalise_pmcid(value: str | None) -> str | None:
+    """A PubMed Central id as `PMC` and its digits, or None; a version (`PMC1.2`) is dropped."""
+    found = _PMCID.fullmatch(value.strip()) if value else None
+    return f"PMC{found.group(1)}" if found else None
+
+
+def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
+    """The (DOI, PMID, PMCID) that a web address names; None where it names none."""
+    doi = normalise_doi(url) if "10." in url else None
+    if "nih.gov" not in url and "europepmc" not in url:
+        return doi, None, None
+    pmid, pmcid = _PMID_URL.search(url), _PMCID_URL.search(url)
+    return doi, pmid.group(1) if pmid else None, f"PMC{pmcid.group(1)}" if pmcid else None
+
+
+def parse_identifier(value: str) -> tuple[str | None, str | None, str | None]:
+    """The (DOI, PMID, PMCID) of a value that says which of them it is; all None for anything else.
+
+    Bare digits are no PMID here: they may be anybody's row number.
+    """
+    value = value.strip()
+    low = value.lower()
+    if low.startswith(("10.", "doi:", "doi.org/", "dx.doi.org/")):
+        return normalise_doi(value), None, None
+    if low.startswith(("http://", "https://")):
+        return identifiers_in_url(value)
+    if low.startswith(("pmid", "pubmed:")):
+        return None, normalise_pmid(value), None
+    if low.startswith("pmc"):
+        return None, None, normalise_pmcid(value)
+    return None, None, None

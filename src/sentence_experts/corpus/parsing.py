@@ -1,0 +1,204 @@
+"""Sources to shards: one process reads archives in order, the others parse what it hands them."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from sentence_experts.console import Advance, progress
+from sentence_experts.corpus.formats.archives import Document, Passed, Source, members
+from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES, UnreadableArticle, read_articles
+from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.shards import Shard, papers_file, write_rejections
+from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.storage import read_json, sha256_file, write_json
+
+_SHARD_BYTES = 8 << 20
+_SHARD_DOCUMENTS = 512
+_WAITING_FOR_EACH_WORKER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Consecutive documents of one source, which become one shard."""
+
+    source: int
+    name: str
+    number: int
+    documents: tuple[Document, ...]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What the reader of a source met besides documents."""
+
+    ignored: int = 0
+    jobs: int = 0
+    rejections: list[Rejection] = field(default_factory=list)
+
+
+def parse_sources(sources: list[Source], shards: Path, workers: int) -> int:
+    """Parse every source into shards, skipping those that are there; returns how many members were no documents."""
+    ignored = 0
+    with ExitStack() as stack:
+        advance = stack.enter_context(progress("articles"))
+        pool: ProcessPoolExecutor | None = None
+        if workers > 1 and not all(_done_file(shards, index).exists() for index in range(len(sources))):
+            # Not fork: the calling program may have threads.
+            context = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent))
+        for index, source in enumerate(sources):
+            ignored += _parse_source(index, source, shards, pool, workers, advance)
+    return ignored
+
+
+def _done_file(shards: Path, source: int) -> Path:
+    return shards / f"{source:04d}.done.json"
+
+
+def _parse_source(
+    index: int, source: Source, shards: Path, pool: ProcessPoolExecutor | None, workers: int, advance: Advance
+) -> int:
+    done = _done_file(shards, index)
+    if done.exists():
+        return int(read_json(done)["ignored"])
+    reading = _Reading()
+    running: set[Future[int]] = set()
+    try:
+        for job in _jobs(index, source, reading):
+            if papers_file(shards, index, job.number).exists():
+                advance(len(job.documents))
+            elif pool is None or job.documents[0].stream is not None:
+                # A streamed document lasts only until the reader moves on.
+                advance(run_job(job, shards))
+            else:
+                running.add(pool.submit(run_job, job, shards))
+            while len(running) >= workers * _WAITING_FOR_EACH_WORKER:
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    advance(future.result())
+        for future in running:
+            advance(future.result())
+    except BrokenProcessPool as error:
+        raise SentenceExpertsError(
+            f"{source.name}: a worker process died (out of memory?); what was finished is kept: "
+            "run the same command again, perhaps with --workers 1"
+        ) from error
+    write_rejections(shards / f"{index:04d}.rejected.jsonl", reading.rejections)
+    write_json(done, {"ignored": reading.ignored, "shards": reading.jobs})
+    return reading.ignored
+
+
+def _jobs(index: int, source: Source, reading: _Reading) -> Iterator[Job]:
+    """The source's documents in groups whose limits depend on the documents alone."""
+    group: list[Document] = []
+    size = 0
+    for member in members(source):
+        if isinstance(member, Passed):
+            reading.ignored += 1
+        elif isinstance(member, Rejection):
+            reading.rejections.append(member)
+        else:
+            alone = member.size > WHOLE_DOCUMENT_BYTES
+            if group and (alone or size + member.size > _SHARD_BYTES or len(group) >= _SHARD_DOCUMENTS):
+                yield _job(index, source, reading, group)
+                group, size = [], 0
+            group.append(member)
+            size += member.size
+            if alone:
+                yield _job(index, source, reading, group)
+                group, size = [], 0
+    if group:
+        yield _job(index, source, reading, group)
+
+
+def _job(index: int, source: Source, reading: _Reading, group: list[Document]) -> Job:
+    reading.jobs += 1
+    return Job(index, source.name, reading.jobs - 1, tuple(group))
+
+
+def _follow_parent() -> None:
+    """End this worker when the program that started it is gone, even if it was killed."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def run_job(job: Job, shards: Path) -> int:
+    """Parse a job's documents and write its shard; returns how many documents there were."""
+    shard = Shard(job.source, job.number)
+    for document in job.documents:
+        _parse_document(document, job.name, shard)
+    shard.write(shards)
+    return len(job.documents)
+
+
+def _parse_document(document: Document, source: str, shard: Shard) -> None:
+    position = 0
+    try:
+        with ExitStack() as stack:
+            for position, outcome in enumerate(read_articles(_content(document, stack)), start=1):
+                if isinstance(outcome, UnreadableArticle):
+                    record = str(position) if outcome.reason == "no-metadata" else None
+                    shard.rejections.append(Rejection(source, document.name, record, outcome.reason, outcome.detail))
+                else:
+                    shard.add(outcome, document.name)
+    except OSError as error:
+        detail = error.strerror or str(error)
+        shard.rejections.append(Rejection(source, document.name, None, "unreadable", detail))
+    except Exception as error:
+        # One document may not stop a million others: it is named, with what went wrong, and the rest goes on.
+        detail = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+        shard.rejections.append(Rejection(source, document.name, str(position + 1), "error", detail))
+
+
+def _content(document: Document, stack: ExitStack) -> bytes | IO[bytes]:
+    if document.data is not None:
+        return document.data
+    if document.stream is not None:
+        return document.stream
+    file = stack.enter_context(open(document.path or document.name, "rb", opener=_open_plainly))
+    return file if document.size > WHOLE_DOCUMENT_BYTES else file.read(WHOLE_DOCUMENT_BYTES + 1)
+
+
+def _open_plainly(path: str, flags: int) -> int:
+    """Open a regular file and nothing that took its place since the folder was listed."""
+    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(0, "no longer a regular file")
+    return handle
+
+
+def source_hash(source: Source) -> tuple[int, str]:
+    """(bytes, SHA-256) of a source; of a folder, over the names and hashes of its documents in order."""
+    if source.kind != "folder":
+        return source.path.stat().st_size, sha256_file(source.path)
+    digest = hashlib.sha256()
+    size = 0
+    for member in members(source):
+        if isinstance(member, Document) and member.path is not None:
+            size += member.size
+            try:
+                content = sha256_file(member.path)
+            except OSError:
+                content = "unreadable"
+            digest.update(f"{member.name}\0{content}\0".encode())
+        elif isinstance(member, Rejection):
+            digest.update(f"{member.member}\0{member.reason}\0".encode())
+    return size, digest.hexdigest()

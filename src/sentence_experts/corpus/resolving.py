@@ -1,0 +1,249 @@
+"""Stated papers and references to one row a work: identifiers resolved, duplicates found, citations linked.
+
+Everything is SQL on DuckDB over the shards, so memory stays bounded and the disk takes what does not fit.
+
+Which identifiers name the same work is learned in one step, never chained: from the articles' own records first,
+then, for works that those do not settle, from references that carry several identifiers. A pair counts only if
+each side names the other most often (ties: the smallest), so that one wrong reference cannot join two works.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sentence_experts.corpus.paper import Rejection
+
+_MEMORY = "256MB"
+_ROWS_IN_A_BATCH = 8192
+
+_SPOT = "((source::BIGINT << 44) | (shard::BIGINT << 20) | record)"
+
+
+class Resolved:
+    """The resolved corpus inside DuckDB: its two tables in order, its duplicates and its counts."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        self._database = database
+
+    def papers(self) -> Iterator[pa.RecordBatch]:
+        """The papers by id, as in `PAPERS_SCHEMA`."""
+        return self._stream(_PAPERS_IN_ORDER)
+
+    def citations(self) -> Iterator[pa.RecordBatch]:
+        """The citations by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
+        return self._stream(_CITATIONS_IN_ORDER)
+
+    def duplicates(self) -> list[Rejection]:
+        """The records that describe a work which another record describes better."""
+        rows = self._database.execute(_DUPLICATES).fetchall()
+        return [Rejection(source, member, key, "duplicate", f"the same work as {kept_in}") for
+                source, member, key, kept_in in rows]  # fmt: skip
+
+    def counts(self) -> dict[str, Any]:
+        """What the manifest reports about papers and references."""
+        counts: dict[str, Any] = {}
+        for query in _COUNTS:
+            cursor = self._database.execute(query)
+            names = [column[0] for column in cursor.description or []]
+            row = cursor.fetchone() or ()
+            counts.update(zip(names, row, strict=True))
+        for name, query in _TALLIES.items():
+            counts[name] = {str(key): number for key, number in self._database.execute(query).fetchall()}
+        return counts
+
+    def _stream(self, query: str) -> Iterator[pa.RecordBatch]:
+        yield from self._database.sql(query).to_arrow_reader(_ROWS_IN_A_BATCH)
+
+
+@contextmanager
+def resolving(shards: Path, source_names: list[str], threads: int) -> Iterator[Resolved]:
+    """Resolve the shards in a folder (see `shards`); the database lives in that folder for as long as this runs."""
+    scratch = shards / "resolving"
+    settings: Any = {
+        "memory_limit": _MEMORY, "temp_directory": str(scratch), "threads": threads,
+        "preserve_insertion_order": False, "autoinstall_known_extensions": False,
+    }  # fmt: skip
+    with duckdb.connect(":memory:", config=settings) as database:
+        database.execute("CREATE TABLE source_names (source INTEGER, name VARCHAR)")
+        database.executemany("INSERT INTO source_names VALUES (?, ?)", list(enumerate(source_names)))
+        for view in ("papers", "references"):
+            files = _quoted(shards / f"*.{view}.parquet")
+            database.execute(f'CREATE VIEW "stated_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})')
+        for statement in (*_records(), *_REFERENCE_IDS, *_LINKS):
+            database.execute(statement)
+        yield Resolved(database)
+
+
+def _quoted(path: Path) -> str:
+    """A path as an SQL string whose only pattern is the file name's."""
+    folder = re.sub(r"([\[\]*?])", r"[\1]", str(path.parent))
+    return "'" + f"{folder}/{path.name}".replace("'", "''") + "'"
+
+
+def _pairs(name: str, left: str, right: str, rows: str) -> str:
+    """A table of (left, right) identifiers, at most one partner for either side."""
+    return f"""
+    CREATE OR REPLACE TABLE {name} AS
+    WITH counted AS (
+        SELECT {left}, {right}, count(*) AS times FROM {rows}
+        WHERE {left} IS NOT NULL AND {right} IS NOT NULL GROUP BY ALL
+    ), ranked AS (
+        SELECT *, row_number() OVER (PARTITION BY {left} ORDER BY times DESC, {right}) AS of_left,
+                  row_number() OVER (PARTITION BY {right} ORDER BY times DESC, {left}) AS of_right
+        FROM counted
+    ) SELECT {left}, {right} FROM ranked WHERE of_left = 1 AND of_right = 1"""
+
+
+# ---- articles ----------------------------------------------------------------------------------------------------
+
+
+def _records() -> Iterator[str]:
+    """Article records: identifiers filled in from each other, then one work a key, its best record chosen."""
+    yield """CREATE TABLE record_ids AS SELECT spot, doi, pmid, pmcid, other FROM stated_papers"""
+    # Twice: a record with a PMID only may need one that ties its PMID to a PMCID, and one that ties that to a DOI.
+    for _ in range(2):
+        yield _pairs("record_pmid_doi", "pmid", "doi", "record_ids")
+        yield _pairs("record_pmcid_doi", "pmcid", "doi", "record_ids")
+        yield _pairs("record_pmcid_pmid", "pmcid", "pmid", "record_ids")
+        yield """
+        CREATE OR REPLACE TABLE record_ids AS
+        SELECT r.spot, coalesce(r.doi, a.doi, b.doi) AS doi,
+               coalesce(r.pmid, c.pmid) AS pmid, r.pmcid, r.other
+        FROM record_ids r
+        LEFT JOIN record_pmid_doi a ON a.pmid = r.pmid
+        LEFT JOIN record_pmcid_doi b ON b.pmcid = r.pmcid
+        LEFT JOIN record_pmcid_pmid c ON c.pmcid = r.pmcid"""
+    yield """
+    CREATE TABLE works AS
+    WITH keyed AS (
+        SELECT spot, doi, pmid, pmcid, other,
+               coalesce('doi:' || doi, 'pmid:' || pmid, 'pmc:' || pmcid, other) AS key
+        FROM record_ids
+    )
+    SELECT k.*, n.name AS source_name, p.member, p.record,
+           row_number() OVER (PARTITION BY k.key ORDER BY
+               (p.abstract IS NOT NULL) DESC, filled DESC, p.references DESC,
+               n.name, p.member, p.record, k.spot) AS place
+    FROM keyed k JOIN (
+        SELECT *, (title IS NOT NULL)::INT + (year IS NOT NULL)::INT + (article_type IS NOT NULL)::INT
+            + (journal IS NOT NULL)::INT + (licence IS NOT NULL)::INT + (len(subjects) > 0)::INT
+            + (len(mesh) > 0)::INT + (len(keywords) > 0)::INT AS filled
+        FROM stated_papers
+    ) p USING (spot) JOIN source_names n USING (source)"""
+    yield """
+    CREATE TABLE kept AS
+    SELECT w.spot, w.key, coalesce(w.doi, g.doi) AS doi, coalesce(w.pmid, g.pmid) AS pmid,
+           coalesce(w.pmcid, g.pmcid) AS pmcid
+    FROM works w JOIN (SELECT key, min(doi) AS doi, min(pmid) AS pmid, min(pmcid) AS pmcid FROM works GROUP BY key) g
+    USING (key) WHERE w.place = 1"""
+
+
+# ---- references --------------------------------------------------------------------------------------------------
+
+_REFERENCE_IDS = (
+    # What the articles settle is left out: works whose DOI a record states, and DOIs that belong to an article.
+    """CREATE TABLE reference_ids AS
+    SELECT r.doi, r.pmid, r.pmcid FROM stated_references r
+    WHERE (r.doi IS NOT NULL)::INT + (r.pmid IS NOT NULL)::INT + (r.pmcid IS NOT NULL)::INT > 1
+      AND NOT coalesce(r.retracts, false)
+      AND (r.doi IS NULL OR r.doi NOT IN (SELECT doi FROM works WHERE doi IS NOT NULL))
+      AND (r.pmid IS NULL OR r.pmid NOT IN (SELECT pmid FROM works WHERE pmid IS NOT NULL AND doi IS NOT NULL))
+      AND (r.pmcid IS NULL OR r.pmcid NOT IN (SELECT pmcid FROM works WHERE pmcid IS NOT NULL AND doi IS NOT NULL))""",
+    _pairs("pmid_doi", "pmid", "doi", "reference_ids"),
+    _pairs("pmcid_doi", "pmcid", "doi", "reference_ids"),
+    _pairs("pmcid_pmid", "pmcid", "pmid", "reference_ids"),
+    # A paper without a DOI takes the one that references agree on, unless two papers would take the same.
+    """CREATE TABLE identified AS
+    WITH offered AS (
+        SELECT k.*, coalesce(k.doi, a.doi, b.doi) AS learned FROM kept k
+        LEFT JOIN pmid_doi a ON a.pmid = k.pmid LEFT JOIN pmcid_doi b ON b.pmcid = k.pmcid
+    ), chosen AS (
+        SELECT *, CASE WHEN doi IS NOT NULL OR count(*) OVER (PARTITION BY learned) = 1 THEN learned END AS one_doi
+        FROM offered
+    )
+    SELECT spot, key, coalesce('doi:' || one_doi, key) AS paper_id, one_doi AS doi, pmid, pmcid FROM chosen""",
+    """CREATE TABLE paper_names AS
+    WITH named AS (
+        SELECT 'doi:' || doi AS name, paper_id FROM identified WHERE doi IS NOT NULL
+        UNION ALL SELECT 'pmid:' || pmid, paper_id FROM identified WHERE pmid IS NOT NULL
+        UNION ALL SELECT 'pmc:' || pmcid, paper_id FROM identified WHERE pmcid IS NOT NULL
+        UNION ALL SELECT 'pmid:' || w.pmid, i.paper_id FROM works w JOIN identified i USING (key) WHERE w.pmid IS NOT NULL
+        UNION ALL SELECT 'pmc:' || w.pmcid, i.paper_id FROM works w JOIN identified i USING (key)
+            WHERE w.pmcid IS NOT NULL
+        UNION ALL SELECT 'own:' || w.other, i.paper_id FROM works w JOIN identified i USING (key)
+            WHERE w.other IS NOT NULL
+    ) SELECT name, min(paper_id) AS paper_id FROM named GROUP BY name""",
+)
+
+# ---- links -------------------------------------------------------------------------------------------------------
+
+_LINKS = (
+    """CREATE TABLE linked AS
+    SELECT r.source, r.position, r.retracts, r.doi, r.pmid, r.title, r.year,
+        coalesce(i.paper_id, by_own.paper_id, by_key.paper_id, citing_doi.doi, r.citing_key, r.citing) AS citing,
+        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id,
+            'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi,
+            'pmid:' || r.pmid, 'pmid:' || e.pmid, 'pmc:' || r.pmcid, r.other) AS cited,
+        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id) IS NOT NULL AS in_corpus
+    FROM stated_references r
+    LEFT JOIN identified i ON i.spot = r.spot
+    LEFT JOIN paper_names by_own ON by_own.name = 'own:' || r.citing
+    LEFT JOIN paper_names by_key ON by_key.name = r.citing_key
+    LEFT JOIN (SELECT 'pmid:' || pmid AS key, 'doi:' || doi AS doi FROM pmid_doi) citing_doi
+        ON citing_doi.key = r.citing_key
+    LEFT JOIN paper_names o ON o.name = 'own:' || r.other
+    LEFT JOIN paper_names d ON d.name = 'doi:' || r.doi
+    LEFT JOIN paper_names p ON p.name = 'pmid:' || r.pmid
+    LEFT JOIN paper_names c ON c.name = 'pmc:' || r.pmcid
+    LEFT JOIN pmid_doi a ON a.pmid = r.pmid
+    LEFT JOIN pmcid_doi b ON b.pmcid = r.pmcid
+    LEFT JOIN pmcid_pmid e ON e.pmcid = r.pmcid
+    WHERE i.spot IS NOT NULL OR r.citing IS NOT NULL""",
+    """CREATE TABLE retracted AS SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
+    """CREATE TABLE links AS
+    SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, source, position,
+        CASE WHEN cited IS NULL THEN 1 ELSE row_number() OVER (PARTITION BY citing, cited ORDER BY
+            (title IS NULL), position, source, title, year) END AS place
+    FROM linked WHERE NOT retracts AND (cited IS NULL OR cited <> citing)""",
+)
+
+_PAPERS_IN_ORDER = """
+    SELECT i.paper_id, i.pmid, i.pmcid, i.doi, p.title, p.abstract, p.year, p.article_type, p.subjects, p.mesh,
+        p.keywords, p.journal, p.licence, p.retracted OR (t.paper_id IS NOT NULL) AS retracted
+    FROM identified i JOIN stated_papers p USING (spot) LEFT JOIN retracted t ON t.paper_id = i.paper_id
+    ORDER BY i.paper_id"""
+_CITATIONS_IN_ORDER = """
+    SELECT citing, cited, cited_title, cited_year FROM links WHERE place = 1
+    ORDER BY citing, source, position, cited, cited_title, cited_year"""
+_DUPLICATES = """
+    SELECT w.source_name, w.member, w.key, k.source_name || '/' || coalesce(k.member, k.record::VARCHAR)
+    FROM works w JOIN works k ON k.key = w.key AND k.place = 1 WHERE w.place > 1
+    ORDER BY 1, 2, w.record, w.spot"""
+
+_COUNTS = (
+    """SELECT count(*) AS articles, count(*) FILTER (WHERE place > 1) AS duplicates FROM works""",
+    """SELECT count(*) AS papers, count(*) FILTER (WHERE p.abstract IS NOT NULL) AS with_abstract,
+        count(*) FILTER (WHERE p.article_type = 'research-article') AS research_articles,
+        count(*) FILTER (WHERE p.retracted OR t.paper_id IS NOT NULL) AS retracted
+    FROM identified i JOIN stated_papers p USING (spot) LEFT JOIN retracted t ON t.paper_id = i.paper_id""",
+    """SELECT count(*) AS references,
+        count(doi) AS references_with_doi, count(pmid) AS references_with_pmid, count(title) AS references_with_title,
+        count(DISTINCT doi) AS distinct_cited_dois,
+        count(*) FILTER (WHERE cited IS NULL) AS unidentified_references,
+        count(*) FILTER (WHERE cited = citing) AS self_citations
+    FROM linked WHERE NOT retracts""",
+    """SELECT count(*) FILTER (WHERE place > 1) AS duplicate_citations,
+        count(*) FILTER (WHERE place = 1) AS citations,
+        count(*) FILTER (WHERE place = 1 AND in_corpus) AS in_corpus_citations,
+        count(DISTINCT cited) FILTER (WHERE place = 1) AS distinct_cited_works
+    FROM links""",
+)
+_TALLY = "SELECT coalesce({column}::VARCHAR, 'unknown'), count(*) FROM identified JOIN stated_papers USING (spot) GROUP BY 1 ORDER BY 1"
+_TALLIES = {f"by_{column}": _TALLY.format(column=column) for column in ("article_type", "year", "licence")}

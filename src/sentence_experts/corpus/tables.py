@@ -1,0 +1,123 @@
+"""The corpus on disk: two tables, a manifest that describes them, and the records that were set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentence_experts.errors import InputError
+from sentence_experts.storage import read_json, replacing, sha256_text
+
+FORMAT = "sentence-experts corpus"
+FORMAT_VERSION = 1
+PAPERS = "papers.parquet"
+CITATIONS = "citations.parquet"
+MANIFEST = "manifest.json"
+REJECTED = "rejected.jsonl"
+
+_ROWS_IN_A_GROUP = 1 << 14
+
+PAPERS_SCHEMA = pa.schema([
+    pa.field("paper_id", pa.string(), nullable=False),
+    pa.field("pmid", pa.string()),
+    pa.field("pmcid", pa.string()),
+    pa.field("doi", pa.string()),
+    pa.field("title", pa.string()),
+    pa.field("abstract", pa.string()),
+    pa.field("year", pa.int32()),
+    pa.field("article_type", pa.string()),
+    pa.field("subjects", pa.list_(pa.string())),
+    pa.field("mesh", pa.list_(pa.string())),
+    pa.field("keywords", pa.list_(pa.string())),
+    pa.field("journal", pa.string()),
+    pa.field("licence", pa.string()),
+    pa.field("retracted", pa.bool_(), nullable=False),
+])  # fmt: skip
+"""One row a work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else the
+user's own id or `file:...`."""
+
+CITATIONS_SCHEMA = pa.schema([
+    pa.field("citing", pa.string(), nullable=False),
+    pa.field("cited", pa.string()),
+    pa.field("cited_title", pa.string()),
+    pa.field("cited_year", pa.int32()),
+])  # fmt: skip
+"""One row a reference, in the order of each citing paper's list. `cited` is null for a work without identifier."""
+
+
+@dataclass(frozen=True)
+class CorpusFolder:
+    """A finished corpus: where its tables are, and what its manifest says."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: Path | str) -> CorpusFolder:
+        """The corpus in a folder.
+
+        Raises:
+            InputError: the folder holds no finished corpus, or one of another format version.
+        """
+        path = Path(path)
+        if not (path / MANIFEST).is_file():
+            began = (path / ".partial").is_dir()
+            raise InputError(
+                f"{path} holds no {'finished ' if began else ''}corpus (no {MANIFEST}): "
+                + ("run the same `corpus import` again, it goes on where it stopped" if began
+                   else f"make one with `sentence-experts corpus import SOURCE... --out {path}`")
+            )  # fmt: skip
+        manifest = read_json(path / MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise InputError(f"{path / MANIFEST} does not describe a corpus; this folder was made by something else")
+        if manifest.get("format_version") != FORMAT_VERSION:
+            raise InputError(
+                f"{path} has corpus format version {manifest.get('format_version')}, this program reads "
+                f"{FORMAT_VERSION}: import it again with --overwrite"
+            )
+        missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]
+        if missing:
+            raise InputError(f"{path} lacks {' and '.join(missing)}: import it again with --overwrite")
+        return cls(path, manifest)
+
+    @property
+    def papers(self) -> Path:
+        """The table of papers (`PAPERS_SCHEMA`)."""
+        return self.path / PAPERS
+
+    @property
+    def citations(self) -> Path:
+        """The table of citations (`CITATIONS_SCHEMA`)."""
+        return self.path / CITATIONS
+
+    @property
+    def rejected(self) -> Path:
+        """The records that were set aside, one JSON object a line."""
+        return self.path / REJECTED
+
+    def fingerprint(self) -> str:
+        """A hash of the tables' contents, equal for equal corpora wherever they lie."""
+        hashes = self.manifest["tables"]
+        return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
+
+
+def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    """Write record batches as Parquet in row groups of one size, whatever size they arrive in."""
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= _ROWS_IN_A_GROUP:
+                table = pa.Table.from_batches(waiting).cast(schema)
+                whole = rows - rows % _ROWS_IN_A_GROUP
+                writer.write_table(table.slice(0, whole), row_group_size=_ROWS_IN_A_GROUP)
+                waiting, rows = table.slice(whole).to_batches(), rows - whole
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting).cast(schema))
