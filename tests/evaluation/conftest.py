@@ -1,4 +1,4 @@
-"""A small pairs folder with planted topics, and a tiny random encoder made offline."""
+"""A small pairs folder with planted topics, and tiny random encoders made offline."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tiny_encoder import make_tiny_encoder
 
 from sentence_experts.storage import sha256_file, write_json, write_parquet
 
@@ -58,8 +59,11 @@ def pairs_folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory) -> Path:
-    """A sentence-transformers folder: a random two-block BERT over the words of the pairs."""
-    from tests.tiny import make_tiny_bert
+def plain_model(tmp_path_factory, minilm) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "plain", minilm)
 
-    return make_tiny_bert(tmp_path_factory.mktemp("models") / "tiny")
+
+@pytest.fixture(scope="session")
+def experts_model(tmp_path_factory, minilm) -> Path:
+    """Experts named like the domains of `pairs_folder`."""
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))

@@ -2,8 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
+
+from sentence_experts.console import results
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
+    app.command("encode")(encode)
+
+
+def encode(
+    model: str = typer.Argument(..., help="Model folder or hub id."),
+    input: Path = typer.Option(
+        ..., help="Texts: .txt (one a line), .csv, .tsv, .jsonl, each also .gz, or .parquet."
+    ),
+    out: Path = typer.Option(..., help="Vectors: .parquet (row, id, vector) or .npy (a float32 matrix)."),
+    route: str | None = typer.Option(None, help="Route to encode with; needed where the model has routes."),
+    column: str | None = typer.Option(None, help="Column with the texts; not for .txt."),
+    id_column: str | None = typer.Option(None, help="Column to carry along as id (.parquet output)."),
+    normalize: bool = typer.Option(False, help="Scale every vector to length 1."),
+    chunk_size: int = typer.Option(1024, min=1, help="Texts encoded between two saves."),
+    batch_size: int = typer.Option(32, min=1, help="Texts encoded at once."),
+    device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; chosen by itself when not given."),
+) -> None:
+    """Turn the texts of a file into vectors, one a text, in the same order.
+
+    An interrupted run goes on where it stopped when the same command is given again.
+
+    Example: sentence-experts encode runs/moe --input abstracts.csv --column abstract --route crops --out crops.npy
+    """
+    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.files import encode_file
+    from sentence_experts.encoding.inputs import TextFile
+
+    source = TextFile(input, column, id_column)
+    source.check()
+    encoder = Encoder.open(model, device, batch_size)
+    found = encode_file(encoder, source, out, route, normalize, chunk_size)
+    empty = f", {found.empty:,} of them empty" if found.empty else ""
+    results.print(
+        f"{found.path}: {found.texts:,} texts{empty}, {found.dimension} dimensions", markup=False, highlight=False
+    )

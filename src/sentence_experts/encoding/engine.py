@@ -106,6 +106,17 @@ class Encoder:
             raise InputError(f"{self.name} gives numbers that are not finite for the text {start!r}...")
         return vectors
 
+    def exact_settings(self, route: str | None) -> dict[str, Any]:
+        """Everything about the model that decides a vector to the last bit: the key under which it is kept."""
+        return {
+            "fingerprint": self.fingerprint,
+            "route": route,
+            "max_length": self.model.max_seq_length,
+            "batch_size": self.batch_size,
+            "device": self.model.device.type,
+            "number_type": str(self.model.dtype),
+        }
+
     def settings(self) -> dict[str, Any]:
         """What names this model in a result: no machine paths."""
         return {
@@ -128,6 +139,8 @@ def load_model(source: str, device: str | None = None) -> SentenceTransformer:
         raise InputError(f"{source}: no such model folder")
     if Path(source).is_dir() and not any(Path(source).glob("*.json")):
         raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
+    # One note a command is enough: the weights' own progress bar would break the lines of ours.
+    require("transformers.utils.logging", "models").disable_progress_bar()
     try:
         return sentence_transformers.SentenceTransformer(source, device=device)  # type: ignore[no-any-return]
     except (OSError, ValueError, KeyError) as error:

@@ -7,6 +7,7 @@ scikit-learn's `precision_recall_curve`: every distinct score. F1max is the best
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
         **_best_cut(values, truth, threshold_min),
         "ratio": _ratio(values, truth),
         "roc_auc": float(roc_auc_score(truth, values)) if both_classes else None,
-        "mean_distance": float(np.abs(truth - values).mean()),
+        "mean_distance": _exact_mean(np.abs(truth - values)),
     }
 
 
@@ -73,7 +74,7 @@ def class_means(scores: ArrayLike, labels: ArrayLike) -> Metrics:
     """`mean_positive` and `mean_negative`: the mean score of each class, None for a class without pairs."""
     values, truth = checked_pairs(scores, labels)
     return {
-        name: float(values[truth == label].mean()) if (truth == label).any() else None
+        name: _exact_mean(values[truth == label]) if (truth == label).any() else None
         for name, label in (("mean_positive", 1), ("mean_negative", 0))
     }
 
@@ -134,6 +135,11 @@ def pair_weighted_mean(
         name: _mean([(figures[name], pairs[domain]) for domain, figures in domains.items()], total)
         for name in names
     }
+
+
+def _exact_mean(values: NDArray[np.float64]) -> float:
+    # Rounded once, so that the order of the pairs cannot show in the last digit.
+    return math.fsum(values) / values.size
 
 
 def _mean(weighted: Sequence[tuple[float | None, int]], total: int) -> float | None:

@@ -1,0 +1,77 @@
+"""Encoding that survives interruption: a file a chunk, written then renamed, used again by the next run.
+
+A chunk's vectors depend on its own texts and on the settings alone, and chunks are always cut alike, so the
+result of an interrupted and continued run is that of an uninterrupted one, byte for byte.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentence_experts.console import Advance, say
+from sentence_experts.encoding.engine import Vectors
+from sentence_experts.storage import read_json, replacing, write_json
+
+SETTINGS = "settings.json"
+
+
+def encode_chunks(
+    encode: Callable[[Sequence[str]], Vectors],
+    chunks: Iterable[Sequence[str]],
+    folder: Path,
+    settings: Mapping[str, Any],
+    advance: Advance,
+) -> list[Path]:
+    """Encode each chunk of texts to a `.npy` file in `folder`; those already there are kept.
+
+    A folder that was begun with other settings is emptied first. `settings` must say everything that decides
+    the vectors: model, route, texts, and how they are cut.
+
+    Returns:
+        The files in the order of the chunks, each of shape (texts, dimensions), float32.
+    """
+    _prepare(folder, dict(settings))
+    files = []
+    found = 0
+    for number, texts in enumerate(chunks):
+        file = folder / f"{number:06d}.npy"
+        if file.exists():
+            found += 1
+        else:
+            vectors = encode(texts)
+            with replacing(file) as temporary, open(temporary, "wb") as out:
+                np.save(out, vectors)
+        advance(len(texts))
+        files.append(file)
+    if found:
+        say(f"{found} of {len(files)} parts were already encoded by an earlier, interrupted run")
+    return files
+
+
+def read_chunks(files: Sequence[Path]) -> Iterator[Vectors]:
+    """The vectors of each file in turn."""
+    for file in files:
+        yield np.load(file)
+
+
+def write_matrix(path: Path, files: Sequence[Path], dimension: int) -> None:
+    """Join chunk files to one `.npy` of shape (texts, dimension), never holding more than a chunk in memory."""
+    rows = sum(len(np.load(file, mmap_mode="r")) for file in files)
+    with replacing(path) as temporary, open(temporary, "wb") as out:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (rows, dimension)}
+        np.lib.format.write_array_header_2_0(out, header)
+        for vectors in read_chunks(files):
+            out.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+
+
+def _prepare(folder: Path, settings: dict[str, Any]) -> None:
+    noted = folder / SETTINGS
+    if folder.exists() and (not noted.exists() or read_json(noted) != settings):
+        shutil.rmtree(folder)
+    if not noted.exists():
+        write_json(noted, settings)

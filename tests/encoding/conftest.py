@@ -1,0 +1,32 @@
+"""Tiny random encoders, with and without experts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_encoder import make_tiny_encoder
+
+from sentence_experts.encoding.engine import Encoder
+
+EXPERTS = ("crops", "neuro")
+
+
+@pytest.fixture(scope="session")
+def plain_model(tmp_path_factory, minilm) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "plain", minilm)
+
+
+@pytest.fixture(scope="session")
+def experts_model(tmp_path_factory, minilm) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, EXPERTS)
+
+
+@pytest.fixture(scope="session")
+def plain(plain_model) -> Encoder:
+    return Encoder.open(str(plain_model), "cpu", batch_size=4)
+
+
+@pytest.fixture(scope="session")
+def experts(experts_model) -> Encoder:
+    return Encoder.open(str(experts_model), "cpu", batch_size=4)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.encoding.engine import Encoder, cosines
+from sentence_experts.encoding.fingerprint import folder_fingerprint, weights_fingerprint
+from sentence_experts.errors import InputError, RouteError
+
+TEXTS = ["Rice yields fall in drought.", "", "Sleep helps memory " * 30, "One word"]
+
+
+def test_vectors_are_those_of_stock_sentence_transformers(plain, experts, plain_model, experts_model):
+    stock = SentenceTransformer(str(plain_model), device="cpu")
+    assert np.abs(plain.encode(TEXTS) - stock.encode(TEXTS)).max() < 1e-6
+    stock = SentenceTransformer(str(experts_model), device="cpu")
+    there, elsewhere = (experts.encode(TEXTS, route) for route in ("crops", "neuro"))
+    assert np.abs(there - stock.encode(TEXTS, prompt_name="crops")).max() < 1e-6
+    assert np.abs(there - elsewhere).max() > 1e-4
+    assert there.dtype == np.float32
+
+
+def test_vectors_do_not_depend_on_batches_order_or_company(plain):
+    together = plain.encode(TEXTS)
+    alone = np.concatenate([plain.encode([text]) for text in TEXTS])
+    assert np.abs(together - alone).max() < 1e-6
+    assert np.abs(together[::-1] - plain.encode(TEXTS[::-1])).max() < 1e-6
+    assert plain.encode([]).shape == (0, 32)
+
+
+def test_no_or_unknown_route_names_the_routes(plain, experts):
+    with pytest.raises(RouteError, match="needs a route; its routes: crops, neuro"):
+        experts.chosen_route(None)
+    with pytest.raises(RouteError, match="no route 'x'; its routes: crops, neuro"):
+        experts.chosen_route("x")
+    with pytest.raises(RouteError, match="no route 'x'; its routes: none"):
+        plain.chosen_route("x")
+    assert plain.chosen_route(None) is None
+    assert (plain.has_experts, experts.has_experts) == (False, True)
+
+
+def test_a_default_route_is_taken(experts_model):
+    encoder = Encoder.open(str(experts_model), "cpu")
+    encoder.model.default_prompt_name = "neuro"
+    assert encoder.chosen_route(None) == "neuro"
+    assert encoder.chosen_route("crops") == "crops"
+
+
+@pytest.mark.parametrize(("files", "message"), [(None, "no such model folder"), (["x.txt"], "no model in this")])
+def test_a_folder_without_a_model_is_an_error(tmp_path, files, message):
+    folder = tmp_path / "model"
+    if files:
+        folder.mkdir()
+        (folder / files[0]).touch()
+    with pytest.raises(InputError, match=message):
+        Encoder.open(str(folder))
+
+
+def test_a_broken_model_is_an_error(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "nothing"}))
+    with pytest.raises(InputError, match="cannot be loaded"):
+        Encoder.open(str(tmp_path))
+
+
+def test_fingerprint_follows_content_not_place(plain_model, tmp_path):
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(plain_model, copy)
+    assert folder_fingerprint(copy) == folder_fingerprint(plain_model)
+    (copy / "README.md").write_text("a card")
+    assert folder_fingerprint(copy) == folder_fingerprint(plain_model)
+    weights = copy / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert folder_fingerprint(copy) != folder_fingerprint(plain_model)
+
+
+def test_weights_fingerprint_follows_weights_and_prompts(plain_model):
+    model = SentenceTransformer(str(plain_model), device="cpu")
+    before = weights_fingerprint(model)
+    model.prompts = {"crops": "[CROPS]"}
+    assert weights_fingerprint(model) != before
+    model.prompts = SentenceTransformer(str(plain_model), device="cpu").prompts
+    assert weights_fingerprint(model) == before
+    next(model.parameters()).data[0, 0] += 1
+    assert weights_fingerprint(model) != before
+
+
+def test_a_vector_that_is_not_finite_names_the_text(plain_model):
+    encoder = Encoder.open(str(plain_model), "cpu")
+    next(encoder.model.parameters()).data.fill_(float("nan"))
+    with pytest.raises(InputError, match="not finite for the text 'One word'"):
+        encoder.encode(["One word"])
+
+
+def test_cosine_of_a_zero_vector_is_zero():
+    a = np.array([[1, 0], [0, 0], [3, 4]], dtype=np.float32)
+    assert cosines(a, a).tolist() == pytest.approx([1, 0, 1])

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics.pairwise import paired_cosine_distances
+
+from sentence_experts.encoding.engine import Encoder
+from sentence_experts.errors import InputError, RouteError
+from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
+from sentence_experts.evaluation.pairs import score_pairs
+from sentence_experts.pairs.dataset import PairsFolder
+
+DOMAINS = ["crops", "neuro"]
+ANCHORS = ["rice yield in drought", "wheat rust"]
+POSITIVES = ["drought and rice", "sleep and memory"]
+
+
+def test_tfidf_is_scikit_learns_fitted_per_domain_on_training_texts():
+    training = {"crops": ["rice drought wheat", "rust wheat yield", "memory rice"], "neuro": ["axon sleep"]}
+    scorer = TfidfScorer(training)
+    expected = TfidfVectorizer(max_features=4096).fit(training["crops"])
+    distances = paired_cosine_distances(expected.transform(ANCHORS), expected.transform(POSITIVES))
+    assert scorer.score(ANCHORS, POSITIVES, "crops") == pytest.approx(1 - distances)
+    scorer.score(ANCHORS, POSITIVES, "elsewhere")
+    assert scorer.settings()["fitted_on"] == {"crops": "train", "elsewhere": "evaluated"}
+    faithful = TfidfScorer(training, fit_on="evaluated")
+    assert not np.allclose(faithful.score(ANCHORS, POSITIVES, "crops"), 1 - distances)
+
+
+def test_tfidf_of_an_unknown_or_empty_text_is_zero_and_no_words_at_all_an_error():
+    assert TfidfScorer({"d": ["some words"]}).score(["zebra", ""], ["some", "words"], "d").tolist() == [0, 0]
+    with pytest.raises(InputError, match="TF-IDF cannot be fitted on domain d"):
+        TfidfScorer({}).score(["", "."], ["", "!"], "d")
+
+
+def test_scores_are_the_stock_cosines_with_the_domains_route(pairs_folder, experts_model):
+    encoder = Encoder.open(str(experts_model), "cpu", batch_size=4)
+    scorer = EncoderScorer(encoder, DOMAINS)
+    table = PairsFolder.open(pairs_folder).split("test")
+    scores = score_pairs(scorer, table)
+    assert scorer.routes == {"crops": "crops", "neuro": "neuro"}
+    for row in (0, table.num_rows - 1):
+        pair = table.slice(row, 1).to_pylist()[0]
+        a, b = encoder.model.encode([pair["anchor"], pair["positive"]], prompt_name=pair["domain"])
+        assert scores[row] == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), abs=1e-5)
+    crossed = EncoderScorer(encoder, DOMAINS, route_map={"crops": "neuro", "neuro": "crops"})
+    assert np.abs(score_pairs(crossed, table) - scores).max() > 1e-4
+
+
+def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, plain_model):
+    encoder = Encoder.open(str(experts_model), "cpu")
+    with pytest.raises(RouteError, match=r"domain 'cvd'; its routes: crops, neuro; .*--route-map cvd=ROUTE"):
+        EncoderScorer(encoder, ["crops", "cvd"])
+    with pytest.raises(RouteError, match="no route for domain 'cvd'"):
+        EncoderScorer(encoder, ["cvd"])
+    assert EncoderScorer(encoder, ["crops", "cvd"], route_map={"cvd": "neuro"}).routes["cvd"] == "neuro"
+    with pytest.raises(RouteError, match="no route 'x'; its routes: crops, neuro"):
+        EncoderScorer(encoder, ["crops"], route_map={"crops": "x"})
+    assert EncoderScorer(Encoder.open(str(plain_model), "cpu"), DOMAINS).routes == {"crops": None, "neuro": None}
+
+
+def test_vectors_are_kept_once_a_model_and_text_set(pairs_folder, plain_model, tmp_path):
+    table = PairsFolder.open(pairs_folder).split("test")
+    scorer = EncoderScorer(Encoder.open(str(plain_model), "cpu"), DOMAINS, cache=tmp_path)
+    before = score_pairs(scorer, table)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2
+    scorer._encode = None  # the second time nothing is encoded
+    assert np.array_equal(before, score_pairs(scorer, table))
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_empty_texts_and_one_text_sets_work(plain_model):
+    scorer = EncoderScorer(Encoder.open(str(plain_model), "cpu"), ["d"])
+    assert scorer.score(["", "same"], ["", "same"], "d") == pytest.approx([1, 1])
