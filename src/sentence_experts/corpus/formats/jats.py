@@ -7,7 +7,6 @@ size, entity amplification) stay on, so an entity bomb is an error like any othe
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
@@ -23,6 +22,7 @@ from sentence_experts.corpus.paper import Citation, Paper
 WHOLE_DOCUMENT_BYTES = 16 << 20
 """Documents up to this size are parsed in one go; larger ones are streamed and their bodies dropped on the way."""
 _LARGEST_FRONT = 200_000  # elements
+_BLANK = b"\0\t\r\n "
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -65,11 +65,10 @@ def read_articles(document: bytes | IO[bytes]) -> Iterator[Paper | UnreadableArt
 
 
 def _whole(document: bytes) -> Iterator[Paper | UnreadableArticle]:
-    if not document.strip(b"\0\t\r\n "):
+    if not document[:4096].strip(_BLANK) and not document.strip(_BLANK):
         raise UnreadableArticle("empty", "no content")
-    tree = etree.parse(io.BytesIO(document), etree.XMLParser(**_SECURE))
-    root = tree.getroot()
-    _refuse_external_entities(tree.docinfo)
+    root = etree.fromstring(document, etree.XMLParser(**_SECURE))
+    _refuse_external_entities(root.getroottree().docinfo)
     _without_namespace(root)
     for position, article in enumerate(_articles(root)):
         try:
