@@ -1,0 +1,182 @@
+"""A simulated corpus: JATS files with planted topics and citations, for tests and for a demo without real articles.
+
+Nothing in it is real, and every file says so: the journal is "Simulated Journal", DOIs begin with
+`10.5555/simulated.`, titles and abstracts call themselves simulated. The words are ordinary terms of each field,
+strung together at random.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from sentence_experts.errors import UsageError
+from sentence_experts.storage import write_text
+
+DOI_PREFIX = "10.5555/simulated."
+JOURNAL = "Simulated Journal"
+
+# Field (a subject heading) -> topics, each a list of its own words.
+TOPICS: dict[str, tuple[str, ...]] = {
+    "Neuroscience": (
+        "hippocampus memory place-cell theta recall navigation synaptic potentiation consolidation dentate interneuron replay",
+        "retina photoreceptor contrast ganglion visual cortex orientation receptive-field saccade luminance bipolar amacrine",
+        "dopamine reward striatum craving reinforcement basal-ganglia motivation habit prediction-error accumbens tegmental effort",
+    ),
+    "Cell biology": (
+        "mitosis spindle kinetochore centrosome chromosome-segregation anaphase microtubule checkpoint aneuploidy cyclin septin cytokinesis",
+        "autophagy lysosome phagophore starvation mitophagy vesicle-trafficking endosome cargo-receptor proteostasis aggregate ubiquitin vacuole",
+        "actin lamellipodium migration adhesion cortex-tension myosin filopodium wound-closure integrin polarity protrusion stress-fibre",
+    ),
+    "Biophysics and structural biology": (
+        "potassium channel gating voltage-sensor permeation pore selectivity-filter patch-clamp inactivation lipid-bilayer conductance toxin",
+        "ribosome translation cryo-microscopy elongation tRNA peptide-exit decoding initiation-factor stalling codon subunit nascent-chain",
+        "protease crystal catalysis active-site substrate allostery conformational-change inhibitor enzyme-kinetics folding ligand hydrolysis",
+    ),
+    "Developmental biology and stem cells": (
+        "limb morphogen patterning digit bud outgrowth gradient apical-ridge mesenchyme chondrogenesis proximal segment",
+        "haematopoietic stem-cell niche marrow self-renewal lineage progenitor quiescence transplantation erythroid differentiation clone",
+        "gastrulation embryo mesoderm organiser axis convergence notochord epiblast somite induction blastopore germ-layer",
+    ),
+    "Genomics and evolutionary biology": (
+        "selection adaptation population allele-frequency sweep drift polymorphism fitness-landscape migration-rate admixture recombination demography",
+        "transposon genome-assembly repeat silencing insertion element-family retrotransposon methylation genome-size host-defence copy-number burst",
+        "enhancer chromatin transcription-factor regulatory-variation expression-level promoter accessibility binding-site histone-mark nucleosome motif reporter",
+    ),
+    "Microbiology and infectious disease": (
+        "malaria parasite erythrocyte-invasion gametocyte mosquito sporozoite artemisinin schizont rosetting transmission merozoite vector",
+        "biofilm quorum-sensing antibiotic resistance plasmid persister efflux matrix bacterial-growth swarming secretion conjugation",
+        "influenza virus haemagglutinin neutralising-antibody vaccine antigenic-drift replication polymerase infection interferon capsid entry",
+    ),
+}  # fmt: skip
+_VERBS = "shapes limits drives predicts precedes restores weakens amplifies delays requires".split()
+_MEASURES = "imaging sequencing recordings modelling screening titration mutants tracing simulation profiling".split()
+_QUALITIES = "early late transient robust graded sparse coordinated local global variable".split()
+_FRAMES = (
+    "How {a} and {b} interact is poorly understood.",
+    "We combined {m} with {n} to follow {a} over time.",
+    "In this simulated study, {q} {a} {v} {b} and {c}.",
+    "Loss of {b} left {a} unchanged but altered {c}.",
+    "{q} changes in {c} were explained by {a}, not by {d}.",
+    "A simple account in which {d} {v} {a} agreed with {m}.",
+    "Across conditions, {a} {v} {d} whenever {b} was {q}.",
+    "These simulated results link {a} to {c} through {b}.",
+)
+_FIRST_YEAR, _YEARS = 2005, 8
+_OUTSIDE_WORKS = 110  # a topic; each is cited by few, as most works are
+_METHODS = 6  # cited by all fields, as methods papers are
+
+
+@dataclass(frozen=True)
+class _Article:
+    number: int
+    field: str
+    topic: int
+    year: int
+    title: str
+    abstract: str
+
+    @property
+    def doi(self) -> str:
+        return f"{DOI_PREFIX}{self.number:05d}"
+
+
+def simulate_corpus(out: Path | str, seed: int = 0, articles: int = 1440) -> Path:
+    """Write `articles` simulated JATS files into the folder `out`, spread evenly over six fields and their topics.
+
+    Each article cites some 17 others of its topic, one of another topic of its field, eleven works outside the corpus
+    that its topic shares, and a methods paper or two. Equal arguments give equal bytes.
+
+    Raises:
+        UsageError: fewer than one article a topic.
+    """
+    topics = sum(len(words) for words in TOPICS.values())
+    if articles < topics:
+        raise UsageError(f"a simulated corpus needs at least {topics} articles, one a topic; {articles} were asked for")
+    out = Path(out)
+    dice = random.Random(f"simulated corpus {seed}")
+    written = list(_articles(dice, articles))
+    by_topic: dict[tuple[str, int], list[_Article]] = {}
+    for article in written:
+        by_topic.setdefault((article.field, article.topic), []).append(article)
+    for article in written:
+        references = _references(dice, article, by_topic)
+        write_text(out / f"simulated-{article.number:05d}.xml", _jats(dice, article, references))
+    return out
+
+
+def _articles(dice: random.Random, count: int) -> Iterator[_Article]:
+    places = [(field, topic) for field, topics in TOPICS.items() for topic in range(len(topics))]
+    for number in range(count):
+        field, topic = places[number % len(places)]
+        words = [word.replace("-", " ") for word in TOPICS[field][topic].split()]
+        year = _FIRST_YEAR + dice.randrange(_YEARS)
+        title = _title(dice, words)
+        yield _Article(number + 1, field, topic, year, title, " ".join(_sentences(dice, words)))
+
+
+def _title(dice: random.Random, words: list[str]) -> str:
+    a, b, c = dice.sample(words, 3)
+    return f"Simulated {dice.choice(_QUALITIES)} {a} {dice.choice(_VERBS)} {b} and {c}"
+
+
+def _sentences(dice: random.Random, words: list[str]) -> Iterator[str]:
+    for frame in (*_FRAMES, *dice.sample(_FRAMES, 4)):
+        a, b, c, d = dice.sample(words, 4)
+        m, n = dice.sample(_MEASURES, 2)
+        text = frame.format(a=a, b=b, c=c, d=d, m=m, n=n, q=dice.choice(_QUALITIES), v=dice.choice(_VERBS))
+        yield text[0].upper() + text[1:]
+
+
+def _references(
+    dice: random.Random, article: _Article, by_topic: dict[tuple[str, int], list[_Article]]
+) -> list[tuple[str, str, int]]:
+    """(DOI, title, year) of what an article cites."""
+    own = [other for other in by_topic[article.field, article.topic] if other is not article]
+    elsewhere = [other for (field, topic), group in by_topic.items() for other in group
+                 if field == article.field and topic != article.topic]  # fmt: skip
+    cited = dice.sample(own, min(17, len(own))) + dice.sample(elsewhere, min(1, len(elsewhere)))
+    references = [(other.doi, other.title, other.year) for other in cited]
+    field = list(TOPICS).index(article.field)
+    for work in dice.sample(range(_OUTSIDE_WORKS), 11):
+        # A title of its own for every outside work, the same wherever it is cited.
+        name = f"{field}-{article.topic}-{work}"
+        title_dice = random.Random(f"simulated work {name}")
+        words = [word.replace("-", " ") for word in TOPICS[article.field][article.topic].split()]
+        references.append((f"{DOI_PREFIX}outside.{name}", _title(title_dice, words), 1985 + work % 20))
+    for method in dice.sample(range(_METHODS), dice.randrange(1, 3)):
+        references.append((f"{DOI_PREFIX}method.{method}", f"Simulated method {method + 1} for all fields", 1998))
+    dice.shuffle(references)
+    return references
+
+
+def _jats(dice: random.Random, article: _Article, references: list[tuple[str, str, int]]) -> str:
+    listed = "\n".join(
+        f'<ref id="r{number}"><element-citation publication-type="journal"><year>{year}</year>'
+        f"<article-title>{escape(title)}</article-title><source>{JOURNAL}</source>"
+        f'<pub-id pub-id-type="doi">{doi}</pub-id></element-citation></ref>'
+        for number, (doi, title, year) in enumerate(references, start=1)
+    )
+    words = TOPICS[article.field][article.topic].split()
+    keywords = "".join(f"<kwd>{word.replace('-', ' ')}</kwd>" for word in dice.sample(words, 3))
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<!-- Simulated article: generated by sentence-experts, no real work is described. -->
+<article article-type="research-article" xml:lang="en"><front>
+<journal-meta><journal-title-group><journal-title>{JOURNAL}</journal-title></journal-title-group></journal-meta>
+<article-meta><article-id pub-id-type="doi">{article.doi}</article-id>
+<article-categories><subj-group subj-group-type="display-channel"><subject>Simulated article</subject></subj-group>
+<subj-group subj-group-type="heading"><subject>{article.field}</subject></subj-group></article-categories>
+<title-group><article-title>{escape(article.title)}</article-title></title-group>
+<pub-date date-type="pub"><year>{article.year}</year></pub-date>
+<permissions><license><ali:license_ref xmlns:ali="http://www.niso.org/schemas/ali/1.0/">\
+http://creativecommons.org/publicdomain/zero/1.0/</ali:license_ref></license></permissions>
+<abstract><p>{escape(article.abstract)}</p></abstract>
+<kwd-group kwd-group-type="author-keywords">{keywords}</kwd-group></article-meta></front>
+<body><sec><title>Simulated</title><p>This article is simulated.</p></sec></body>
+<back><ref-list>
+{listed}
+</ref-list></back></article>
+"""
