@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sentence_experts.encoding.engine import Encoder
 from sentence_experts.encoding.files import encode_file
 from sentence_experts.encoding.inputs import TextFile
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -135,26 +136,23 @@ def test_other_settings_or_texts_do_not_reuse_parts(tmp_path, experts):
     assert np.array_equal(np.load(out), before)
 
 
-def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model):
-    source = write(tmp_path, "a.txt", [f"text number {n} " * (1 + n % 7) for n in range(300)])
-
-    def command(out: str) -> list[str]:
-        return [
-            sys.executable, "-c", "from sentence_experts.cli.main import main; main()", "encode",
-            str(plain_model), "--input", str(source), "--out", str(tmp_path / out), "--chunk-size", "4", "--device", "cpu",
-        ]
-
-    subprocess.run(command("whole.npy"), check=True, capture_output=True)
-    process = subprocess.Popen(command("part.npy"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
+def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, capsys):
+    source = write(tmp_path, "a.txt", [f"text number {n} " * (1 + n % 7) for n in range(400)])
+    part = tmp_path / "part.npy"
+    command = ["encode", str(plain_model), "--input", str(source), "--out", str(part), "--chunk-size", "2"]
+    program = "from sentence_experts.cli.main import main; main()"
+    process = subprocess.Popen([sys.executable, "-c", program, *command, "--device", "cpu"])
+    deadline = time.monotonic() + 120
     while not (tmp_path / ".part.npy.chunks" / "000003.npy").exists() and time.monotonic() < deadline:
         time.sleep(0.002)
     process.kill()
     process.wait()
-    assert not (tmp_path / "part.npy").exists()
-    done = subprocess.run(command("part.npy"), check=True, capture_output=True, text=True)
-    assert "already encoded" in done.stderr
-    assert (tmp_path / "part.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    assert not part.exists()
+    encoder = Encoder.open(str(plain_model), "cpu", batch_size=32)
+    encode_file(encoder, TextFile(source), part, chunk=2)
+    assert "already encoded" in capsys.readouterr().err
+    encode_file(encoder, TextFile(source), tmp_path / "whole.npy", chunk=2)
+    assert part.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
 def test_wrong_use_is_refused_before_anything_is_written(tmp_path, plain, experts):

@@ -80,7 +80,7 @@ def corpus_index(
 ) -> CorpusIndex:
     """The corpus's vectors: read where they are, made where not; an interrupted making goes on.
 
-    Papers that lack the unit's text (for "title+abstract": both) are left out.
+    Papers without the unit's text (for "title+abstract": with neither) are left out.
 
     Raises:
         UsageError: an unknown unit.

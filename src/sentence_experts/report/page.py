@@ -1,19 +1,181 @@
-"""One self-contained HTML page."""
+"""One self-contained HTML page of an evaluation: no scripts, nothing loaded from elsewhere."""
 
 from __future__ import annotations
 
+import base64
+import json
+from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
-from sentence_experts.evaluation.results import Evaluation
+import numpy as np
+import pyarrow as pa
+
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, Evaluation, Figures
+from sentence_experts.report.figures import curves, histograms
+from sentence_experts.report.tables import UNDEFINED, bounds, counted, number, views
 from sentence_experts.storage import write_text
+
+HEADINGS = {
+    "f1_max": "F1max",
+    "precision": "Precision",
+    "recall": "Recall",
+    "threshold": "Threshold",
+    "roc_auc": "ROC-AUC",
+    "ratio": "Ratio",
+    "mean_positive": "Linked cosine",
+    "mean_negative": "Unlinked cosine",
+    "mean_distance": "Distance",
+    "accuracy": "Accuracy",
+}
+BEST_IS_LARGEST = ("f1_max", "roc_auc")
+MEANINGS = {
+    "F1max": "the best F1 over all thresholds; precision, recall, accuracy and threshold belong to it",
+    "ROC-AUC": "the chance that a linked pair scores higher than an unlinked one",
+    "Ratio": "mean cosine of linked pairs / mean cosine of unlinked pairs",
+    "Distance": "mean absolute difference between cosine and label (1 linked, 0 not)",
+    "95% intervals": "in small print below a figure; bootstrap that draws papers, not pairs",
+}
+CSS = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto;
+  max-width: 62rem; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
+nav a { margin-right: 1rem; } a { color: #005a8c; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: .75rem 0; font-variant-numeric: tabular-nums; font-size: .9rem; }
+caption { text-align: left; color: #444; padding-bottom: .4rem; }
+th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #ddd; }
+th[scope=row], thead th:first-child { text-align: left; } thead th { border-bottom: 2px solid #888; }
+td small { display: block; color: #555; white-space: nowrap; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
+figcaption, .note { color: #444; font-size: .9rem; max-width: 48rem; }
+dl { font-size: .9rem; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
+pre { overflow-x: auto; background: #f6f6f6; padding: .75rem; font-size: .8rem; }
+"""
 
 
 def evaluation_page(found: Evaluation) -> str:
-    """The page of an evaluation."""
-    return f"<!doctype html><title>{len(found.models)} models</title>"
+    """The page: pooled first, then the mean of the domains, then each domain with its figures."""
+    pairs, split = str(found.settings.get("pairs", "pairs")), str(found.settings.get("split", ""))
+    title = f"Linked or not: {len(found.models)} models on {pairs}" + (f", {split} split" if split else "")
+    body = "\n".join(_sections(found))
+    links = "".join(
+        f'<a href="#{_anchor(number)}">{escape(_heading(key))}</a>'
+        for number, (key, _, _) in enumerate(views(found))
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{escape(title)}</h1>\n<p>How well the cosine of two texts' vectors tells linked papers from "
+        f"unlinked papers of the same domain.</p>\n<nav>{links}</nav>\n{body}\n{_meanings()}\n{_settings(found)}\n"
+        f"</main>\n</body>\n</html>\n"
+    )
 
 
 def write_page(path: Path, html: str) -> Path:
     """Write the page; its path is returned."""
     write_text(path, html)
     return path
+
+
+def _sections(found: Evaluation) -> Iterator[str]:
+    for number_, (key, title, rows) in enumerate(views(found)):
+        yield f'<section id="{_anchor(number_)}">\n<h2>{escape(_heading(key))}</h2>'
+        if key == PAIR_WEIGHTED_MEAN:
+            yield (
+                '<p class="note">Here every domain has a threshold of its own, which flatters a model compared '
+                "with one threshold for all. Compare pooled figures with pooled figures, and means with means."
+                "</p>"
+            )
+        yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows)
+        if key != PAIR_WEIGHTED_MEAN:
+            yield from _drawings(found, key, rows)
+        yield "</section>"
+
+
+def _drawings(found: Evaluation, key: str, rows: dict[str, Figures]) -> Iterator[str]:
+    table = found.scores if key == POOLED else found.scores.filter(_is_domain(found.scores, key))
+    labels = table["label"].to_numpy().astype(np.int64)
+    scores = {label: table[label].to_numpy() for label in rows}
+    thresholds = {label: figures.metrics["threshold"] for label, figures in rows.items()}
+    where = f"{found.settings.get('split', '')} split, ".lstrip() if found.settings.get("split") else ""
+    where += "all domains" if key == POOLED else f"domain {key}"
+    means = "; ".join(
+        f"{label}: linked {number(figures.metrics['mean_positive'])}, "
+        f"unlinked {number(figures.metrics['mean_negative'])}"
+        for label, figures in rows.items()
+    )
+    yield _figure(
+        histograms(scores, labels, thresholds),
+        f"Histograms of cosines. Means: {means}.",
+        f"Cosines of linked and unlinked pairs ({where}). Each kind's bars add up to 1; the dotted line is the "
+        "threshold of F1max.",
+    )
+    if 0 < labels.sum() < labels.size:
+        areas = "; ".join(f"{label} {number(figures.metrics['roc_auc'])}" for label, figures in rows.items())
+        yield _figure(
+            curves(scores, labels, thresholds),
+            f"ROC and precision-recall curves. Areas under the ROC curve: {areas}.",
+            f"ROC and precision-recall curves ({where}). The dot is where F1 is largest.",
+        )
+
+
+def _is_domain(scores: pa.Table, domain: str) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.equal(scores["domain"], domain)
+
+
+def _figure(svg: str, alternative: str, caption: str) -> str:
+    data = base64.b64encode(svg.encode("utf-8")).decode("ascii")
+    return (
+        f'<figure><img alt="{escape(alternative)}" src="data:image/svg+xml;base64,{data}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def _table(caption: str, rows: dict[str, Figures]) -> str:
+    head = "".join(f'<th scope="col">{heading}</th>' for heading in ("Model", *HEADINGS.values()))
+    best = {name: max((row.metrics[name] or 0.0) for row in rows.values()) for name in BEST_IS_LARGEST}
+    body = "\n".join(
+        f'<tr><th scope="row">{escape(label)}</th>{"".join(_cells(figures, best))}</tr>'
+        for label, figures in rows.items()
+    )
+    return (
+        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _cells(figures: Figures, best: dict[str, float]) -> Iterator[str]:
+    for name in HEADINGS:
+        value = figures.metrics[name]
+        text = number(value)
+        if text != UNDEFINED and value == best.get(name):
+            text = f"<strong>{text}</strong>"
+        interval = bounds(figures.intervals.get(name))
+        yield f"<td>{text}{f'<small>{interval}</small>' if interval else ''}</td>"
+
+
+def _meanings() -> str:
+    items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in MEANINGS.items())
+    return f"<section>\n<h2>What the figures mean</h2>\n<dl>{items}</dl>\n</section>"
+
+
+def _settings(found: Evaluation) -> str:
+    settings = {
+        "evaluation": dict(found.settings),
+        "models": {model.label: dict(model.settings) for model in found.models},
+    }
+    text = json.dumps(settings, indent=1, ensure_ascii=False)
+    return f"<section>\n<h2>Settings</h2>\n<pre>{escape(text)}</pre>\n</section>"
+
+
+def _heading(key: str) -> str:
+    return {POOLED: "All domains, pooled", PAIR_WEIGHTED_MEAN: "Mean of the domains"}.get(key, key)
+
+
+def _anchor(number_: int) -> str:
+    return f"view-{number_}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.table import Table
+from rich.text import Text
 
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, VIEWS, Evaluation, Figures
 from sentence_experts.evaluation.statistics import Interval
@@ -38,7 +39,8 @@ def number(value: float | None) -> str:
 
 def bounds(interval: Interval | None) -> str:
     """`.790-.835`, or nothing where there is no interval."""
-    return "-".join(f"{bound:.3f}".replace("0.", ".", 1) for bound in (interval.low, interval.high)) if interval else ""
+    ends = (interval.low, interval.high) if interval else ()
+    return "-".join(f"{end:.3f}".removeprefix("0") for end in ends)
 
 
 def cells(figures: Figures) -> list[str]:
@@ -53,13 +55,16 @@ def evaluation_tables(found: Evaluation) -> Iterator[Table]:
     for _, title, rows in views(found):
         first = next(iter(rows.values()))
         table = Table(
-            title=f"\n{title} ({counted(first)})", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
+            title=Text(f"\n{title} ({counted(first)})", style="bold"),
+            title_justify="left",
+            box=None,
+            padding=(0, 1, 0, 0),
         )
         table.add_column("Model", overflow="fold")
         for heading in COLUMNS.values():
             table.add_column(heading, justify="right", no_wrap=True)
         for label, figures in rows.items():
-            table.add_row(label, *cells(figures))
+            table.add_row(Text(label), *cells(figures))
         yield table
 
 
