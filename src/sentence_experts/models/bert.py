@@ -17,8 +17,9 @@ class BertExpertsLayer(BertLayer):
     def __init__(self, config: BertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx=layer_idx)
         self.experts = take_experts(self, config, layer_idx)
+        self.expert_norms = config.expert_norms
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
@@ -30,7 +31,7 @@ class BertExpertsLayer(BertLayer):
     ) -> Tensor:
         """One block; hidden_states and the result are (batch, length, width), grouped by `expert_slices`.
 
-        `encoder_*` are what `BertEncoder` passes to every block; an encoder without cross-attention ignores them.
+        `BertEncoder` passes `encoder_*` to every block; without cross-attention they mean nothing.
         """
         if self.experts is None:
             return super().forward(hidden_states, attention_mask, **kwargs)
@@ -40,11 +41,13 @@ class BertExpertsLayer(BertLayer):
         return self.experts.run(attended, expert_slices, self._norm_mlp_norm)
 
     def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
-        own_norms = "attention_norm" in expert
-        attention_norm = expert["attention_norm"] if own_norms else self.attention.output.LayerNorm
-        output_norm = expert["output_norm"] if own_norms else self.output.LayerNorm
+        own = self.expert_norms
+        attention_norm = expert["attention_norm"] if own else self.attention.output.LayerNorm
+        output_norm = expert["output_norm"] if own else self.output.LayerNorm
         hidden = attention_norm(attended)
-        return output_norm(self.output.dropout(expert["output"](expert["intermediate"](hidden))) + hidden)
+        mlp: Tensor = self.output.dropout(expert["output"](expert["intermediate"](hidden)))
+        normed: Tensor = output_norm(mlp + hidden)
+        return normed
 
 
 class BertExpertsModel(RoutedModel, BertModel):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util.decorators import deprecated_kwargs
 
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.experts import RoutedModel
 from sentence_experts.models.families import MODEL_TYPES
-from sentence_experts.models.routing import Route, describe
+from sentence_experts.models.routing import Route
+from sentence_experts.storage import replacing_folder
 
 
 class ExpertEncoder(SentenceTransformer):
@@ -20,22 +21,30 @@ class ExpertEncoder(SentenceTransformer):
     @property
     def experts(self) -> tuple[str, ...]:
         """The experts' names, in the order of their indices."""
-        return tuple(self[0].auto_model.config.experts)
+        return tuple(self._routed_model.config.experts)
 
     @property
     def routes(self) -> tuple[Route, ...]:
         """The routes to the experts."""
-        return self[0].auto_model.routes
+        return self._routed_model.routes
 
+    @property
+    def _routed_model(self) -> RoutedModel:
+        model = getattr(self[0], "auto_model", None)
+        if not isinstance(model, RoutedModel):
+            raise InputError(f"a model of type {type(model).__name__} has no experts; make one with `extend`")
+        return model
+
+    @deprecated_kwargs(sentences="inputs")
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
         """`SentenceTransformer.encode`, which also takes the experts by index or name.
 
         Args:
             inputs: a text or pair of texts, or a list of them.
             *args: as `SentenceTransformer.encode`.
-            expert_ids: one index or name for all inputs, or one for each (list, array or tensor). It is put in
-                front of each text as that expert's route, and so survives sorting, batching and worker processes.
-                A text that itself begins with a route is then ordinary text: `expert_ids` decides.
+            expert_ids: one index or name for all inputs, or one for each (list, array or tensor). It is put
+                in front of each text as that expert's route, and so survives sorting, batching and other
+                processes. A text that begins with a route is then ordinary text: `expert_ids` decides.
             **kwargs: as `SentenceTransformer.encode`.
 
         Raises:
@@ -48,28 +57,29 @@ class ExpertEncoder(SentenceTransformer):
             raise UsageError("expert_ids and a prompt both choose the expert; give one of them, as a keyword")
         single = self.is_singular_input(inputs)
         texts = [inputs] if single else list(inputs)
-        prefixes = self._route_texts(expert_ids, len(texts))
-        routed = [_prepend(prefix, text) for prefix, text in zip(prefixes, texts, strict=True)]
-        return super().encode(routed[0] if single else routed, **{**kwargs, "prompt": "", "prompt_name": None})
+        leads = self._route_texts(expert_ids, len(texts))
+        routed = [_prepend(lead, text) for lead, text in zip(leads, texts, strict=True)]
+        kwargs |= {"prompt": "", "prompt_name": None}  # no default prompt on top
+        return super().encode(routed[0] if single else routed, **kwargs)
 
     def _route_texts(self, expert_ids: Any, count: int) -> list[str]:
         """What stands in front of each of `count` texts."""
         chosen = expert_ids.tolist() if hasattr(expert_ids, "tolist") else expert_ids
         if isinstance(chosen, str | int):
             chosen = [chosen] * count
-        chosen = list(chosen) if isinstance(chosen, Iterable) else [chosen]
+        chosen = list(chosen)
         if len(chosen) != count:
             raise UsageError(f"expert_ids has {len(chosen)} entries for {count} texts")
-        by_expert: dict[Any, str] = {}
+        texts: dict[Any, str] = {}
         for route in self.routes:
-            text = self.prompts.get(route.name, route.text)
-            by_expert.setdefault(route.expert, text)
-            by_expert.setdefault(self.experts[route.expert], text)
-        unknown = sorted({repr(one) for one in chosen if one not in by_expert})
+            text = self.prompts.get(route.name) or route.text
+            texts.setdefault(route.expert, text)
+            texts.setdefault(self.experts[route.expert], text)
+        unknown = sorted({repr(one) for one in chosen if one not in texts})
         if unknown:
             names = ", ".join(f"{index} or {name!r}" for index, name in enumerate(self.experts))
             raise UsageError(f"expert_ids {', '.join(unknown)}: no such expert; choose {names}")
-        return [by_expert[one] for one in chosen]
+        return [texts[one] for one in chosen]
 
 
 def _prepend(prefix: str, text: Any) -> Any:
@@ -82,8 +92,6 @@ def _prepend(prefix: str, text: Any) -> Any:
 
 def save(encoder: SentenceTransformer, path: str | Path) -> None:
     """Write the encoder as a sentence-transformers directory (safetensors), whole or not at all."""
-    from sentence_experts.storage import replacing_folder
-
     with replacing_folder(Path(path)) as folder:
         encoder.save(str(folder), create_model_card=False)
 
@@ -100,12 +108,15 @@ def load(path: str | Path, device: str | None = None, **kwargs: Any) -> ExpertEn
         InputError: there is no model, or it has no experts.
     """
     folder = Path(path)
-    if folder.is_dir() and not (folder / "modules.json").is_file():
+    if folder.exists() and not (folder / "modules.json").is_file():
         raise InputError(f"{path}: not a sentence-transformers directory (no modules.json)")
-    encoder = ExpertEncoder(str(path), device=device, **kwargs)
+    try:
+        encoder = ExpertEncoder(str(path), device=device, **kwargs)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: no model could be loaded: {error}") from error
     model_type = getattr(getattr(encoder[0], "config", None), "model_type", None)
     if model_type not in MODEL_TYPES:
         raise InputError(
-            f"{path}: a model of type {model_type!r} has no experts; make one with: sentence-experts extend {path} ..."
+            f"{path}: a model of type {model_type!r} has no experts; sentence-experts extend makes one of it"
         )
     return encoder

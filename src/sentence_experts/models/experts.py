@@ -1,11 +1,11 @@
 """Experts inside a block, and the model that sends each sequence through one of them.
 
-Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of Experts"; MoTE, section 3.1), so the
-batch is put in the order of its experts once, at the model's entry. All blocks then work on contiguous slices, one an
-expert, and the outputs are put back in the batch's order once, at the exit.
+Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of Experts"; MoTE, section 3.1),
+so the batch is put in the order of its experts once, at the model's entry. All blocks then work on contiguous
+slices, one an expert, and the outputs are put back in the batch's order once, at the exit.
 
-An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad` stays
-None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
+An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad`
+stays None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.utils import ModelOutput
+from transformers.utils.generic import ModelOutput
 
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.families import family_of
 from sentence_experts.models.routing import (
     UNKNOWN,
     Route,
     experts_of,
     no_route_error,
-    sequence_bounds,
     without_inner_route_tokens,
 )
 
@@ -79,18 +78,24 @@ class Experts(nn.ModuleList):
     def run(
         self, hidden: Tensor, slices: ExpertSlices, function: Callable[[nn.ModuleDict, Tensor], Tensor]
     ) -> Tensor:
-        """Apply `function(expert, tokens)` to each expert's tokens; `function` treats every token by itself.
+        """Apply `function(expert, tokens)` to each expert's tokens.
 
         Args:
             hidden: (..., width), its tokens in the order of `slices`.
             slices: which tokens each expert takes.
-            function: (tokens, width) -> (tokens, width).
+            function: (..., width) -> (..., width), treating every token by itself.
         """
         if len(slices) == 1:
-            return function(self[slices[0][0]], hidden)
+            return function(self.expert(slices[0][0]), hidden)
         tokens = hidden.reshape(-1, hidden.shape[-1])
-        parts = [function(self[expert], tokens[start:end]) for expert, start, end in slices]
+        parts = [function(self.expert(number), tokens[start:end]) for number, start, end in slices]
         return torch.cat(parts).view(*hidden.shape[:-1], -1)
+
+    def expert(self, number: int) -> nn.ModuleDict:
+        """The modules of one expert."""
+        modules = self[number]
+        assert isinstance(modules, nn.ModuleDict)
+        return modules
 
 
 def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:
@@ -109,17 +114,18 @@ def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:
 
 
 class RoutedModel:
-    """Mixed in before a transformers encoder: reads the routes, runs the encoder on the grouped batch, puts back.
+    """Mixed in before a transformers encoder: reads the routes, groups the batch, puts the outputs back.
 
     A subclass sets `block_class`, the block that takes `expert_slices`.
     """
 
-    block_class: type[nn.Module]
+    block_class: Any
     config: Any
 
     def replace_blocks(self) -> None:
         """Put blocks with experts in the place of the base model's; call it at the end of `__init__`."""
-        blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in range(self.config.num_hidden_layers))
+        layers = range(self.config.num_hidden_layers)
+        blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)
         self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
         self.post_init()  # type: ignore[attr-defined]
 
@@ -163,37 +169,29 @@ class RoutedModel:
             )
         if expert_ids is None:
             expert_ids = self._read_routes(input_ids, attention_mask, packed)
-        plan = self._plan(expert_ids, input_ids if input_ids is not None else inputs_embeds, packed)
-        inputs = {
+        first = input_ids if input_ids is not None else inputs_embeds
+        if first is None:
+            raise UsageError("give input_ids or inputs_embeds")
+        plan = self._plan(expert_ids, first, packed)
+        given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
             "token_type_ids": token_type_ids,
             "position_ids": position_ids,
             "inputs_embeds": inputs_embeds,
         }
-        inputs = {name: value for name, value in inputs.items() if value is not None}
-        if plan.order is None:
-            outputs = self._base_forward(inputs, kwargs, plan)
-        elif packed is None:
-            inputs = {name: _take(value, plan.order) for name, value in inputs.items()}
-            outputs = self._base_forward(inputs, kwargs, plan)
-            _put_back(outputs, plan.order)
-        else:
-            order, packing = _reorder_packed(packed, plan.order)
-            inputs = {name: _take(value, order, dim=1) for name, value in inputs.items()}
-            outputs = self._base_forward(inputs, kwargs | packing, plan)
-            _put_back(outputs, order, dim=1)
+        inputs = {name: value for name, value in given.items() if value is not None}
+        outputs = self._grouped_forward(inputs, kwargs, plan, packed)
         wants_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
         return outputs.to_tuple() if wants_tuple else outputs
-
-    def _base_forward(self, inputs: dict[str, Tensor], kwargs: dict[str, Any], plan: Dispatch) -> ModelOutput:
-        return super().forward(**inputs, expert_slices=plan.slices, return_dict=True, **kwargs)  # type: ignore[misc]
 
     def _read_routes(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, packed: Tensor | None
     ) -> Tensor:
         if input_ids is None or (attention_mask is not None and attention_mask.dim() != 2):
-            raise UsageError("routes are read from input_ids and a mask of (batch, length); without them pass expert_ids")
+            raise UsageError("routes need input_ids and a mask of the same shape; otherwise pass expert_ids")
+        if not self.config.routes:
+            raise RouteError("this model has no routes in its config; pass expert_ids")
         return experts_of(self.routes, input_ids, attention_mask, packed)
 
     def _plan(self, expert_ids: Tensor, inputs: Tensor, packed: Tensor | None) -> Dispatch:
@@ -208,30 +206,64 @@ class RoutedModel:
         if (expert_ids == UNKNOWN).any():
             raise no_route_error(self.routes, expert_ids)
         names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
-        raise UsageError(f"expert_ids {expert_ids.tolist()} name experts that are not there; there are {names}")
+        raise UsageError(f"expert_ids {expert_ids.tolist()} go beyond the experts: {names}")
+
+    def _grouped_forward(
+        self,
+        inputs: dict[str, Tensor],
+        kwargs: dict[str, Any],
+        plan: Dispatch,
+        packed: Tensor | None,
+    ) -> ModelOutput:
+        """The base model's forward in the plan's order, its outputs in the inputs' order."""
+        kwargs = {**kwargs, "expert_slices": plan.slices, "return_dict": True}
+        base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
+        if plan.order is None:
+            return base_forward(**inputs, **kwargs)
+        if packed is None:
+            return _put_back(base_forward(**_take(inputs, plan.order), **kwargs), plan.order)
+        tokens = next(iter(inputs.values())).shape[1]
+        order, packing = reorder_packed(packed, plan.order, tokens)
+        outputs = base_forward(**_take(inputs, order, dim=1), **{**kwargs, **packing})
+        return _put_back(outputs, order, dim=1)
 
 
-def _reorder_packed(cu_seq_lens: Tensor, order: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """The order of the tokens (tokens,) when packed sequences are put in `order`, and what describes the new packing."""
+def reorder_packed(
+    cu_seq_lens: Tensor, order: Tensor, tokens: int
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Put packed sequences in another order.
+
+    Args:
+        cu_seq_lens: (sequences + 1,) cumulative lengths.
+        order: (sequences,) the sequences in their new order.
+        tokens: the tokens of all sequences.
+
+    Returns:
+        The tokens in their new order, (tokens,), and the keyword arguments that describe the new packing.
+    """
     lengths = cu_seq_lens.diff()[order]
     moved = torch.cat([cu_seq_lens[:1], lengths.cumsum(0, dtype=cu_seq_lens.dtype)])
-    sequence = torch.repeat_interleave(torch.arange(len(order), device=order.device), lengths)
+    numbers = torch.arange(len(order), device=order.device)
+    sequence = torch.repeat_interleave(numbers, lengths, output_size=tokens)
     shift = (cu_seq_lens[:-1][order] - moved[:-1])[sequence]
-    tokens = torch.arange(len(sequence), device=order.device) + shift
-    return tokens, {"cu_seq_lens_q": moved, "cu_seq_lens_k": moved, "seq_idx": sequence[None].int()}
+    token_order = torch.arange(tokens, device=order.device) + shift
+    return token_order, {"cu_seq_lens_q": moved, "cu_seq_lens_k": moved, "seq_idx": sequence[None].int()}
 
 
-def _put_back(outputs: ModelOutput, order: Tensor, dim: int = 0) -> None:
-    """Undo `_take(..., order, dim)` in every output."""
+def _take(inputs: dict[str, Tensor], order: Tensor, dim: int = 0) -> dict[str, Tensor]:
+    """The inputs in `order` along `dim`; one row of positions that stands for all rows stays."""
+    return {
+        name: value.index_select(dim, order) if value.shape[dim] == len(order) else value
+        for name, value in inputs.items()
+    }
+
+
+def _put_back(outputs: ModelOutput, order: Tensor, dim: int = 0) -> ModelOutput:
+    """Undo `_take` in every output; `pooler_output` (batch, width) has no tokens to put back when packed."""
     back = torch.argsort(order)
     for name, value in outputs.items():
-        outputs[name] = _take(value, back, dim)
-
-
-def _take(value: Any, order: Tensor, dim: int = 0) -> Any:
-    """A tensor, or each tensor in a tuple, in `order` along `dim`; a row that stands for all rows stays."""
-    if isinstance(value, tuple):
-        return tuple(_take(part, order, dim) for part in value)
-    if isinstance(value, Tensor) and value.dim() > dim and value.shape[dim] == order.shape[0]:
-        return value.index_select(dim, order)
-    return value
+        if dim == 0 or name != "pooler_output":
+            parts = value if isinstance(value, tuple) else (value,)
+            moved = tuple(part.index_select(dim, back) for part in parts)
+            outputs[name] = moved if isinstance(value, tuple) else moved[0]
+    return outputs

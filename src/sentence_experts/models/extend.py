@@ -1,7 +1,7 @@
-"""A pretrained encoder -> the same encoder with one expert per route, which gives the same vectors until trained.
+"""A pretrained encoder -> the same encoder with experts, which gives the same vectors until it is trained.
 
-Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), and every domain token as
-a copy of [CLS].
+Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), and every domain
+token as a copy of [CLS].
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 ROUTE_KINDS = ("token", "prefix")
+# What a config says about the class that it belongs to, not about the model.
+NOT_INHERITED = ("model_type", "architectures", "transformers_version", "tokenizer_class", "auto_map")
 
 
 def extend(
@@ -47,8 +49,8 @@ def extend(
         base: a SentenceTransformer, or a directory or hub id of a sentence-transformers or plain transformers
             checkpoint of BERT, ModernBERT or NomicBERT. A plain one gets mean pooling. It is left unchanged.
         experts: the experts' names, in the order of their indices.
-        layers: "all" blocks, "alternate" (every other block, the second first: 1, 3, 5, ..., as GShard and MoTE's
-            EOB), or block numbers counted from 0.
+        layers: "all" blocks, "alternate" (every other block, beginning with the second: 1, 3, 5, ..., as in
+            GShard and MoTE's EOB), or block numbers counted from 0.
         route: "token": a domain token stands where [CLS] stood; "prefix": the instruction text is the route.
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
         prefixes: with route="prefix", expert -> instruction; by default "name: ".
@@ -64,21 +66,23 @@ def extend(
     if prefixes is not None and route != "prefix":
         raise UsageError("prefixes are instructions, for route='prefix'")
     if default_prompt_name is not None and default_prompt_name not in names:
-        raise UsageError(f"default route {default_prompt_name!r} is not an expert; the experts are {', '.join(names)}")
-    encoder = base if isinstance(base, SentenceTransformer) else SentenceTransformer(str(base), device="cpu")
+        known = ", ".join(names)
+        raise UsageError(f"default route {default_prompt_name!r} is not an expert; the experts are {known}")
+    encoder = base if isinstance(base, SentenceTransformer) else _load_base(str(base))
     dense = _dense_model(encoder)
     family = family_of_base(dense.config.model_type)
+    tokenizer = encoder.tokenizer
     if route == "token":
-        tokenizer, routes = with_domain_tokens(encoder.tokenizer, names)
+        tokenizer, routes = with_domain_tokens(tokenizer, names)
     else:
-        tokenizer, routes = encoder.tokenizer, prefix_routes(encoder.tokenizer, _instructions(names, prefixes))
-    config = _config(family, dense.config, tokenizer, routes, {
+        routes = prefix_routes(tokenizer, _instructions(names, prefixes))
+    fields = {
         "experts": names,
         "route_kind": route,
         "expert_layers": _checked_layers(layers, dense.config.num_hidden_layers),
         "expert_norms": expert_norms,
-    })
-    model = _model(family, config, dense, tokenizer)
+    }
+    model = _model(family, _config(family, dense.config, tokenizer, routes, fields), dense, tokenizer)
     return _assemble(encoder, model, tokenizer, routes, default_prompt_name)
 
 
@@ -103,7 +107,7 @@ def _checked_layers(layers: str | Sequence[int], blocks: int) -> list[int]:
         chosen = sorted(set(layers))
     wrong = [layer for layer in chosen if not isinstance(layer, int) or not 0 <= layer < blocks]
     if wrong or not chosen:
-        raise UsageError(f"layers {list(layers)}: choose at least one of the base's blocks, 0 to {blocks - 1}")
+        raise UsageError(f"layers {layers!r}: choose at least one of the base's blocks, 0 to {blocks - 1}")
     return chosen
 
 
@@ -114,11 +118,18 @@ def _instructions(names: Sequence[str], prefixes: Mapping[str, str] | None) -> d
     return {name: (prefixes or {}).get(name, f"{name}: ") for name in names}
 
 
+def _load_base(base: str) -> SentenceTransformer:
+    try:
+        return SentenceTransformer(base, device="cpu")
+    except (OSError, ValueError) as error:
+        raise InputError(f"base {base}: no model could be loaded: {error}") from error
+
+
 def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
     dense = getattr(encoder[0], "auto_model", None)
-    if dense is None or encoder.tokenizer is None:
-        raise InputError(f"the base's first module is {type(encoder[0]).__name__}, not a transformers encoder")
-    family_of_base(dense.config.model_type)
+    if not isinstance(dense, PreTrainedModel) or encoder.tokenizer is None:
+        first = type(encoder[0]).__name__
+        raise InputError(f"the base's first module is {first}, not a transformers encoder for text")
     if getattr(dense.config, "is_decoder", False):
         raise InputError("the base is configured as a decoder (is_decoder); only encoders can be extended")
     return dense
@@ -131,27 +142,24 @@ def _config(
     routes: Sequence[Route],
     fields: Mapping[str, Any],
 ) -> PreTrainedConfig:
-    kept = {name: value for name, value in base.to_dict().items()
-            if name not in ("model_type", "architectures", "transformers_version", "tokenizer_class", "auto_map")}
+    kept = {name: value for name, value in base.to_dict().items() if name not in NOT_INHERITED}
     kept["vocab_size"] = max(base.vocab_size, len(tokenizer))
     replacement = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else tokenizer.cls_token_id
-    return family.load_config_class()(
+    config: PreTrainedConfig = family.load_config_class()(
         **kept,
         **fields,
         routes=[route.to_json() for route in routes],
         inner_route_token_id=replacement if fields["route_kind"] == "token" else None,
-        attn_implementation=base._attn_implementation,
     )
+    return config
 
 
 def _model(
     family: Family, config: PreTrainedConfig, dense: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
     """The model with experts, its weights copied from the dense one."""
-    pooler = {} if getattr(dense, "pooler", None) is None else {"add_pooling_layer": True}
-    if not pooler and hasattr(dense, "pooler"):
-        pooler = {"add_pooling_layer": False}
-    model = family.load_model_class()(config, **pooler).to(dense.dtype)
+    pooler = {"add_pooling_layer": dense.pooler is not None} if hasattr(dense, "pooler") else {}
+    model: PreTrainedModel = family.load_model_class()(config, **pooler).to(dense.dtype)
     weights = dense.state_dict()
     state = {}
     for key, value in model.state_dict().items():
@@ -159,9 +167,12 @@ def _model(
         state[key] = source if source.shape == value.shape else _with_new_rows(source, value.shape[0])
     model.load_state_dict(state)
     if config.route_kind == "token":
-        rows = model.get_input_embeddings().weight.data
-        rows[[route.token_ids[0] for route in model.routes]] = rows[tokenizer.cls_token_id].clone()
-    return model.eval()
+        embeddings: Any = model.get_input_embeddings().weight
+        with torch.no_grad():
+            for route in config.routes:
+                embeddings[route["token_ids"][0]] = embeddings[tokenizer.cls_token_id]
+    model.eval()
+    return model
 
 
 def base_key(family: Family, key: str) -> str:
@@ -195,9 +206,8 @@ def _assemble(
         tokenizer.save_pretrained(first)
         settings = Path(folder) / "config_sentence_transformers.json"
         prompts = _prompts(encoder, routes, model.config.route_kind, default_prompt_name)
-        write_json(settings, {
-            **json.loads(settings.read_text()), "prompts": prompts, "default_prompt_name": default_prompt_name,
-        })
+        changed = {"prompts": prompts, "default_prompt_name": default_prompt_name}
+        write_json(settings, {**json.loads(settings.read_text()), **changed})
         extended = ExpertEncoder(folder, device=str(encoder.device))
     _include_routes_in_pooling(extended, model.config.route_kind)
     return extended
@@ -206,12 +216,13 @@ def _assemble(
 def _prompts(
     encoder: SentenceTransformer, routes: Sequence[Route], kind: str, default_prompt_name: str | None
 ) -> dict[str, str]:
-    """prompt_name -> what is put in front of a text, so that an expert reads what the base read by default."""
-    base_prompt = encoder.prompts.get(encoder.default_prompt_name or "", "") if kind == "token" else ""
-    prompts = {route.name: route.text + base_prompt for route in routes}
+    """prompt_name -> what is put in front of a text: the route, then the base's default prompt if any."""
+    base_prompt = encoder.prompts.get(encoder.default_prompt_name or "") if kind == "token" else None
+    prompts = {route.name: route.text + (base_prompt or "") for route in routes}
     if default_prompt_name is not None:
-        # encode_query and encode_document look for these names before the default.
-        prompts = {"query": prompts[default_prompt_name], "document": prompts[default_prompt_name], **prompts}
+        # encode_query and encode_document ask for these names, not for the default.
+        default = prompts[default_prompt_name]
+        prompts = {"query": default, "document": default, **prompts}
     return prompts
 
 
@@ -220,8 +231,8 @@ def _include_routes_in_pooling(encoder: SentenceTransformer, kind: str) -> None:
         if isinstance(module, Pooling) and not module.include_prompt:
             if kind == "prefix":
                 raise UsageError(
-                    "the base's pooling leaves prompts out (include_prompt=False), so a vector would depend on how "
-                    "the instruction is given; call base.set_pooling_include_prompt(True) first"
+                    "the base's pooling leaves prompts out (include_prompt=False), so a vector would depend "
+                    "on how the instruction is given; call base.set_pooling_include_prompt(True) first"
                 )
-            say("the base's pooling left prompts out; it now includes them, as the domain token stands for [CLS]")
+            say("the base's pooling left prompts out; now it takes them in, as a route stands for [CLS]")
             module.include_prompt = True

@@ -1,6 +1,6 @@
 """The encoder families that can hold experts, and where each keeps its blocks, MLP and norms.
 
-Imports neither torch nor transformers, so that the model types can be registered when this package is imported.
+Imports neither torch nor transformers, so that the model types can be registered with this package's import.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def family_of_base(model_type: str) -> Family:
         if model_type == family.base_model_type:
             return family
         if model_type == family.model_type:
-            raise InputError(f"the base model already has experts (model type {model_type!r}); give its dense base")
+            raise InputError(f"the base already has experts (model type {model_type!r}); give its dense base")
     known = ", ".join(f"{family.name} ({family.base_model_type})" for family in FAMILIES)
-    raise InputError(f"the base model is of type {model_type!r}, which cannot be extended; supported are {known}")
+    raise InputError(f"the base's model type {model_type!r} cannot be extended; supported: {known}")
 
 
 def family_of(model_type: str) -> Family:

@@ -17,24 +17,30 @@ class ModernBertExpertsLayer(ModernBertEncoderLayer):
     def __init__(self, config: ModernBertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
         self.experts = take_experts(self, config, layer_idx)
+        self.expert_norms = config.expert_norms
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, hidden_states: Tensor, *args: Any, expert_slices: ExpertSlices = (), **kwargs: Any
     ) -> Tensor:
         """One block; hidden_states and the result are (batch, length, width), grouped by `expert_slices`."""
         if self.experts is None:
             return super().forward(hidden_states, *args, **kwargs)
-        attended, _ = self.attn(self._before_attention(hidden_states, expert_slices), *args, **kwargs)
+        if self.expert_norms:
+            normed = self.experts.run(hidden_states, expert_slices, _norm_before_attention)
+        else:
+            normed = self.attn_norm(hidden_states)
+        attended, _ = self.attn(normed, *args, **kwargs)
         return self.experts.run(hidden_states + attended, expert_slices, self._add_mlp)
 
-    def _before_attention(self, hidden_states: Tensor, slices: ExpertSlices) -> Tensor:
-        if "attn_norm" not in self.experts[0]:
-            return self.attn_norm(hidden_states)
-        return self.experts.run(hidden_states, slices, lambda expert, tokens: expert["attn_norm"](tokens))
-
     def _add_mlp(self, expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
-        norm = expert["mlp_norm"] if "mlp_norm" in expert else self.mlp_norm
-        return hidden + expert["mlp"](norm(hidden))
+        norm = expert["mlp_norm"] if self.expert_norms else self.mlp_norm
+        mlp: Tensor = expert["mlp"](norm(hidden))
+        return hidden + mlp
+
+
+def _norm_before_attention(expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
+    normed: Tensor = expert["attn_norm"](hidden)
+    return normed
 
 
 class ModernBertExpertsModel(RoutedModel, ModernBertModel):

@@ -17,8 +17,9 @@ class NomicBertExpertsLayer(NomicBertLayer):
     def __init__(self, config: NomicBertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config)
         self.experts = take_experts(self, config, layer_idx)
+        self.expert_norms = config.expert_norms
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, hidden_states: Tensor, *args: Any, expert_slices: ExpertSlices = (), **kwargs: Any
     ) -> Tensor:
         """One block; hidden_states and the result are (batch, length, width), grouped by `expert_slices`."""
@@ -29,11 +30,11 @@ class NomicBertExpertsLayer(NomicBertLayer):
         return self.experts.run(attended, expert_slices, self._norm_mlp_norm)
 
     def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
-        own_norms = "attention_norm" in expert
-        attention_norm = expert["attention_norm"] if own_norms else self.post_attention_layernorm
-        output_norm = expert["output_norm"] if own_norms else self.post_mlp_layernorm
+        attention_norm = expert["attention_norm"] if self.expert_norms else self.post_attention_layernorm
+        output_norm = expert["output_norm"] if self.expert_norms else self.post_mlp_layernorm
         hidden = attention_norm(attended)
-        return output_norm(hidden + self.post_mlp_dropout(expert["mlp"](hidden)))
+        normed: Tensor = output_norm(hidden + self.post_mlp_dropout(expert["mlp"](hidden)))
+        return normed
 
 
 class NomicBertExpertsModel(RoutedModel, NomicBertModel):

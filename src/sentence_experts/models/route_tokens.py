@@ -1,4 +1,4 @@
-"""Tokenizers for routes: domain tokens that stand where [CLS] stood, or instructions that are left as they are."""
+"""Tokenizers for routes: domain tokens that stand where [CLS] stood, or instructions as they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformers.tokenization_utils_tokenizers import TokenizersBackend
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.routing import Route
 
-# A Unicode noncharacter: no text holds it, and texts that do lose it before it could be taken for a marker.
+# A Unicode noncharacter, which no text should hold; one that does reads U+FFFD (replacement character) there.
 MARKER = "\uFDD0"
 NAME = re.compile(r"[^\W_][\w -]*")
 # What may follow an instruction; its tokens must not depend on it.
@@ -29,9 +29,7 @@ def domain_token(name: str) -> str:
         UsageError: the name is not a letter or digit followed by letters, digits, "_", "-" or spaces.
     """
     if not NAME.fullmatch(name):
-        raise UsageError(
-            f"expert name {name!r}: use a letter or digit, then letters, digits, spaces, '_' or '-'"
-        )
+        raise UsageError(f"expert name {name!r}: begin with a letter or digit, then also spaces, '_' and '-'")
     return f"[{re.sub(r'[ -]', '_', name).upper()}]"
 
 
@@ -40,8 +38,9 @@ def with_domain_tokens(
 ) -> tuple[PreTrainedTokenizerBase, list[Route]]:
     """A copy of the tokenizer in which each expert's token takes [CLS]'s place (Hallee 2025, fig. 1).
 
-    The token counts only at the very start of a text: the normalizer turns it into a marker there and nowhere else,
-    and only the marker is the token. For a base that ignores case, case is ignored in the token too.
+    The token counts only at the very start of a text: the normalizer turns it into a marker there and nowhere
+    else, and only the marker is the token. For a base that ignores case, "[copd]" is the token too. Whatever
+    follows the token is the text, white space included, exactly as the base reads it.
 
     Raises:
         InputError: the tokenizer does not begin sequences with [CLS].
@@ -55,7 +54,7 @@ def with_domain_tokens(
     _lead_without_cls(backend, tokenizer)
     backend.normalizer = normalizers.Sequence([
         *_flat(backend.normalizer),
-        normalizers.Replace(MARKER, ""),
+        normalizers.Replace(MARKER, "\uFFFD"),
         *(
             normalizers.Replace(Regex(rf"\A{re.escape(start)}"), marker)
             for start, marker in zip(starts, markers, strict=True)
@@ -93,11 +92,11 @@ def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str
         for probe in PROBES:
             if tuple(tokenizer(prefix + probe)["input_ids"][: len(ids)]) != ids:
                 raise UsageError(
-                    f"the instruction {prefix!r} of expert {name!r} runs into the text after it; end it with ': '"
+                    f"expert {name!r}: instruction {prefix!r} runs into the text after it; end it with ': '"
                 )
         for other in routes:
             if other.token_ids == ids:
-                raise UsageError(f"experts {other.name!r} and {name!r} have the same instruction for this tokenizer")
+                raise UsageError(f"experts {other.name!r} and {name!r} have the same instruction: {prefix!r}")
         routes.append(Route(name, prefix, ids, index))
     return routes
 
@@ -105,7 +104,7 @@ def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str
 def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     """A copy of the Rust tokenizer."""
     if not getattr(tokenizer, "is_fast", False):
-        raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer (tokenizer.json), which routes need")
+        raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; routes need a fast one")
     return Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
 
 
@@ -113,7 +112,10 @@ def _flat(normalizer: Any) -> list[Any]:
     """The steps of a normalizer: a flat list, so that others can see what it does (lower-casing, say)."""
     if normalizer is None:
         return []
-    return list(normalizer) if isinstance(normalizer, normalizers.Sequence) else [normalizer]
+    steps: list[Any] = [normalizer]
+    if isinstance(normalizer, normalizers.Sequence):
+        steps = [normalizer[index] for index in range(len(normalizer))]
+    return steps
 
 
 def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -> list[str]:
@@ -123,9 +125,9 @@ def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -
     for name, token in zip(experts, tokens, strict=True):
         start = backend.normalizer.normalize_str(token) if backend.normalizer is not None else token
         if token in vocabulary or start in vocabulary:
-            raise UsageError(f"expert {name!r}: its token {token} is in the base's vocabulary; use another name")
+            raise UsageError(f"expert {name!r}: the base has a token {token} already; use another name")
         if start in seen:
-            raise UsageError(f"experts {seen[start]!r} and {name!r} would have the same token {start}; rename one")
+            raise UsageError(f"experts {seen[start]!r} and {name!r} get the same token {start}; rename one")
         seen[start] = name
     return list(seen)
 
@@ -133,18 +135,16 @@ def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -
 def _lead_without_cls(backend: Tokenizer, tokenizer: PreTrainedTokenizerBase) -> None:
     """Drop the leading [CLS] from the post-processor's templates; the domain token stands there instead."""
     processor = json.loads(backend.to_str())["post_processor"] or {}
-    templates = {kind: processor.get(kind) for kind in ("single", "pair")}
-    for kind, template in templates.items():
-        lead = template and template[0].get("SpecialToken", {}).get("id")
-        if processor.get("type") != "TemplateProcessing" or not lead or lead != tokenizer.cls_token:
-            raise InputError("the base's tokenizer does not begin a text with a [CLS] token; use route='prefix'")
-        templates[kind] = [_piece(part) for part in template[1:]]
-    used = {part["SpecialToken"]["id"] for part in processor["single"][1:] + processor["pair"][1:]
-            if "SpecialToken" in part}
+    templates = [processor.get(kind) or [{}] for kind in ("single", "pair")]
+    leads = {template[0].get("SpecialToken", {}).get("id") for template in templates}
+    if tokenizer.cls_token is None or leads != {tokenizer.cls_token}:
+        raise InputError("the base's tokenizer does not begin texts with a [CLS] token; use route='prefix'")
+    single, pair = (template[1:] for template in templates)
+    others = sorted({part["SpecialToken"]["id"] for part in single + pair if "SpecialToken" in part})
     backend.post_processor = TemplateProcessing(
-        single=templates["single"],
-        pair=templates["pair"],
-        special_tokens=[(token, backend.token_to_id(token)) for token in sorted(used)],
+        single=[_piece(part) for part in single],
+        pair=[_piece(part) for part in pair],
+        special_tokens=[(token, backend.token_to_id(token)) for token in others],
     )
 
 
@@ -177,5 +177,5 @@ def _check(base: PreTrainedTokenizerBase, extended: PreTrainedTokenizerBase, rou
             expected = [*route.token_ids, *base(probe)["input_ids"][1:]]
             if extended(route.text + probe)["input_ids"] != expected:
                 raise InputError(
-                    f"the base's tokenizer does not keep {route.text!r} apart from the text; use route='prefix'"
+                    f"the base's tokenizer does not keep {route.text!r} apart from texts; use route='prefix'"
                 )

@@ -1,8 +1,8 @@
 """Routes: the token ids that a sequence begins with, and the expert that they choose.
 
-The route travels inside the sequence: one domain token in place of [CLS] (Hallee 2025, "Mixture of Experts"), or
-the instruction in front of the text (MoTE, section 3.1: R maps an instruction to an expert). Both are the same thing
-here: a sequence takes the route whose token ids it begins with. Several routes may lead to one expert.
+The route travels inside the sequence: one domain token in place of [CLS] (Hallee 2025, "Mixture of Experts"),
+or the instruction in front of the text (MoTE, section 3.1: R maps an instruction to an expert). Both are the
+same thing here: a sequence takes the route whose token ids it begins with. Several may lead to one expert.
 """
 
 from __future__ import annotations
@@ -50,14 +50,13 @@ class Route:
 def describe(routes: Sequence[Route]) -> str:
     """The known routes and how to give one, for error messages."""
     known = ", ".join(f"{route.name} ({route.text!r})" for route in routes)
-    example = routes[0] if routes else None
-    how = f': encode(texts, prompt_name="{example.name}"), or begin each text with {example.text!r}' if example else ""
-    return f"known routes are {known or 'none'}{how}"
+    name, text = routes[0].name, routes[0].text
+    return f'known routes are {known}: encode(texts, prompt_name="{name}"), or begin each text with {text!r}'
 
 
 @lru_cache(maxsize=256)
 def _patterns(routes: tuple[Route, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The routes' token ids, longest first and filled up with ANY_TOKEN (routes, longest), and their experts."""
+    """The routes' token ids (routes, longest), longest first, filled up with ANY_TOKEN; and their experts."""
     by_length = sorted(routes, key=lambda route: -len(route.token_ids))
     longest = len(by_length[0].token_ids)
     rows = [[*route.token_ids, *[ANY_TOKEN] * (longest - len(route.token_ids))] for route in by_length]
@@ -70,7 +69,7 @@ def _patterns(routes: tuple[Route, ...], device: torch.device) -> tuple[Tensor, 
 def sequence_bounds(
     input_ids: Tensor, attention_mask: Tensor | None, cu_seq_lens: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Where each sequence begins and its row ends in `input_ids.flatten()`: two tensors of shape (sequences,).
+    """Where each sequence begins, and its row ends, in `input_ids.flatten()`: two of shape (sequences,).
 
     Args:
         input_ids: (batch, length); (1, tokens) when sequences are packed one after the other.
@@ -97,7 +96,8 @@ def experts_of(
     """
     patterns, experts = _patterns(routes, input_ids.device)
     starts, ends = sequence_bounds(input_ids, attention_mask, cu_seq_lens)
-    positions = starts[:, None] + torch.arange(patterns.shape[1], device=starts.device)  # (sequences, longest)
+    offsets = torch.arange(patterns.shape[1], device=starts.device)
+    positions = starts[:, None] + offsets  # (sequences, longest)
     window = input_ids.flatten()[positions.clamp(max=input_ids.numel() - 1)]
     window = window.masked_fill(positions >= ends[:, None], UNKNOWN - 1)  # a token that no route has
     matches = ((window[:, None, :] == patterns) | (patterns == ANY_TOKEN)).all(dim=-1)  # (sequences, routes)
@@ -114,8 +114,8 @@ def without_inner_route_tokens(
 ) -> Tensor:
     """`input_ids` with every route token that does not begin its sequence replaced (routes of one token).
 
-    The tokenizer lets a route token through inside a text only right after another special token ("x [SEP][COPD]"),
-    because it looks at the pieces between special tokens one by one.
+    The tokenizer lets a route token through inside a text only right after another special token, as in
+    "x [SEP][COPD]", because it looks at the pieces between special tokens one by one.
     """
     patterns, _ = _patterns(routes, input_ids.device)
     inner = torch.isin(input_ids, patterns).flatten()
