@@ -73,9 +73,10 @@ def compile_pairs(
             "domain_rules": rules_file.read_text(encoding="utf-8") if rules_file else None,
             "corpus": {
                 "fingerprint": corpus.fingerprint(),
-                "licences": corpus.manifest["counts"].get("licences"),
+                "licences": corpus.manifest["counts"].get("by_licence"),
             },
             "link_counts": graph.link_counts,
+            "pairs_of_one_text_left_out": graph.same_text_pairs,
             "domains": {
                 domain: _domain_counts(tables, domain) for domain in sorted(set(pairs.domain.tolist()))
             },

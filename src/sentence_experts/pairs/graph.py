@@ -41,8 +41,10 @@ class LinkGraph:
         self._citations = self._kept("edges", numbered_citations(citations, nodes))
         self.works = self._work_arrays()
         links = RELATIONS[settings.relation](self._citations, self._texts.select("work"), settings.rare)
-        self._links = self._kept("links", self._of_two_texts(links))
-        self.link_counts = self._count_links()
+        every_link = self._kept("every_link", links)
+        self.link_counts = _at_least(every_link)
+        self._links = self._kept("links", self._of_two_texts(every_link))
+        self.same_text_pairs = self.link_counts["1"] - self._links.count().to_pyarrow().as_py()
         memberships = self._memberships(papers, nodes, rules_file)
         self.pairs = self._pairs_of_one_domain(memberships, settings.min_count)
         if len(self.pairs) == 0:
@@ -79,12 +81,6 @@ class LinkGraph:
             lambda both: both.left_text != both.same_text
         )
         return joined.select("left", "right", "count")
-
-    def _count_links(self) -> dict[str, int]:
-        counts = self._links.aggregate(
-            **{f"at_least_{least}": (self._links["count"] >= least).sum() for least in LINK_COUNTS}
-        ).to_pyarrow()
-        return {str(least): counts[f"at_least_{least}"][0].as_py() or 0 for least in LINK_COUNTS}
 
     def _memberships(self, papers: ir.Table, nodes: ir.Table, rules_file: Path | None) -> ir.Table:
         """`work, domain`: one row for each domain of each work; works of no domain have none."""
@@ -162,3 +158,11 @@ class LinkGraph:
             "positive_id": texts["paper_id"].take(right),
         }
         return pa.table({name: columns[name] for name in PAIR_COLUMNS}).combine_chunks()
+
+
+def _at_least(links: ir.Table) -> dict[str, int]:
+    """How many pairs are linked at least 1, 2, 3, 5 times."""
+    counts = links.aggregate(
+        **{f"at_least_{least}": (links["count"] >= least).sum() for least in LINK_COUNTS}
+    ).to_pyarrow()
+    return {str(least): counts[f"at_least_{least}"][0].as_py() or 0 for least in LINK_COUNTS}

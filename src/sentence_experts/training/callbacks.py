@@ -29,6 +29,17 @@ class EpochForSwaps(TrainerCallback):
         self._collator.epoch = int(state.epoch or 0)
 
 
+class EvaluateLastStep(TrainerCallback):
+    """Evaluates after the last step too, so that no step is trained in vain."""
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Ask for an evaluation when the run ends here."""
+        if state.global_step >= state.max_steps:
+            control.should_evaluate = control.should_save = True
+
+
 class Progress(TrainerCallback):
     """Reports steps and validation figures through the package's console."""
 

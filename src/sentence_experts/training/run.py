@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -17,24 +18,27 @@ from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     MultipleNegativesRankingLoss,
 )
-from transformers import EarlyStoppingCallback, ProgressCallback, set_seed
+from transformers import EarlyStoppingCallback, ProgressCallback, TrainerState, set_seed
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from sentence_experts.console import progress, say
+from sentence_experts.encoding.engine import Encoder, load_model
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.storage import read_json, replacing_folder, write_json
-from sentence_experts.training.callbacks import BadNumbersError, EpochForSwaps, Progress
+from sentence_experts.storage import read_json, replacing_folder, write_json, write_text
+from sentence_experts.training.callbacks import BadNumbersError, EpochForSwaps, EvaluateLastStep, Progress
+from sentence_experts.training.card import model_card
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import SwappingCollator, routes_for, training_pairs
 
 BEST_BY = "eval_validation_f1_max"
+FINISHED = "finished"
 
 
 class Trainer(SentenceTransformerTrainer):
-    """The sentence-transformers trainer, which also stops at the first bad loss instead of training on."""
+    """The sentence-transformers trainer, stopped at the first bad loss and without its model card."""
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """One step.
@@ -50,9 +54,17 @@ class Trainer(SentenceTransformerTrainer):
             )
         return loss
 
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Nothing: `training.card` writes the card once, at the end."""
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = str(output_dir or self.args.output_dir)
+        self.model.save_pretrained(folder, create_model_card=False)
+        torch.save(self.args, f"{folder}/training_args.bin")
+
 
 def train(
-    model_path: str, pairs: PairsFolder, out: Path, config: TrainConfig, resume: bool = False
+    model_source: str, pairs: PairsFolder, out: Path, config: TrainConfig, resume: bool = False
 ) -> dict[str, Any]:
     """Train, and write to `out`: `model/` (the best by validation F1max), config.yaml, run.json, checkpoints.
 
@@ -63,49 +75,64 @@ def train(
 
     Raises:
         UsageError: `out` holds a run and `resume` was not asked for, or the run was another one.
+        InputError: the model cannot be loaded, or there are too few pairs.
         RouteError: the model has routes, but not for a domain of the pairs.
         BadNumbersError: the loss became NaN or infinite.
     """
-    identity = {"model": model_path, "pairs": pairs.fingerprint(), "config": config.model_dump()}
+    set_seed(config.seed)
+    encoder = Encoder.open(model_source)
+    model = encoder.model
+    identity = {"model": encoder.fingerprint, "pairs": pairs.fingerprint(), "config": config.model_dump()}
+    routes = routes_for(model, pairs.domains)
+    data = training_pairs(pairs.split("train"), routes)
+    if len(data) < config.batch_size:
+        raise InputError(f"{len(data)} training pairs do not fill one batch of {config.batch_size}")
     checkpoint = _prepare(out, identity, resume)
-    if checkpoint == "finished":
+    if checkpoint == FINISHED:
         say(f"{out}: this run is finished")
         finished: dict[str, Any] = read_json(out / "run.json")
         return finished
-    set_seed(config.seed)
-    model = SentenceTransformer(model_path)
-    if config.max_length is not None:
-        model.max_seq_length = config.max_length
-    trainer = _trainer(model, pairs, out, config)
     config.write(out / "config.yaml")
-    total = (
-        trainer.args.max_steps
-        if config.max_steps
-        else math.ceil(len(trainer.get_train_dataloader()) * config.epochs)
-    )
-    with progress(f"train {out.name}", total) as advance:
+    max_length = model.max_seq_length
+    model.max_seq_length = config.max_length or max_length
+    trainer = _trainer(model, data, pairs, out, config)
+    with progress(f"train {out.name}", trainer.args.max_steps) as advance:
         trainer.add_callback(Progress(advance, BEST_BY))
         trainer.train(resume_from_checkpoint=checkpoint)
-    history = [entry for entry in trainer.state.log_history if BEST_BY in entry]
+    return _keep_best(trainer.state, max_length, pairs, out, identity)
+
+
+def _keep_best(
+    state: TrainerState, max_length: int | None, pairs: PairsFolder, out: Path, identity: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the best checkpoint's model, its card and the run's figures."""
     result = {
-        "identity": identity,
-        "steps": trainer.state.global_step,
-        "best_step": trainer.state.best_global_step,
-        "best_validation_f1_max": trainer.state.best_metric,
+        **identity,
+        "steps": state.global_step,
+        "best_step": state.best_global_step,
+        "best_validation_f1_max": state.best_metric,
         "history": [
-            {key: entry[key] for key in sorted(entry) if key == "step" or key.startswith("eval_validation_")}
-            for entry in history
+            {
+                key: value
+                for key, value in entry.items()
+                if key == "step" or key.startswith("eval_validation_")
+            }
+            for entry in state.log_history
+            if BEST_BY in entry
         ],
-        "losses": [[entry["step"], entry["loss"]] for entry in trainer.state.log_history if "loss" in entry],
+        "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
     }
+    best = load_model(str(state.best_model_checkpoint))
+    best.max_seq_length = max_length
     with replacing_folder(out / "model") as folder:
-        model.save_pretrained(str(folder))
+        best.save_pretrained(str(folder), create_model_card=False)
+        write_text(folder / "README.md", model_card(best, pairs, result))
     write_json(out / "run.json", result)
     return result
 
 
 def _prepare(out: Path, identity: dict[str, Any], resume: bool) -> str | None:
-    """Where to go on from: a checkpoint, "finished", or None for the beginning."""
+    """Where to go on from: a checkpoint, `FINISHED`, or None for the beginning."""
     started = out / "started.json"
     if not started.exists():
         if out.exists() and any(out.iterdir()):
@@ -118,27 +145,25 @@ def _prepare(out: Path, identity: dict[str, Any], resume: bool) -> str | None:
     before = read_json(started)
     for key, value in identity.items():
         if before[key] != value:
-            raise UsageError(f"{out}: --resume needs the run's own {key}; it was started with {before[key]}")
+            raise UsageError(f"{out}: this run was started with another {key}: {before[key]}")
     if (out / "run.json").exists():
-        return "finished"
+        return FINISHED
     return get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").exists() else None
 
 
-def _trainer(model: SentenceTransformer, pairs: PairsFolder, out: Path, config: TrainConfig) -> Trainer:
-    routes = routes_for(model, pairs.domains)
-    data = training_pairs(pairs.split("train"), routes)
-    if len(data) < config.batch_size:
-        raise InputError(f"{len(data)} training pairs do not fill one batch of {config.batch_size}")
+def _trainer(
+    model: SentenceTransformer, data: Dataset, pairs: PairsFolder, out: Path, config: TrainConfig
+) -> Trainer:
+    steps = config.max_steps or max(1, math.floor(len(data) // config.batch_size * config.epochs))
     collator = SwappingCollator(preprocess_fn=model.preprocess, seed=config.seed)
-    evaluator = PairEvaluator(pairs.split("validation"), batch_size=config.batch_size)
     trainer = Trainer(
         model=model,
-        args=_arguments(out, config),
+        args=_arguments(out, config, steps),
         train_dataset=data,
         loss=_loss(model, config),
-        evaluator=evaluator,
+        evaluator=PairEvaluator(pairs.split("validation"), batch_size=config.batch_size),
         data_collator=collator if config.swap else None,
-        callbacks=[EarlyStoppingCallback(config.patience), EpochForSwaps(collator)],
+        callbacks=[EarlyStoppingCallback(config.patience), EpochForSwaps(collator), EvaluateLastStep()],
     )
     for theirs in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(theirs)
@@ -153,14 +178,13 @@ def _loss(model: SentenceTransformer, config: TrainConfig) -> torch.nn.Module:
     )
 
 
-def _arguments(out: Path, config: TrainConfig) -> SentenceTransformerTrainingArguments:
+def _arguments(out: Path, config: TrainConfig, steps: int) -> SentenceTransformerTrainingArguments:
     loggers = [
         name for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)) if wanted
     ]
     return SentenceTransformerTrainingArguments(
         output_dir=str(out / "checkpoints"),
-        num_train_epochs=config.epochs,
-        max_steps=config.max_steps or -1,
+        max_steps=steps,
         per_device_train_batch_size=config.batch_size,
         # A text that occurs twice in a batch would be its own negative.
         batch_sampler=BatchSamplers.NO_DUPLICATES,
@@ -180,8 +204,8 @@ def _arguments(out: Path, config: TrainConfig) -> SentenceTransformerTrainingArg
         logging_steps=10,
         logging_nan_inf_filter=False,
         bf16=config.bf16,
-        gradient_checkpointing=config.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False} if config.gradient_checkpointing else None,
+        activation_checkpointing=config.gradient_checkpointing,
+        dataloader_pin_memory=torch.cuda.is_available(),
         report_to=loggers or "none",
         disable_tqdm=True,
         seed=config.seed,
