@@ -1,0 +1,161 @@
+"""A run learns, stops, resumes, keeps its best model, and refuses what makes no sense."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.evaluator import PairEvaluator
+from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.training.callbacks import BadNumbersError
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.run import train
+
+SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3)
+
+
+@pytest.fixture(scope="module")
+def finished(pairs: PairsFolder, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "run"
+    train(str(tiny_experts), pairs, out, SHORT)
+    return out
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def test_training_lowers_the_loss(finished: Path) -> None:
+    losses = [loss for _, loss in json.loads((finished / "run.json").read_text())["losses"]]
+    longer = json.loads((finished / "run.json").read_text())
+    assert longer["steps"] == SHORT.max_steps
+    assert losses[-1] < np.log(SHORT.batch_size)
+
+
+def test_the_saved_model_is_the_best_by_validation(finished: Path, pairs: PairsFolder) -> None:
+    result = json.loads((finished / "run.json").read_text())
+    evaluator = PairEvaluator(pairs.split("validation"), batch_size=SHORT.batch_size)
+    again = evaluator(SentenceTransformer(str(finished / "model")))["validation_f1_max"]
+    best = max(entry["eval_validation_f1_max"] for entry in result["history"])
+    assert again == pytest.approx(best, abs=1e-6)
+    assert best == result["best_validation_f1_max"]
+
+
+def test_every_trained_expert_moved(finished: Path, tiny_experts: Path) -> None:
+    before, after = load_file(tiny_experts / "model.safetensors"), weights(finished)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    experts = {name for name in before if "experts." in name}
+    assert experts
+    assert experts <= moved
+
+
+def test_the_same_seed_gives_the_same_model(
+    finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    train(str(tiny_experts), pairs, tmp_path / "again", SHORT)
+    one, other = weights(finished), weights(tmp_path / "again")
+    assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
+
+
+def _train_in_child(model: str, pairs: Path, out: Path) -> None:
+    train(model, PairsFolder.open(pairs), out, SHORT)
+
+
+def test_a_killed_run_resumes_to_the_same_model(
+    finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    child = multiprocessing.get_context("spawn").Process(
+        target=_train_in_child, args=(str(tiny_experts), pairs.path, out)
+    )
+    child.start()
+    while child.is_alive() and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
+        time.sleep(0.01)
+    os.kill(child.pid or 0, signal.SIGKILL)
+    child.join()
+    assert not (out / "run.json").exists(), "the run ended before it could be killed"
+    with pytest.raises(UsageError, match="--resume"):
+        train(str(tiny_experts), pairs, out, SHORT)
+    with pytest.raises(UsageError, match="another config"):
+        train(str(tiny_experts), pairs, out, SHORT.model_copy(update={"seed": 9}), resume=True)
+    train(str(tiny_experts), pairs, out, SHORT, resume=True)
+    one, other = weights(finished), weights(out)
+    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+
+
+def test_gradient_caching_trains_the_same_model(
+    finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    # Dropout would differ between the two ways; the tiny encoder's is switched off for both.
+    still = tmp_path / "still"
+    shutil.copytree(tiny_experts, still)
+    config = json.loads((still / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (still / "config.json").write_text(json.dumps(config))
+    train(str(still), pairs, tmp_path / "plain", SHORT)
+    train(str(still), pairs, tmp_path / "cached", SHORT.model_copy(update={"cache_mini_batch": 3}))
+    one, other = weights(tmp_path / "plain"), weights(tmp_path / "cached")
+    assert all(torch.allclose(one[name], other[name], atol=1e-4) for name in one)
+
+
+def test_early_stopping_counts_evaluations(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+    # A rate of almost nothing: the figure of the first evaluation is never beaten.
+    config = SHORT.model_copy(
+        update={"learning_rate": 1e-12, "max_steps": 30, "eval_steps": 2, "patience": 3}
+    )
+    assert train(str(tiny_experts), pairs, tmp_path / "run", config)["steps"] == 8
+
+
+def test_a_bad_loss_stops_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_experts, broken)
+    model = SentenceTransformer(str(broken))
+    with torch.no_grad():
+        next(model[0].auto_model.parameters())[:] = float("nan")
+    model.save_pretrained(str(broken), create_model_card=False)
+    with pytest.raises(BadNumbersError, match="learning-rate"):
+        train(str(broken), pairs, tmp_path / "run", SHORT)
+
+
+def test_a_finished_run_is_left_alone(finished: Path, pairs: PairsFolder, tiny_experts: Path) -> None:
+    before = (finished / "model" / "model.safetensors").stat().st_mtime_ns
+    assert train(str(tiny_experts), pairs, finished, SHORT, resume=True)["steps"] == SHORT.max_steps
+    assert (finished / "model" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_foreign_folders_and_missing_models_are_refused(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("do not touch")
+    with pytest.raises(UsageError, match="not a training run"):
+        train(str(tiny_experts), pairs, tmp_path / "mine", SHORT)
+    with pytest.raises(InputError, match="no such model folder"):
+        train(str(tmp_path / "nowhere"), pairs, tmp_path / "run", SHORT)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(InputError, match="do not fill one batch"):
+        train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"batch_size": 500}))
+
+
+def test_the_card_names_routes_data_and_figures(finished: Path) -> None:
+    card = (finished / "model" / "README.md").read_text()
+    for expected in (
+        "[PLANTS]",
+        "2 experts in 2 of its 2 blocks",
+        "64 pairs of titles",
+        "F1max",
+        "batch_size: 8",
+    ):
+        assert expected in card
