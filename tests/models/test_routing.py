@@ -78,7 +78,8 @@ def test_explicit_expert_ids_override_the_route(mixed: SentenceTransformer) -> N
 
 
 @pytest.mark.parametrize(
-    "ids", [torch.tensor([0, 3]), torch.tensor([-1, -2]), torch.tensor([0]), torch.tensor([0.0, 1.0]), torch.tensor(1)]
+    "ids",
+    [torch.tensor(ids) for ids in ([0, 3], [-1, -2], [0], [0.0, 1.0], 1)],
 )
 def test_expert_ids_that_do_not_fit(mixed: SentenceTransformer, ids: torch.Tensor) -> None:
     features = mixed.tokenize(["[COPD]the heart", "[COPD]lungs"])
@@ -87,7 +88,7 @@ def test_expert_ids_that_do_not_fit(mixed: SentenceTransformer, ids: torch.Tenso
 
 
 def test_a_route_token_inside_a_text_is_not_its_embedding(mixed: SentenceTransformer) -> None:
-    """After a special token typed by hand the tokenizer makes the token; the model must not read it as one."""
+    """After a special token in the text the tokenizer makes the token; the model must not read it so."""
     model = mixed[0].auto_model
     text = "[CVD]x [SEP][COPD] y"
     copd = mixed.routes[0].token_ids[0]

@@ -28,6 +28,13 @@ class ExpertEncoder(SentenceTransformer):
         """The routes to the experts."""
         return self._routed_model.routes
 
+    def parameter_counts(self) -> tuple[int, int]:
+        """All parameters, and those that one text meets: its expert's and the shared ones."""
+        sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
+        total = sum(sizes.values())
+        in_experts = sum(size for name, size in sizes.items() if ".experts." in name)
+        return total, total - in_experts + in_experts // len(self.experts)
+
     @property
     def _routed_model(self) -> RoutedModel:
         model = getattr(self[0], "auto_model", None)

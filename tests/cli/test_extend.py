@@ -1,0 +1,105 @@
+"""`sentence-experts extend`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from sentence_experts.cli.main import main
+
+WORDS = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *"[ ] : heart lungs query search copd".split()]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tiny-bert")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=16, **sizes)).save_pretrained(folder)
+    BertTokenizer(vocab={word: index for index, word in enumerate(WORDS)}).save_pretrained(folder)
+    return str(folder)
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main(["extend", *arguments])
+    return int(stop.value.code or 0)
+
+
+def test_writes_a_model_and_says_how_to_use_it(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model"
+    assert run(tiny, "--experts", "copd, skin cancer", "--out", str(out), "--expert-norms") == 0
+    shown = capsys.readouterr().out
+    for part in ("[COPD]", "[SKIN_CANCER]", "parameters", "active", 'prompt_name="copd"'):
+        assert part in shown
+    base = SentenceTransformer(tiny, device="cpu")
+    encoder = SentenceTransformer(str(out), device="cpu")
+    expected = base.encode(["heart", "lungs"])
+    assert np.abs(encoder.encode(["heart", "lungs"], prompt_name="skin cancer") - expected).max() <= 1e-6
+
+
+def test_instructions_layers_and_default(tiny: str, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    options = ["--layers", "1", "--route", "prefix", "--prefix", "query=search query: "]
+    names = ["--experts", "query,copd", "--default-route", "copd"]
+    assert run(tiny, *names, "--out", str(out), *options) == 0
+    encoder = SentenceTransformer(str(out), device="cpu")
+    assert encoder.prompts["query"] == "search query: "
+    assert encoder.default_prompt_name == "copd"
+    assert encoder[0].auto_model.config.expert_layers == [1]
+
+
+def test_an_existing_folder_is_kept_unless_told(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    assert run(tiny, "--experts", "copd", "--out", str(out)) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert (out / "mine.txt").read_text() == "mine"
+    assert run(tiny, "--experts", "copd", "--out", str(out), "--overwrite") == 0
+    assert not (out / "mine.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--experts", ","], "at least one"),
+        (["--experts", "a", "--layers", "x"], "alternate"),
+        (["--experts", "a", "--layers", "7"], "0 to 1"),
+        (["--experts", "a", "--prefix", "a"], "EXPERT=INSTRUCTION"),
+        (["--experts", "a", "--prefix", "a=x: ", "--prefix", "a=y: "], "already"),
+        (["--experts", "a", "--route", "x"], "token, prefix"),
+        (["--experts", "a", "--default-route", "b"], "not an expert"),
+    ],
+)
+def test_wrong_usage(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert run(tiny, "--out", str(tmp_path / "model"), *options) == 2
+    error = capsys.readouterr().err
+    assert message in " ".join(error.split())
+    assert "Traceback" not in error
+    assert not (tmp_path / "model").exists()
+
+
+def test_no_such_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(tmp_path / "none"), "--experts", "a", "--out", str(tmp_path / "model")) == 1
+    assert "no model could be loaded" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.realdata
+def test_minilm_by_name(minilm: str, tmp_path: Path) -> None:
+    assert run("minilm", "--experts", "copd,cvd", "--out", str(tmp_path / "model")) == 0
+    encoder = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    base = SentenceTransformer(minilm, device="cpu")
+    texts = ["The lungs.", ""]
+    assert np.abs(encoder.encode(texts, prompt_name="cvd") - base.encode(texts)).max() <= 1e-6

@@ -1,0 +1,216 @@
+"""Saved models: ordinary sentence-transformers directories, in this process and in others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from sentence_transformers import SentenceTransformer
+from transformers import AutoConfig, AutoModel
+
+import sentence_experts
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.checkpoint import save
+
+NAMES = ["copd", "cvd", "skin cancer"]
+ROUTED = ["[COPD]the heart", "[CVD]the heart", "[SKIN_CANCER]lungs", "[COPD]", "[CVD]x [COPD] y", "[COPD]air"]
+
+IMPORTS = {
+    "package first": "import sentence_experts; from sentence_transformers import SentenceTransformer",
+    "package last": "from sentence_transformers import SentenceTransformer; import sentence_experts",
+    "auto classes first": (
+        "from transformers import AutoModel; import sentence_experts; "
+        "from sentence_transformers import SentenceTransformer"
+    ),
+    "an inner module first": (
+        "import sentence_experts, transformers.modeling_layers; "
+        "from sentence_transformers import SentenceTransformer"
+    ),
+}
+
+
+def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture
+def saved(mixed: SentenceTransformer, tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    save(mixed, folder)
+    return folder
+
+
+def test_stock_sentence_transformers_loads_it(mixed: SentenceTransformer, saved: Path) -> None:
+    stock = SentenceTransformer(str(saved), device="cpu")
+    assert type(stock) is SentenceTransformer
+    assert np.array_equal(stock.encode(ROUTED), mixed.encode(ROUTED))
+    for name in NAMES:
+        expected = mixed.encode(["heart", ""], prompt_name=name)
+        assert np.array_equal(stock.encode(["heart", ""], prompt_name=name), expected)
+    settings = json.loads((saved / "config_sentence_transformers.json").read_text())
+    assert settings["model_type"] == "SentenceTransformer"
+    assert not list(saved.rglob("*.bin"))
+    assert not list(saved.rglob("*.py"))
+
+
+def test_what_the_config_says(saved: Path, family: str) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    assert config["model_type"] == f"{family}_experts"
+    assert config["experts"] == ["copd", "cvd", "skin cancer"]
+    assert [route["text"] for route in config["routes"]] == ["[COPD]", "[CVD]", "[SKIN_CANCER]"]
+    assert config["expert_layers"] == [0, 1, 2, 3]
+    assert config["expert_norms"] is True
+    for file in saved.rglob("*.json"):
+        assert "/tmp" not in file.read_text(), f"{file.name} names a folder of the machine"
+
+
+def test_transformers_alone_loads_it(mixed: SentenceTransformer, saved: Path) -> None:
+    config = AutoConfig.from_pretrained(saved)
+    assert type(config).__name__ in type(AutoModel.from_config(config)).config_class.__name__
+    model = AutoModel.from_pretrained(saved)
+    features = mixed.tokenize(ROUTED)
+    expected = mixed[0].auto_model(**features).last_hidden_state
+    assert torch.equal(model(**features).last_hidden_state, expected)
+
+
+def test_every_weight_is_in_the_file(mixed: SentenceTransformer, saved: Path) -> None:
+    with safe_open(saved / "model.safetensors", "pt") as file:
+        assert set(file.keys()) == set(mixed[0].auto_model.state_dict())
+
+
+@pytest.mark.parametrize("imports", IMPORTS.values(), ids=IMPORTS.keys())
+def test_fresh_process_gives_the_same_vectors(
+    bases: dict[str, SentenceTransformer], tmp_path: Path, imports: str
+) -> None:
+    encoders = {family: sentence_experts.extend(base, NAMES) for family, base in bases.items()}
+    for family, encoder in encoders.items():
+        save(encoder, tmp_path / family)
+    code = f"""
+import sys
+{imports}
+import numpy as np
+for folder in sys.argv[1:]:
+    np.save(folder + ".npy", SentenceTransformer(folder, device="cpu").encode({ROUTED!r}))
+"""
+    done = run_python(code, *(str(tmp_path / family) for family in encoders))
+    assert done.returncode == 0, done.stderr
+    for family, encoder in encoders.items():
+        assert np.allclose(np.load(tmp_path / f"{family}.npy"), encoder.encode(ROUTED), atol=1e-6)
+
+
+def test_without_the_package_it_does_not_load_as_something_else(
+    bases: dict[str, SentenceTransformer], tmp_path: Path
+) -> None:
+    save(sentence_experts.extend(bases["bert"], NAMES), tmp_path / "model")
+    code = "import sys, sentence_transformers as st; st.SentenceTransformer(sys.argv[1])"
+    done = run_python(code, str(tmp_path / "model"))
+    assert done.returncode != 0
+    assert "bert_experts" in done.stderr
+
+
+def test_worker_processes_give_the_same_vectors(
+    bases: dict[str, SentenceTransformer], scatter: Callable[..., SentenceTransformer]
+) -> None:
+    mixed = scatter(sentence_experts.extend(bases["modernbert"], NAMES))
+    texts = [text for text in ROUTED for _ in range(3)]
+    pool = mixed.start_multi_process_pool(["cpu", "cpu"])
+    try:
+        parallel = mixed.encode(texts, pool=pool, chunk_size=4)
+        prompted = mixed.encode(["heart", "lungs"], pool=pool, prompt_name="cvd")
+        explicit = mixed.encode(["heart", "lungs"], pool=pool, expert_ids=[1, 0])
+        old_way = mixed.encode_multi_process(["heart", "lungs"], pool, prompt_name="cvd")
+    finally:
+        mixed.stop_multi_process_pool(pool)
+    assert np.abs(parallel - mixed.encode(texts)).max() < 1e-6
+    assert np.abs(prompted - mixed.encode(["heart", "lungs"], prompt_name="cvd")).max() < 1e-6
+    assert np.abs(old_way - prompted).max() < 1e-6
+    assert np.abs(explicit - mixed.encode(["[CVD]heart", "[COPD]lungs"])).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    "expert_ids",
+    [[1, 0, 2], ["cvd", "copd", "skin cancer"], np.array([1, 0, 2]), torch.tensor([1, 0, 2]), (1, "copd", 2)],
+)
+def test_expert_ids_for_each_text(mixed: SentenceTransformer, expert_ids: object) -> None:
+    texts = ["the heart pumps", "lungs", "a much longer text about skin cancer and light"]
+    expected = mixed.encode(["[CVD]the heart pumps", "[COPD]lungs", f"[SKIN_CANCER]{texts[2]}"])
+    assert np.array_equal(mixed.encode(texts, expert_ids=expert_ids), expected)
+
+
+def test_expert_ids_for_all_texts(mixed: SentenceTransformer) -> None:
+    expected = mixed.encode(["[CVD]heart", "[CVD]lungs"])
+    for one in (1, "cvd", np.int64(1), torch.tensor(1)):
+        assert np.array_equal(mixed.encode(["heart", "lungs"], expert_ids=one), expected)
+    assert np.array_equal(mixed.encode("heart", expert_ids=1), mixed.encode("[CVD]heart"))
+    assert np.array_equal(mixed.encode([("a", "b")], expert_ids=1), mixed.encode([("[CVD]a", "b")]))
+    assert np.array_equal(mixed.encode(sentences=["heart"], expert_ids=1), mixed.encode(["[CVD]heart"]))
+
+
+def test_expert_ids_decide_over_a_route_in_the_text(mixed: SentenceTransformer) -> None:
+    vector = mixed.encode("[COPD]heart", expert_ids="cvd")
+    assert np.array_equal(vector, mixed.encode("[CVD][COPD]heart"))
+    assert not np.allclose(vector, mixed.encode("[COPD]heart"), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"expert_ids": [0]}, "1 entries for 2"),
+        ({"expert_ids": [0, 3]}, "no such expert"),
+        ({"expert_ids": [0, -1]}, "no such expert"),
+        ({"expert_ids": "cancer"}, "no such expert"),
+        ({"expert_ids": 0, "prompt_name": "cvd"}, "prompt"),
+    ],
+)
+def test_expert_ids_that_do_not_fit(
+    mixed: SentenceTransformer, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        mixed.encode(["heart", "lungs"], **options)
+
+
+def test_default_route(base: SentenceTransformer, tmp_path: Path) -> None:
+    encoder = sentence_experts.extend(base, ["copd", "cvd"], default_prompt_name="cvd")
+    save(encoder, tmp_path / "model")
+    for loaded in (SentenceTransformer(str(tmp_path / "model"), device="cpu"), encoder):
+        expected = loaded.encode(["heart"], prompt_name="cvd")
+        assert np.array_equal(loaded.encode(["heart"]), expected)
+        assert np.array_equal(loaded.encode_query(["heart"]), expected)
+        assert np.array_equal(loaded.encode_document(["heart"]), expected)
+        with pytest.raises(RouteError):
+            loaded.encode(["heart"], prompt="")
+    by_name = encoder.encode(["heart"], prompt_name="copd")
+    assert np.array_equal(encoder.encode(["heart"], expert_ids=0), by_name)
+
+
+def test_load_knows_experts_and_routes(saved: Path) -> None:
+    encoder = sentence_experts.load(saved, device="cpu")
+    assert isinstance(encoder, sentence_experts.ExpertEncoder)
+    assert encoder.experts == ("copd", "cvd", "skin cancer")
+    assert [(route.name, route.expert) for route in encoder.routes] == [(n, i) for i, n in enumerate(NAMES)]
+    total, active = encoder.parameter_counts()
+    assert total == sum(parameter.numel() for parameter in encoder.parameters())
+    assert active < total
+
+
+def test_one_text_meets_as_many_parameters_as_the_base_has(base: SentenceTransformer) -> None:
+    encoder = sentence_experts.extend(base, ["copd", "cvd"], route="prefix")
+    assert encoder.parameter_counts()[1] == sum(parameter.numel() for parameter in base.parameters())
+
+
+def test_load_refuses_what_is_not_ours(base_folders: dict[str, Path], family: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no experts"):
+        sentence_experts.load(base_folders[family])
+    with pytest.raises(InputError, match=r"modules\.json"):
+        sentence_experts.load(tmp_path)
+    with pytest.raises(InputError, match="no model could be loaded"):
+        sentence_experts.load("no/such-model-anywhere")

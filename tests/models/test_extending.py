@@ -1,0 +1,123 @@
+"""What `extend` refuses, and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import DistilBertConfig, DistilBertModel
+
+import sentence_experts
+from sentence_experts.errors import InputError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"experts": []}, "at least one"),
+        ({"experts": ["a", "b", "a"]}, "named twice: 'a'"),
+        ({"experts": ["a"], "layers": "some"}, "all, alternate"),
+        ({"experts": ["a"], "layers": []}, "0 to 3"),
+        ({"experts": ["a"], "layers": [4]}, "0 to 3"),
+        ({"experts": ["a"], "layers": [-1]}, "0 to 3"),
+        ({"experts": ["a"], "layers": [0.5]}, "0 to 3"),
+        ({"experts": ["a"], "route": "magic"}, "token, prefix"),
+        ({"experts": ["a"], "prefixes": {"a": "a: "}}, "route='prefix'"),
+        ({"experts": ["a"], "route": "prefix", "prefixes": {"b": "b: "}}, "'b', which is not an expert"),
+        ({"experts": ["a"], "default_prompt_name": "b"}, "not an expert"),
+        ({"experts": ["a,b"]}, "expert name"),
+    ],
+)
+def test_wrong_arguments(
+    bases: dict[str, SentenceTransformer], arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        sentence_experts.extend(bases["bert"], **arguments)
+
+
+def test_a_base_that_has_experts(base: SentenceTransformer) -> None:
+    encoder = sentence_experts.extend(base, ["a", "b"])
+    with pytest.raises(InputError, match="already has experts"):
+        sentence_experts.extend(encoder, ["c"])
+
+
+def test_another_family(plain_folders: dict[str, Path], tmp_path: Path) -> None:
+    config = DistilBertConfig(vocab_size=220, dim=32, n_layers=1, n_heads=2, hidden_dim=32)
+    DistilBertModel(config).save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((plain_folders["nomic_bert"] / name).read_bytes())
+    with pytest.raises(InputError, match=r"'distilbert'.*BERT.*ModernBERT.*NomicBERT"):
+        sentence_experts.extend(tmp_path, ["a"])
+
+
+def test_no_model_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no model could be loaded"):
+        sentence_experts.extend(tmp_path / "nothing", ["a"])
+
+
+def test_layers_in_any_order_and_twice(base: SentenceTransformer) -> None:
+    encoder = sentence_experts.extend(base, ["a"], layers=[2, 0, 2])
+    assert encoder[0].auto_model.config.expert_layers == [0, 2]
+
+
+def test_default_instruction_is_the_name(base: SentenceTransformer) -> None:
+    encoder = sentence_experts.extend(base, ["query", "passage"], route="prefix")
+    assert [encoder.prompts[name] for name in encoder.experts] == ["query: ", "passage: "]
+    assert np.array_equal(encoder.encode_query("heart"), encoder.encode("query: heart"))
+
+
+def test_a_default_prompt_of_the_base_stays(base_folders: dict[str, Path], family: str) -> None:
+    """A base that reads "query: " in front of each text gets the same text from every expert."""
+    base = SentenceTransformer(
+        str(base_folders[family]), device="cpu", prompts={"q": "query: "}, default_prompt_name="q"
+    )
+    encoder = sentence_experts.extend(base, ["copd", "cvd"])
+    expected = base.encode(["heart"])
+    assert np.abs(encoder.encode(["heart"], prompt_name="cvd") - expected).max() <= 1e-6
+    assert np.abs(encoder.encode(["heart"], expert_ids="cvd") - expected).max() <= 1e-6
+
+
+def test_pooling_that_leaves_prompts_out(
+    base_folders: dict[str, Path], family: str, texts: list[str]
+) -> None:
+    base = SentenceTransformer(str(base_folders[family]), device="cpu")
+    expected = base.encode(texts)
+    base.set_pooling_include_prompt(False)
+    encoder = sentence_experts.extend(base, ["copd", "cvd"])
+    assert np.abs(encoder.encode(texts, prompt_name="copd") - expected).max() <= 1e-6
+    with pytest.raises(UsageError, match="include_prompt"):
+        sentence_experts.extend(base, ["copd", "cvd"], route="prefix")
+
+
+@pytest.mark.parametrize("mode", ["cls", "max", "lasttoken", "weightedmean"])
+def test_other_poolings_are_kept(
+    base_folders: dict[str, Path], family: str, mode: str, texts: list[str]
+) -> None:
+    loaded = SentenceTransformer(str(base_folders[family]), device="cpu")
+    base = SentenceTransformer(modules=[loaded[0], Pooling(32, mode)], device="cpu")
+    encoder = sentence_experts.extend(base, ["copd", "cvd"])
+    assert [type(module) for module in encoder] == [type(module) for module in base]
+    assert np.abs(encoder.encode(texts, prompt_name="cvd") - base.encode(texts)).max() <= 1e-5
+
+
+def test_max_seq_length_is_kept(base_folders: dict[str, Path], family: str) -> None:
+    base = SentenceTransformer(str(base_folders[family]), device="cpu")
+    base.max_seq_length = 7
+    for route in ("token", "prefix"):
+        encoder = sentence_experts.extend(base, ["copd"], route=route)
+        assert encoder.max_seq_length == 7
+        assert encoder.tokenize([encoder.prompts["copd"] + "heart " * 30])["input_ids"].shape[1] == 7
+
+
+def test_dtype_is_kept(base_folders: dict[str, Path], family: str) -> None:
+    options = {"dtype": torch.bfloat16}
+    base = SentenceTransformer(str(base_folders[family]), device="cpu", model_kwargs=options)
+    encoder = sentence_experts.extend(base, ["copd", "cvd"])
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.bfloat16}
+    expected = base.encode(["heart"], convert_to_tensor=True).float()
+    assert torch.equal(encoder.encode(["heart"], prompt_name="cvd", convert_to_tensor=True).float(), expected)

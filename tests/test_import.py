@@ -1,0 +1,35 @@
+"""`import sentence_experts` is light, and what it names is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import sentence_experts
+
+CODE = """
+import sys, time
+start = time.perf_counter()
+import sentence_experts
+took = time.perf_counter() - start
+heavy = [name for name in ("torch", "transformers", "sentence_transformers", "datasets", "pandas", "pyarrow")
+         if name in sys.modules]
+print(took, *heavy)
+"""
+
+
+def test_import_is_light() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    seconds, *heavy = done.stdout.split()
+    assert not heavy
+    assert float(seconds) < 0.5
+
+
+def test_public_names_are_there() -> None:
+    for name in sentence_experts.__all__:
+        assert getattr(sentence_experts, name) is not None
+        assert name in dir(sentence_experts)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = sentence_experts.nonsense
