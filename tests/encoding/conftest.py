@@ -5,11 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_encoder import make_tiny_encoder
 
+from samples import make_tiny_encoder
 from sentence_experts.encoding.engine import Encoder
 
 EXPERTS = ("crops", "neuro")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Tiny models are slower with more threads, far slower on a busy machine."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

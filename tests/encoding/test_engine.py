@@ -50,7 +50,9 @@ def test_a_default_route_is_taken(experts_model):
     assert encoder.chosen_route("crops") == "crops"
 
 
-@pytest.mark.parametrize(("files", "message"), [(None, "no such model folder"), (["x.txt"], "no model in this")])
+@pytest.mark.parametrize(
+    ("files", "message"), [(None, "no such model folder"), (["x.txt"], "no model in this")]
+)
 def test_a_folder_without_a_model_is_an_error(tmp_path, files, message):
     folder = tmp_path / "model"
     if files:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import subprocess
 import sys
 import time
@@ -40,7 +41,9 @@ def write(folder, name: str, texts=TEXTS):
     return path
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.txt.gz", "a.jsonl.gz"])
+@pytest.mark.parametrize(
+    "name", ["a.txt", "a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.txt.gz", "a.jsonl.gz"]
+)
 def test_every_format_gives_the_same_texts(tmp_path, name):
     column = None if ".txt" in name else "abstract"
     assert [row.text for row in TextFile(write(tmp_path, name), column).rows()] == TEXTS
@@ -97,7 +100,7 @@ def test_chunk_size_does_not_change_vectors(tmp_path, plain):
     assert np.abs(np.load(tmp_path / "4.npy") - np.load(tmp_path / "100.npy")).max() < 1e-6
 
 
-class Stops(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -109,12 +112,12 @@ def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeyp
 
     def stops_at_the_third(texts, *rest):
         if len(seen) == 2:
-            raise Stops
+            raise StoppedError
         seen.append(texts)
         return real(texts, *rest)
 
     monkeypatch.setattr(plain, "encode", stops_at_the_third)
-    with pytest.raises(Stops):
+    with pytest.raises(StoppedError):
         encode_file(plain, source, tmp_path / f"part.{ending}", chunk=4)
     assert not (tmp_path / f"part.{ending}").exists()
     monkeypatch.setattr(plain, "encode", lambda texts, *rest: seen.append(texts) or real(texts, *rest))
@@ -137,11 +140,12 @@ def test_other_settings_or_texts_do_not_reuse_parts(tmp_path, experts):
 
 
 def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, capsys):
-    source = write(tmp_path, "a.txt", [f"text number {n} " * (1 + n % 7) for n in range(400)])
+    source = write(tmp_path, "a.txt", [f"text number {n} " * (1 + n % 7) for n in range(160)])
     part = tmp_path / "part.npy"
     command = ["encode", str(plain_model), "--input", str(source), "--out", str(part), "--chunk-size", "2"]
     program = "from sentence_experts.cli.main import main; main()"
-    process = subprocess.Popen([sys.executable, "-c", program, *command, "--device", "cpu"])
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as in this process (conftest)
+    process = subprocess.Popen([sys.executable, "-c", program, *command, "--device", "cpu"], env=one_thread)
     deadline = time.monotonic() + 120
     while not (tmp_path / ".part.npy.chunks" / "000003.npy").exists() and time.monotonic() < deadline:
         time.sleep(0.002)

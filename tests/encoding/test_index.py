@@ -1,40 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from sentence_transformers.util import semantic_search
 
-from sentence_experts.corpus.tables import (
-    CITATIONS_SCHEMA, FORMAT, FORMAT_VERSION, PAPERS_SCHEMA, CorpusFolder,
-)
+from samples import PAPERS, write_corpus
 from sentence_experts.encoding import index as index_module
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.encoding.index import CorpusIndex, corpus_index
 from sentence_experts.encoding.search import find_papers
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.storage import sha256_file, write_json, write_parquet
-
-PAPERS = [
-    ("doi:10.1/a", "Rice in drought", "Yields fell.", 2012, False),
-    ("doi:10.1/b", "Sleep and memory", "Rats dreamt.", 2014, True),
-    ("doi:10.1/c", "A title alone", None, None, False),
-    ("doi:10.1/d", None, None, 2016, False),
-    ("doi:10.1/e", "Wheat rust", "Spores spread.", 2015, False),
-]
-
-
-def write_corpus(folder, papers=PAPERS) -> CorpusFolder:
-    empty = dict.fromkeys(PAPERS_SCHEMA.names)
-    rows = [
-        empty | {"paper_id": i, "title": t, "abstract": a, "year": y, "retracted": r} for i, t, a, y, r in papers
-    ]
-    write_parquet(folder / "papers.parquet", pa.Table.from_pylist(rows, PAPERS_SCHEMA))
-    write_parquet(folder / "citations.parquet", pa.Table.from_pylist([], CITATIONS_SCHEMA))
-    tables = {name: sha256_file(folder / name) for name in ("papers.parquet", "citations.parquet")}
-    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "tables": tables}
-    write_json(folder / "manifest.json", manifest)
-    return CorpusFolder.open(folder)
 
 
 def test_neighbours_are_those_of_sentence_transformers_exact_search(monkeypatch):
@@ -68,7 +43,9 @@ def test_a_papers_own_text_finds_it_with_its_facts(tmp_path, plain):
     assert (best["rank"], best["paper_id"], best["year"], best["retracted"]) == (1, "doi:10.1/b", 2014, True)
 
 
-@pytest.mark.parametrize(("unit", "rows"), [("title+abstract", [0, 1, 2, 4]), ("abstract", [0, 1, 4]), ("title", [0, 1, 2, 4])])
+@pytest.mark.parametrize(
+    ("unit", "rows"), [("title+abstract", [0, 1, 2, 4]), ("abstract", [0, 1, 4]), ("title", [0, 1, 2, 4])]
+)
 def test_papers_without_the_text_are_left_out(tmp_path, plain, unit, rows):
     assert corpus_index(plain, write_corpus(tmp_path), unit=unit).rows.tolist() == rows
 

@@ -57,7 +57,10 @@ def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, p
     assert EncoderScorer(encoder, ["crops", "cvd"], route_map={"cvd": "neuro"}).routes["cvd"] == "neuro"
     with pytest.raises(RouteError, match="no route 'x'; its routes: crops, neuro"):
         EncoderScorer(encoder, ["crops"], route_map={"crops": "x"})
-    assert EncoderScorer(Encoder.open(str(plain_model), "cpu"), DOMAINS).routes == {"crops": None, "neuro": None}
+    assert EncoderScorer(Encoder.open(str(plain_model), "cpu"), DOMAINS).routes == {
+        "crops": None,
+        "neuro": None,
+    }
 
 
 def test_vectors_are_kept_once_a_model_and_text_set(pairs_folder, plain_model, tmp_path):

@@ -29,8 +29,6 @@ def test_keys_and_values_are_those_the_trainer_needs(pairs_folder, experts_model
 def test_a_model_without_a_domains_route_is_an_error(pairs_folder, experts_model):
     table = PairsFolder.open(pairs_folder).split("validation")
     model = SentenceTransformer(str(experts_model), device="cpu")
-    table = table.set_column(
-        table.column_names.index("domain"), "domain", [["astronomy"] * table.num_rows]
-    )
+    table = table.set_column(table.column_names.index("domain"), "domain", [["astronomy"] * table.num_rows])
     with pytest.raises(RouteError, match="astronomy"):
         PairEvaluator(table)(model)

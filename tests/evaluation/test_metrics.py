@@ -76,8 +76,14 @@ def test_figures_by_hand():
     scores, labels = [0.9, 0.7, 0.6, 0.2], [1, 1, 0, 0]
     assert pair_metrics(scores, labels) == pytest.approx(
         {
-            "f1_max": 1.0, "precision": 1.0, "recall": 1.0, "threshold": 0.7, "accuracy": 1.0,
-            "ratio": 2.0, "roc_auc": 1.0, "mean_distance": (0.1 + 0.3 + 0.6 + 0.2) / 4,
+            "f1_max": 1.0,
+            "precision": 1.0,
+            "recall": 1.0,
+            "threshold": 0.7,
+            "accuracy": 1.0,
+            "ratio": 2.0,
+            "roc_auc": 1.0,
+            "mean_distance": (0.1 + 0.3 + 0.6 + 0.2) / 4,
         }
     )
     assert class_means(scores, labels) == pytest.approx({"mean_positive": 0.8, "mean_negative": 0.4})

@@ -29,8 +29,13 @@ def table_of(rows: list[tuple[float, int, str]]) -> pa.Table:
     return pa.Table.from_pylist(
         [
             {
-                "anchor": f"{score}|a", "positive": "b", "label": label, "domain": domain, "count": label,
-                "anchor_id": f"a{number}", "positive_id": f"b{number}",
+                "anchor": f"{score}|a",
+                "positive": "b",
+                "label": label,
+                "domain": domain,
+                "count": label,
+                "anchor_id": f"a{number}",
+                "positive_id": f"b{number}",
             }
             for number, (score, label, domain) in enumerate(rows)
         ]
@@ -39,7 +44,10 @@ def table_of(rows: list[tuple[float, int, str]]) -> pa.Table:
 
 # "low" is separated at 0.2, "high" at 0.8; no one threshold serves both.
 TWO_SCALES = [
-    *[(0.3, 1, "low")] * 3, *[(0.1, 0, "low")] * 3, *[(0.9, 1, "high")] * 1, *[(0.7, 0, "high")] * 1,
+    *[(0.3, 1, "low")] * 3,
+    *[(0.1, 0, "low")] * 3,
+    *[(0.9, 1, "high")] * 1,
+    *[(0.7, 0, "high")] * 1,
 ]
 
 
@@ -51,9 +59,10 @@ def test_pooled_has_one_threshold_and_the_mean_one_per_domain():
     assert mean.metrics["threshold"] == pytest.approx((6 * 0.3 + 2 * 0.9) / 8)
     assert pooled.metrics["f1_max"] == pytest.approx(2 * 4 / (2 * 4 + 1))
     assert (pooled.pairs, pooled.positives, mean.pairs) == (8, 4, 8)
-    assert pooled.metrics.items() >= pair_metrics(
-        [score for score, _, _ in TWO_SCALES], [label for _, label, _ in TWO_SCALES]
-    ).items()
+    assert (
+        pooled.metrics.items()
+        >= pair_metrics([score for score, _, _ in TWO_SCALES], [label for _, label, _ in TWO_SCALES]).items()
+    )
 
 
 def test_order_of_pairs_changes_nothing(pairs_folder):

@@ -74,8 +74,10 @@ def test_seed_and_order_of_pairs_and_memory_decide_nothing_else(monkeypatch):
     pairs = random_pairs(300, 60)
     order = np.random.default_rng(5).permutation(300)
     shuffled = ScoredPairs(
-        pairs.scores[order], pairs.labels[order],
-        [pairs.first[i] for i in order], [pairs.second[i] for i in order],
+        pairs.scores[order],
+        pairs.labels[order],
+        [pairs.first[i] for i in order],
+        [pairs.second[i] for i in order],
     )
     before = bootstrap({"d": pairs}, 50, 7)[1]["f1_max"]
     assert np.allclose(before, bootstrap({"d": shuffled}, 50, 7)[1]["f1_max"], atol=1e-12)

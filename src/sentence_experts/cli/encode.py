@@ -32,7 +32,7 @@ def encode(
 
     An interrupted run goes on where it stopped when the same command is given again.
 
-    Example: sentence-experts encode runs/moe --input abstracts.csv --column abstract --route crops --out crops.npy
+    Example: sentence-experts encode runs/moe --input papers.csv --column abstract --route crops --out v.npy
     """
     from sentence_experts.encoding.engine import Encoder
     from sentence_experts.encoding.files import encode_file
@@ -44,5 +44,7 @@ def encode(
     found = encode_file(encoder, source, out, route, normalize, chunk_size)
     empty = f", {found.empty:,} of them empty" if found.empty else ""
     results.print(
-        f"{found.path}: {found.texts:,} texts{empty}, {found.dimension} dimensions", markup=False, highlight=False
+        f"{found.path}: {found.texts:,} texts{empty}, {found.dimension} dimensions",
+        markup=False,
+        highlight=False,
     )

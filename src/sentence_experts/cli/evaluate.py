@@ -36,14 +36,18 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate_models(
-    models: list[str] = typer.Argument(None, metavar="MODEL...", help="Model folders or hub ids.", show_default=False),
+    models: list[str] = typer.Argument(
+        None, metavar="MODEL...", help="Model folders or hub ids.", show_default=False
+    ),
     pairs: Path = typer.Option(..., help="Folder written by `sentence-experts pairs`."),
     out: Path = typer.Option(..., help="Folder for evaluation.json, scores.parquet and report.html."),
     baseline: list[str] = typer.Option([], help="`tfidf`, or a model to compare with. Repeatable."),
     split: str = typer.Option("test", help="train, validation or test."),
     name: list[str] = typer.Option([], metavar="LABEL=MODEL", help="What to call a model. Repeatable."),
     route_map: list[str] = typer.Option(
-        [], metavar="DOMAIN=ROUTE", help="The route of a domain, where the model names it differently. Repeatable."
+        [],
+        metavar="DOMAIN=ROUTE",
+        help="The route of a domain, where the model names it differently. Repeatable.",
     ),
     tfidf_fit: str = typer.Option(
         "train", help="Fit TF-IDF on a domain's `train` texts, or on the `evaluated` texts themselves."
@@ -58,9 +62,9 @@ def evaluate_models(
 ) -> None:
     """Measure how well models tell linked pairs of papers from unlinked ones.
 
-    Each text is encoded with its domain's route where the model has routes; the score of a pair is the cosine.
-    Shown pooled over all pairs, as the mean of the domains, and by domain, with 95% bootstrap intervals over
-    papers.
+    Each text is encoded with its domain's route where the model has routes; a pair's score is the cosine.
+    Shown pooled over all pairs, as the mean of the domains, and by domain, with 95% bootstrap intervals
+    over papers.
 
     Example: sentence-experts evaluate runs/moe --pairs pairs --baseline tfidf --out runs/moe/evaluation
 

@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 
 def search(
     model: str = typer.Argument(..., help="Model folder or hub id."),
-    queries: list[str] = typer.Argument(..., metavar="QUERY...", help="What to look for; several are allowed."),
+    queries: list[str] = typer.Argument(
+        ..., metavar="QUERY...", help="What to look for; several are allowed."
+    ),
     corpus: Path = typer.Option(..., help="Folder written by `sentence-experts corpus`."),
     route: str | None = typer.Option(
         None, help="Route for papers and queries; needed where the model has routes."

@@ -60,7 +60,7 @@ def read_chunks(files: Sequence[Path]) -> Iterator[Vectors]:
 
 
 def write_matrix(path: Path, files: Sequence[Path], dimension: int) -> None:
-    """Join chunk files to one `.npy` of shape (texts, dimension), never holding more than a chunk in memory."""
+    """Join chunk files to one `.npy` of shape (texts, dimension), a chunk at a time in memory."""
     rows = sum(len(np.load(file, mmap_mode="r")) for file in files)
     with replacing(path) as temporary, open(temporary, "wb") as out:
         header = {"descr": "<f4", "fortran_order": False, "shape": (rows, dimension)}

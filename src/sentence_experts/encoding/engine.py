@@ -107,7 +107,7 @@ class Encoder:
         return vectors
 
     def exact_settings(self, route: str | None) -> dict[str, Any]:
-        """Everything about the model that decides a vector to the last bit: the key under which it is kept."""
+        """Everything about the model that decides a vector to the last bit: what parts are kept under."""
         return {
             "fingerprint": self.fingerprint,
             "route": route,

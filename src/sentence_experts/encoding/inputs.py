@@ -90,7 +90,7 @@ class TextFile:
             yield chunk
 
     def open_text(self) -> IO[str]:
-        """The file as UTF-8 text, unpacked; a byte order mark is skipped, line ends are left to the reader."""
+        """The file as UTF-8 text, unpacked; a byte order mark is skipped, line ends are kept."""
         if self.path.name.lower().endswith(".gz"):
             return io.TextIOWrapper(gzip.open(self.path), encoding="utf-8-sig", newline="")
         return open(self.path, encoding="utf-8-sig", newline="")

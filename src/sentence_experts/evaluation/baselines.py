@@ -37,7 +37,11 @@ class TfidfScorer:
 
     def settings(self) -> dict[str, Any]:
         """How it was fitted: by domain, on `train` or on `evaluated` texts."""
-        return {"model": "tfidf", "max_features": TFIDF_FEATURES, "fitted_on": dict(sorted(self._fitted.items()))}
+        return {
+            "model": "tfidf",
+            "max_features": TFIDF_FEATURES,
+            "fitted_on": dict(sorted(self._fitted.items())),
+        }
 
     def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
         """Cosine of the TF-IDF vectors, shape (pairs,); 0 where a text has no known word.
@@ -92,7 +96,9 @@ class EncoderScorer:
         """One file a model, route and set of texts, when there is a cache folder."""
         if self.cache is None:
             return self._encode(texts, route)
-        key = sha256_text(self.encoder.fingerprint, route or "", str(self.encoder.model.max_seq_length), *texts)
+        key = sha256_text(
+            self.encoder.fingerprint, route or "", str(self.encoder.model.max_seq_length), *texts
+        )
         file = self.cache / f"{key}.npy"
         if not file.exists():
             vectors = self._encode(texts, route)

@@ -17,8 +17,16 @@ from sentence_experts.evaluation.results import Figures
 # The 2025 paper stops training on F1max over the evaluation set ("Training strategy").
 PRIMARY_METRIC = "f1_max"
 REPORTED = (
-    "f1_max", "roc_auc", "precision", "recall", "threshold", "ratio", "mean_distance", "accuracy",
-    "mean_positive", "mean_negative",
+    "f1_max",
+    "roc_auc",
+    "precision",
+    "recall",
+    "threshold",
+    "ratio",
+    "mean_distance",
+    "accuracy",
+    "mean_positive",
+    "mean_negative",
 )
 
 
@@ -58,7 +66,7 @@ class PairEvaluator(SentenceEvaluator):
         self.greater_is_better = True
         self.primary_metric = f"{name}_{PRIMARY_METRIC}" if name else PRIMARY_METRIC
 
-    def __call__(
+    def __call__(  # type: ignore[override]  # of all base models, only a SentenceTransformer gives vectors
         self,
         model: SentenceTransformer,
         output_path: str | Path | None = None,

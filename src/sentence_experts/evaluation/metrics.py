@@ -19,7 +19,14 @@ from sentence_experts.errors import InputError
 Metrics = dict[str, float | None]
 
 METRIC_NAMES = (
-    "f1_max", "precision", "recall", "threshold", "ratio", "roc_auc", "mean_distance", "accuracy",
+    "f1_max",
+    "precision",
+    "recall",
+    "threshold",
+    "ratio",
+    "roc_auc",
+    "mean_distance",
+    "accuracy",
 )
 
 
@@ -156,8 +163,11 @@ def _best_cut(scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_
     if thresholds[allowed].size == 0:
         assert threshold_min is not None
         return {
-            "f1_max": 0.0, "precision": 0.0, "recall": 0.0,
-            "threshold": float(threshold_min), "accuracy": float((labels == 0).mean()),
+            "f1_max": 0.0,
+            "precision": 0.0,
+            "recall": 0.0,
+            "threshold": float(threshold_min),
+            "accuracy": float((labels == 0).mean()),
         }
     # From whole numbers, so that equal F1s are equal floats and argmax finds the lowest threshold among them.
     f1 = 2 * true_positives[allowed] / (called[allowed] + positives)

@@ -41,9 +41,7 @@ def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
     """
     missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
     if missing:
-        raise InputError(
-            f"{where}: no column {missing[0]!r}; columns are {', '.join(table.column_names)}"
-        )
+        raise InputError(f"{where}: no column {missing[0]!r}; columns are {', '.join(table.column_names)}")
     if table.num_rows == 0:
         raise InputError(f"{where}: no pairs to evaluate")
     table = table.select(PAIR_COLUMNS)
@@ -163,5 +161,8 @@ def evaluate(
 
 def _with_intervals(found: Figures, drawn: Replicates) -> Figures:
     return Figures(
-        found.pairs, found.positives, found.metrics, {name: interval(values) for name, values in drawn.items()}
+        found.pairs,
+        found.positives,
+        found.metrics,
+        {name: interval(values) for name, values in drawn.items()},
     )

@@ -1,4 +1,4 @@
-"""One evaluation from names on the command line to files: `evaluation.json`, `scores.parquet`, `report.html`."""
+"""One evaluation, from names to files: `evaluation.json`, `scores.parquet`, `report.html`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ def _scorers(plan: EvaluationPlan, table: pa.Table, folder: PairsFolder) -> list
     label_of = {source: label for label, source in plan.names.items()}
     unknown = sorted(label_of.keys() - set(sources))
     if unknown:
-        raise UsageError(f"--name {label_of[unknown[0]]}={unknown[0]}: no such model or baseline on this command")
+        raise UsageError(
+            f"--name {label_of[unknown[0]]}={unknown[0]}: no such model or baseline on this command"
+        )
     domains = domains_of(table)
     scorers: list[PairScorer] = []
     for source in sources:
@@ -123,13 +125,16 @@ def _scorers(plan: EvaluationPlan, table: pa.Table, folder: PairsFolder) -> list
 
 
 def _check_route_map(plan: EvaluationPlan, scorers: Sequence[PairScorer], domains: Sequence[str]) -> None:
-    known = {route for scorer in scorers if isinstance(scorer, EncoderScorer) for route in scorer.encoder.routes}
+    known = {
+        route for scorer in scorers if isinstance(scorer, EncoderScorer) for route in scorer.encoder.routes
+    }
     for domain, route in plan.route_map.items():
         if domain not in domains:
             raise UsageError(f"--route-map {domain}={route}: the domains are {', '.join(domains)}")
         if route not in known:
             raise UsageError(
-                f"--route-map {domain}={route}: no model has that route; routes: {', '.join(sorted(known)) or 'none'}"
+                f"--route-map {domain}={route}: no model has that route; "
+                f"routes: {', '.join(sorted(known)) or 'none'}"
             )
 
 

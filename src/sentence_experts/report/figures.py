@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sentence_experts.errors import require
 
 LINKED, UNLINKED = "#0072B2", "#D55E00"
-MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINE_STYLES = ("-", "--", "-.", ":")
+MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
+LINE_STYLES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)))
 BINS = 40
 POINTS_OF_A_CURVE = 300
 PANELS_IN_A_ROW = 4
@@ -46,8 +46,9 @@ def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[st
         )
         for axis in axes.flat[len(scores) :]:
             axis.remove()
+        everything = np.concatenate(list(scores.values()))
+        edges = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), BINS + 1)
         for axis, (label, values) in zip(axes.flat, scores.items(), strict=False):
-            edges = np.linspace(min(0.0, values.min()), max(1.0, values.max()), BINS + 1)
             for kind, colour, name in ((0, UNLINKED, "not linked"), (1, LINKED, "linked")):
                 if (labels == kind).any():
                     share = np.histogram(values[labels == kind], edges)[0] / (labels == kind).sum()
@@ -74,7 +75,7 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
         figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.4), layout="constrained")
         colours, styles = cycle(MODEL_COLOURS), cycle(LINE_STYLES)
         for label, values in scores.items():
-            line: dict[str, Any] = {"color": next(colours), "linestyle": next(styles), "linewidth": 1.6}
+            line: dict[str, Any] = {"color": next(colours), "linestyle": next(styles), "linewidth": 1.7}
             false_rate, true_rate, _ = roc_curve(labels, values)
             area = roc_auc_score(labels, values)
             left.plot(*_thinned(false_rate, true_rate), label=f"{_short(label)}  (AUC {area:.3f})", **line)
@@ -88,7 +89,7 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
         left.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
         left.annotate("chance", (0.52, 0.5), color="#666666", fontsize=8, va="top")
         right.axhline(labels.mean(), color="#999999", linewidth=0.8)
-        right.annotate("chance", (0.02, labels.mean() - 0.01), color="#666666", fontsize=8, va="top")
+        right.annotate("chance", (0.52, labels.mean() - 0.02), color="#666666", fontsize=8, va="top")
         left.set(title="ROC", xlabel="false positive rate", ylabel="true positive rate")
         right.set(title="Precision and recall (dot: F1max)", xlabel="recall", ylabel="precision")
         for axis in (left, right):
@@ -97,7 +98,9 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
         return _svg(figure)
 
 
-def _thinned(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _thinned(
+    x: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     keep = np.unique(np.linspace(0, len(x) - 1, POINTS_OF_A_CURVE).astype(int))
     return x[keep], y[keep]
 

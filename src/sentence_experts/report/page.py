@@ -58,7 +58,8 @@ pre { overflow-x: auto; background: #f6f6f6; padding: .75rem; font-size: .8rem; 
 def evaluation_page(found: Evaluation) -> str:
     """The page: pooled first, then the mean of the domains, then each domain with its figures."""
     pairs, split = str(found.settings.get("pairs", "pairs")), str(found.settings.get("split", ""))
-    title = f"Linked or not: {len(found.models)} models on {pairs}" + (f", {split} split" if split else "")
+    models = f"{len(found.models)} models" if len(found.models) > 1 else found.models[0].label
+    title = f"Evaluation of {models} on {pairs}" + (f", {split} split" if split else "")
     body = "\n".join(_sections(found))
     links = "".join(
         f'<a href="#{_anchor(number)}">{escape(_heading(key))}</a>'
@@ -69,8 +70,8 @@ def evaluation_page(found: Evaluation) -> str:
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{escape(title)}</h1>\n<p>How well the cosine of two texts' vectors tells linked papers from "
-        f"unlinked papers of the same domain.</p>\n<nav>{links}</nav>\n{body}\n{_meanings()}\n{_settings(found)}\n"
-        f"</main>\n</body>\n</html>\n"
+        f"unlinked papers of the same domain.</p>\n<nav>{links}</nav>\n{body}\n{_meanings()}\n"
+        f"{_settings(found)}\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -85,9 +86,9 @@ def _sections(found: Evaluation) -> Iterator[str]:
         yield f'<section id="{_anchor(number_)}">\n<h2>{escape(_heading(key))}</h2>'
         if key == PAIR_WEIGHTED_MEAN:
             yield (
-                '<p class="note">Here every domain has a threshold of its own, which flatters a model compared '
-                "with one threshold for all. Compare pooled figures with pooled figures, and means with means."
-                "</p>"
+                '<p class="note">Here every domain has a threshold of its own, which flatters a model '
+                "compared with one threshold for all. Compare pooled figures with pooled figures, and means "
+                "with means.</p>"
             )
         yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows)
         if key != PAIR_WEIGHTED_MEAN:
@@ -110,8 +111,8 @@ def _drawings(found: Evaluation, key: str, rows: dict[str, Figures]) -> Iterator
     yield _figure(
         histograms(scores, labels, thresholds),
         f"Histograms of cosines. Means: {means}.",
-        f"Cosines of linked and unlinked pairs ({where}). Each kind's bars add up to 1; the dotted line is the "
-        "threshold of F1max.",
+        f"Cosines of linked and unlinked pairs ({where}). Each kind's bars add up to 1; the dotted line is "
+        "the threshold of F1max.",
     )
     if 0 < labels.sum() < labels.size:
         areas = "; ".join(f"{label} {number(figures.metrics['roc_auc'])}" for label, figures in rows.items())

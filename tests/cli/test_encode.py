@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from samples import make_tiny_encoder
+from sentence_experts.cli.main import main
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def experts_model(tmp_path_factory, minilm):
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, ("crops", "neuro"))
+
+
+@pytest.fixture
+def texts(tmp_path):
+    file = tmp_path / "texts.csv"
+    file.write_text("id,abstract\np1,Rice in drought\np2,\np3,Wheat rust\n")
+    return file
+
+
+def test_a_csv_becomes_the_models_vectors(experts_model, texts, tmp_path, capsys):
+    out = tmp_path / "v.npy"
+    status, said, _ = run(
+        capsys,
+        "encode",
+        experts_model,
+        "--input",
+        texts,
+        "--column",
+        "abstract",
+        "--route",
+        "crops",
+        "--out",
+        out,
+    )
+    assert status == 0
+    assert said.strip() == f"{out}: 3 texts, 1 of them empty, 32 dimensions"
+    stock = SentenceTransformer(str(experts_model), device="cpu")
+    expected = stock.encode(["Rice in drought", "", "Wheat rust"], prompt_name="crops")
+    assert np.abs(np.load(out) - expected).max() < 1e-6
+
+
+def test_vectors_of_the_real_model_are_those_of_stock_sentence_transformers(minilm, texts, tmp_path, capsys):
+    out = tmp_path / "v.npy"
+    status, _, _ = run(capsys, "encode", minilm, "--input", texts, "--column", "abstract", "--out", out)
+    assert status == 0
+    stock = SentenceTransformer(minilm, device="cpu").encode(["Rice in drought", "", "Wheat rust"])
+    assert np.abs(np.load(out) - stock).max() < 1e-6
+
+
+def test_errors_say_what_is_wrong(experts_model, texts, tmp_path, capsys):
+    out = tmp_path / "v.npy"
+    for arguments, status, message in (
+        (
+            ["--input", texts, "--out", out],
+            1,
+            "name the column with the texts (--column); columns are id, abstract",
+        ),
+        (
+            ["--input", texts, "--column", "title", "--out", out],
+            1,
+            "no column 'title'; columns are id, abstract",
+        ),
+        (
+            ["--input", texts, "--column", "abstract", "--out", out],
+            1,
+            "needs a route; its routes: crops, neuro",
+        ),
+        (
+            ["--input", texts, "--column", "abstract", "--route", "x", "--out", out],
+            1,
+            "no route 'x'; its routes: crops",
+        ),
+        (["--input", tmp_path / "no.txt", "--out", out], 1, "no such file"),
+        (
+            ["--input", texts, "--column", "abstract", "--route", "crops", "--out", tmp_path / "v"],
+            2,
+            "must end in",
+        ),
+        (["--out", out], 2, "--input"),
+    ):
+        found, said, err = run(capsys, "encode", experts_model, *arguments)
+        assert (found, said) == (status, ""), err
+        assert message in err
+    assert not out.exists()
+    assert run(capsys, "encode", "./nowhere", "--input", texts, "--column", "abstract", "--out", out)[0] == 1
+
+
+def test_help_shows_an_example(capsys):
+    status, out, _ = run(capsys, "encode", "--help")
+    assert status == 0
+    assert "Example: sentence-experts encode" in out

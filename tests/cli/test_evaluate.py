@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from sentence_experts.cli.main import main
+
+METRICS = {"f1_max", "precision", "recall", "threshold", "ratio", "roc_auc", "mean_distance", "accuracy"}
+
+
+@pytest.fixture(scope="module")
+def pairs_folder(tmp_path_factory) -> Path:
+    return make_pairs_folder(tmp_path_factory.mktemp("pairs"))
+
+
+@pytest.fixture(scope="module")
+def plain_model(tmp_path_factory, minilm) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "plain", minilm)
+
+
+@pytest.fixture(scope="module")
+def experts_model(tmp_path_factory, minilm) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+def write_scores(folder, text: str):
+    file = folder / "scores.csv"
+    file.write_text(text)
+    return file
+
+
+def test_scores_prints_the_metrics_as_json(tmp_path, capsys):
+    file = write_scores(tmp_path, "label,prediction,note\n1,0.9,a\n0,0.25,b\n1,0.5,c\n0,0.6,d\n")
+    status, out, _ = run(capsys, "evaluate", "scores", file)
+    found = json.loads(out)
+    assert status == 0
+    assert set(found) == METRICS
+    assert found["f1_max"] == pytest.approx(0.8)
+    assert found["threshold"] == 0.5
+
+
+def test_scores_of_linked_pairs_only_take_a_lowest_threshold(tmp_path, capsys):
+    file = write_scores(tmp_path, "prediction,label\n0.9,1\n0.6,1\n0.2,1\n")
+    status, out, err = run(capsys, "evaluate", "scores", file)
+    assert (status, json.loads(out)["f1_max"]) == (0, 1.0)
+    assert "--threshold-min 0.5" in err
+    status, out, err = run(capsys, "evaluate", "scores", file, "--threshold-min", "0.5")
+    assert (json.loads(out)["threshold"], json.loads(out)["roc_auc"]) == (0.6, None)
+    assert json.loads(out)["accuracy"] == pytest.approx(2 / 3)
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("score,label\n0.1,1\n", "no column 'prediction'; columns are score, label"),
+        ("prediction,label\n0.1,2\n", "label 2 is not 0 or 1"),
+        ("prediction,label\n,1\n", "row 1 has no prediction"),
+        ("prediction,label\nmuch,1\n", "not a CSV of numbers"),
+        ("prediction,label\n", "no pairs"),
+        ("", "not a CSV of numbers"),
+        (None, "no such file"),
+    ],
+)
+def test_scores_that_cannot_be_used_say_why(tmp_path, capsys, content, message):
+    file = tmp_path / "scores.csv" if content is None else write_scores(tmp_path, content)
+    status, out, err = run(capsys, "evaluate", "scores", file)
+    assert (status, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_help_of_both_commands(capsys):
+    status, out, _ = run(capsys, "evaluate", "--help")
+    assert status == 0
+    assert "--baseline" in out
+    assert "evaluate scores" in out
+    assert " models " not in out.splitlines()[1]
+    _, out, _ = run(capsys, "evaluate", "scores", "--help")
+    assert "--threshold-min" in out
+    assert "f1_max" in out
+
+
+def test_models_and_tfidf_on_a_pairs_folder(pairs_folder, experts_model, plain_model, tmp_path, capsys):
+    out_folder = tmp_path / "out"
+    arguments = [
+        "evaluate",
+        experts_model,
+        "--pairs",
+        pairs_folder,
+        "--baseline",
+        "tfidf",
+        "--baseline",
+        plain_model,
+        "--name",
+        f"base={plain_model}",
+        "--bootstrap",
+        "20",
+        "--device",
+        "cpu",
+        "--out",
+    ]
+    status, out, _ = run(capsys, *arguments, out_folder)
+    assert status == 0
+    assert out.splitlines()[-1].endswith("report.html")
+    assert "All pairs together" in out
+    written = json.loads((out_folder / "evaluation.json").read_text())
+    assert [model["label"] for model in written["models"]] == ["experts", "TF-IDF", "base"]
+    assert written["models"][0]["settings"]["route_of_domain"] == {"crops": "crops", "neuro": "neuro"}
+    assert written["settings"]["replicates"] == 20
+    text = (out_folder / "evaluation.json").read_text() + (out_folder / "report.html").read_text()
+    assert str(tmp_path) not in text
+    assert str(experts_model.parent) not in text
+    again = tmp_path / "again"
+    run(capsys, *arguments, again)
+    for name in ("evaluation.json", "report.html", "scores.parquet"):
+        assert (again / name).read_bytes() == (out_folder / name).read_bytes()
+
+
+def test_wrong_use_says_what_to_do(pairs_folder, experts_model, tmp_path, capsys):
+    base = ["evaluate", "--pairs", pairs_folder, "--out", tmp_path / "out"]
+    for arguments, status, message in (
+        ([], 2, "nothing to evaluate"),
+        (["--baseline", "tfidf", "--name", "x"], 2, "'x' is not of the form --name LABEL=MODEL"),
+        (["--baseline", "tfidf", "--name", "x=elsewhere"], 2, "no such model or baseline"),
+        (["--baseline", "tfidf", "--tfidf-fit", "all"], 2, "fitted on train or evaluated"),
+        (["--baseline", "tfidf", "--baseline", "tfidf"], 2, "two models are called 'TF-IDF'"),
+        (["--baseline", "tfidf", "--route-map", "sky=x"], 2, "the domains are crops, neuro"),
+        (["--baseline", "tfidf", "--split", "dev"], 1, "no split 'dev'"),
+        (["./nowhere"], 1, "no such model folder"),
+        ([experts_model, "--route-map", "crops=maize"], 2, "no model has that route; routes: crops, neuro"),
+    ):
+        found, out, err = run(capsys, *base, *arguments)
+        assert (found, out) == (status, ""), err
+        assert message in err
+    assert not (tmp_path / "out" / "evaluation.json").exists()
+    found, _, err = run(capsys, "evaluate", "./scores", "--pairs", pairs_folder, "--out", tmp_path / "out")
+    assert (found, "./scores: no such model folder" in err) == (1, True)
+    found, _, err = run(capsys, "evaluate", "x", "--pairs", tmp_path, "--out", tmp_path / "out")
+    assert (found, str(tmp_path) in err) == (1, True)

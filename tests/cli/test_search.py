@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from samples import make_tiny_encoder, write_corpus
+from sentence_experts.cli.main import main
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def experts_model(tmp_path_factory, minilm):
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, ("crops", "neuro"))
+
+
+def test_the_real_model_finds_what_is_asked_for(minilm, tmp_path, capsys):
+    write_corpus(tmp_path)
+    questions = ("How do plants cope with lack of water?", "dreams")
+    status, out, err = run(capsys, "search", minilm, "--corpus", tmp_path, "-k", "2", *questions)
+    assert status == 0
+    lines = [line for line in out.splitlines() if line]
+    assert lines[0] == questions[0]
+    assert lines[1].split()[0] == "1"
+    assert lines[1].endswith("2012  Rice in drought  doi:10.1/a")
+    assert lines[4].endswith("2014  Sleep and memory [retracted]  doi:10.1/b")
+    status, out, err = run(capsys, "search", minilm, "--corpus", tmp_path, "--json", "-k", "9", "dreams")
+    found = json.loads(out)
+    assert [paper["rank"] for paper in found[0]["papers"]] == [1, 2, 3, 4]
+    assert found[0]["papers"][0]["paper_id"] == "doi:10.1/b"
+    assert "encoding" not in err
+
+
+def test_errors_say_what_is_wrong(experts_model, tmp_path, capsys):
+    write_corpus(tmp_path)
+    for arguments, status, message in (
+        (["rice"], 1, "needs a route; its routes: crops, neuro"),
+        (["rice", "--route", "x"], 1, "no route 'x'; its routes: crops, neuro"),
+        (["rice", "--route", "crops", "--unit", "body"], 2, "unknown text unit 'body'"),
+        (["rice", "--route", "crops", "-k", "0"], 2, "-k"),
+        ([" ", "--route", "crops"], 2, "a query is empty"),
+        ([], 2, "QUERY"),
+    ):
+        found, said, err = run(capsys, "search", experts_model, "--corpus", tmp_path, *arguments)
+        assert (found, said) == (status, ""), err
+        assert message in err
+    assert (
+        run(capsys, "search", experts_model, "--corpus", tmp_path / "no", "rice", "--route", "crops")[0] == 1
+    )
+    assert not (tmp_path / ".vectors").exists()
+
+
+def test_help_shows_an_example(capsys):
+    status, out, _ = run(capsys, "search", "--help")
+    assert status == 0
+    assert "Example: sentence-experts search" in out

@@ -1,0 +1,53 @@
+"""An evaluation of invented scores, with names that need escaping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sentence_experts.evaluation.pairs import evaluate
+from sentence_experts.evaluation.results import Evaluation
+
+DOMAINS = ("crops & <soil>", "neuro")
+
+
+class Invented:
+    def __init__(self, label: str, gap: float) -> None:
+        self.label, self.gap = label, gap
+
+    def settings(self):
+        return {"model": self.label}
+
+    def score(self, anchors, positives, domain):
+        linked = np.array([int(text) for text in positives])
+        noise = np.random.default_rng(len(self.label)).normal(scale=0.2, size=len(linked))
+        return 0.3 + self.gap * linked + noise
+
+
+def invented(labels=lambda number: number % 2, models=(("good [COPD]", 0.5), ("<b>bad", 0.0))) -> Evaluation:
+    rows = [
+        {
+            "anchor": "",
+            "positive": str(labels(number)),
+            "label": labels(number),
+            "domain": domain,
+            "anchor_id": f"a{number % 7}",
+            "positive_id": f"b{number % 5}",
+        }
+        for domain in DOMAINS
+        for number in range(60)
+    ]
+    scorers = [Invented(label, gap) for label, gap in models]
+    settings = {"pairs": "pairs", "split": "test"}
+    return evaluate(scorers, pa.Table.from_pylist(rows), replicates=20, settings=settings)
+
+
+@pytest.fixture(scope="session")
+def evaluation() -> Evaluation:
+    return invented()
+
+
+@pytest.fixture(scope="session")
+def only_linked() -> Evaluation:
+    return invented(labels=lambda number: 1)

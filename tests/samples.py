@@ -1,0 +1,108 @@
+"""Small made-up inputs for the tests: a random encoder, a pairs folder, a corpus."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+
+from sentence_experts.corpus.tables import (
+    CITATIONS_SCHEMA,
+    FORMAT,
+    FORMAT_VERSION,
+    PAPERS_SCHEMA,
+    CorpusFolder,
+)
+from sentence_experts.storage import sha256_file, write_json, write_parquet
+
+
+def make_tiny_encoder(folder: Path, minilm: str, experts: tuple[str, ...] = (), seed: int = 0) -> Path:
+    """Save a two-block BERT with mean pooling to `folder`, with one expert per name if any."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    import sentence_experts
+
+    torch.manual_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(minilm)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    plain = folder.with_name(f"{folder.name}-plain") if experts else folder
+    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(plain)
+    tokenizer.save_pretrained(plain)
+    encoder = SentenceTransformer(str(plain), device="cpu")
+    if experts:
+        encoder = sentence_experts.extend(encoder, experts=experts)
+        # Before training all experts are alike; make them differ.
+        for name, weight in encoder[0].auto_model.named_parameters():
+            if "expert" in name:
+                weight.data += 0.05 * torch.randn_like(weight)
+    encoder.save(str(folder), create_model_card=False)
+    return folder
+
+
+TOPICS = {
+    "crops": ["rice yield drought field", "wheat rust leaf", "millet grain harvest", "maize root soil"],
+    "neuro": ["neuron spike cortex", "memory sleep hippocampus", "glia myelin axon", "retina vision cone"],
+}
+
+
+def _text(domain: str, topic: int, generator: random.Random) -> str:
+    words = TOPICS[domain][topic].split()
+    filler = ["study", "result", "method", "model", "effect", "measure", "control", "sample"]
+    return " ".join(generator.choices(words, k=5) + generator.choices(filler, k=6))
+
+
+def make_pairs_folder(folder: Path, pairs: int = 24, seed: int = 1) -> Path:
+    """A pairs folder with planted topics: linked pairs share one."""
+    generator = random.Random(seed)
+    for split in ("train", "validation", "test"):
+        rows = []
+        for domain in TOPICS:
+            papers = [(topic, _text(domain, topic, generator)) for topic in range(4) for _ in range(6)]
+            for number in range(pairs):
+                label = 1 if split == "train" else number % 2
+                while True:
+                    first, second = generator.sample(range(len(papers)), 2)
+                    if (papers[first][0] == papers[second][0]) == bool(label):
+                        break
+                rows.append(
+                    {
+                        "anchor": papers[first][1],
+                        "positive": papers[second][1],
+                        "label": label,
+                        "domain": domain,
+                        "count": label,
+                        "anchor_id": f"{split}-{domain}-{first}",
+                        "positive_id": f"{split}-{domain}-{second}",
+                    }
+                )
+        write_parquet(folder / f"{split}.parquet", pa.Table.from_pylist(rows))
+    names = [f"{split}.parquet" for split in ("train", "validation", "test")]
+    files = {name: sha256_file(folder / name) for name in names}
+    domains = {domain: {} for domain in TOPICS}
+    write_json(folder / "manifest.json", {"kind": "pairs", "domains": domains, "files": files})
+    return folder
+
+
+PAPERS = [
+    ("doi:10.1/a", "Rice in drought", "Yields fell.", 2012, False),
+    ("doi:10.1/b", "Sleep and memory", "Rats dreamt.", 2014, True),
+    ("doi:10.1/c", "A title alone", None, None, False),
+    ("doi:10.1/d", None, None, 2016, False),
+    ("doi:10.1/e", "Wheat rust", "Spores spread.", 2015, False),
+]
+
+
+def write_corpus(folder: Path, papers=PAPERS) -> CorpusFolder:
+    """A finished corpus of a few papers; one has no text, one no abstract, one was retracted."""
+    empty = dict.fromkeys(PAPERS_SCHEMA.names)
+    names = ("paper_id", "title", "abstract", "year", "retracted")
+    rows = [empty | dict(zip(names, paper, strict=True)) for paper in papers]
+    write_parquet(folder / "papers.parquet", pa.Table.from_pylist(rows, PAPERS_SCHEMA))
+    write_parquet(folder / "citations.parquet", pa.Table.from_pylist([], CITATIONS_SCHEMA))
+    tables = {name: sha256_file(folder / name) for name in ("papers.parquet", "citations.parquet")}
+    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "tables": tables}
+    write_json(folder / "manifest.json", manifest)
+    return CorpusFolder.open(folder)
