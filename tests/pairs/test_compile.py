@@ -1,0 +1,242 @@
+"""The compiled dataset keeps its promises, checked with SQL written apart from the package's expressions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from compiling import RULES, SMALL, Compile
+
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.splits import SPLITS
+
+VARIANTS = [
+    {"relation": "co-citation", "unit": "abstract"},
+    {"relation": "co-citation", "unit": "title", "min_count": 2},
+    {"relation": "coupling", "unit": "title+abstract", "rare": 20},
+    {"relation": "citation", "unit": "abstract", "max_eval_per_domain": 5},
+    {"split": "random", "fractions": (0.8, 0.1, 0.1)},
+    {"split": "year", "max_eval_per_domain": 5, "negatives_min_cited": 0},
+]
+LINKED = {
+    "co-citation": "select count(distinct a.citing) from c a join c b on a.citing = b.citing "
+    "where a.cited = $one and b.cited = $other",
+    "coupling": "select count(distinct a.cited) from c a join c b on a.cited = b.cited "
+    "where a.citing = $one and b.citing = $other and a.cited in "
+    "(select cited from c where cited is not null group by cited having count(distinct citing) <= $rare)",
+    "citation": "select count(*) from c where (citing = $one and cited = $other) "
+    "or (citing = $other and cited = $one)",
+}
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join(str(value) for value in variant.values()))
+def pairs(request: pytest.FixtureRequest, compiled: Compile) -> PairsFolder:
+    return compiled(**request.param)
+
+
+def citations_of(corpus: CorpusFolder) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(f"create view c as select distinct citing, cited from '{corpus.citations}'")
+    return connection
+
+
+def times_linked(connection: duckdb.DuckDBPyConnection, relation: str, row: dict, rare: int) -> int:
+    values = {"one": row["anchor_id"], "other": row["positive_id"]}
+    values |= {"rare": rare} if relation == "coupling" else {}
+    return connection.execute(LINKED[relation], values).fetchone()[0]
+
+
+def test_positives_are_linked_as_often_as_they_say(pairs: PairsFolder, corpus: CorpusFolder) -> None:
+    settings, connection = pairs.manifest["settings"], citations_of(corpus)
+    for name in SPLITS:
+        for row in [row for row in pairs.split(name).to_pylist() if row["label"]][:40]:
+            count = times_linked(connection, settings["relation"], row, settings["rare"])
+            assert count == row["count"] >= settings["min_count"]
+
+
+def test_negatives_are_balanced_cited_enough_and_linked_by_no_relation(
+    pairs: PairsFolder, corpus: CorpusFolder
+) -> None:
+    settings, connection = pairs.manifest["settings"], citations_of(corpus)
+    for name in ("validation", "test"):
+        rows = pairs.split(name).to_pylist()
+        for domain in {row["domain"] for row in rows}:
+            labels = [row["label"] for row in rows if row["domain"] == domain]
+            assert sum(labels) * 2 == len(labels)
+        for row in [row for row in rows if not row["label"]][:40]:
+            assert row["count"] == 0
+            assert not any(times_linked(connection, relation, row, 10**9) for relation in LINKED)
+            for paper in (row["anchor_id"], row["positive_id"]):
+                cited = connection.execute("select count(*) from c where cited = ?", [paper]).fetchone()[0]
+                assert cited >= settings["negatives_min_cited"]
+    assert set(pairs.split("train")["label"].to_pylist()) == {1}
+
+
+def test_both_works_of_a_pair_are_of_its_domain(compiled: Compile, corpus: CorpusFolder) -> None:
+    domains_of = DomainRules.read(RULES).classifier()
+    papers = {
+        row["paper_id"]: row for row in duckdb.read_parquet(str(corpus.papers)).to_arrow_table().to_pylist()
+    }
+    for name in SPLITS:
+        for row in compiled().split(name).to_pylist():
+            for paper in (row["anchor_id"], row["positive_id"]):
+                assert row["domain"] in domains_of(papers[paper])
+
+
+def test_texts_are_those_of_the_papers(compiled: Compile, corpus: CorpusFolder) -> None:
+    papers = {
+        row["paper_id"]: row for row in duckdb.read_parquet(str(corpus.papers)).to_arrow_table().to_pylist()
+    }
+    for row in compiled(unit="abstract").split("train").to_pylist():
+        assert row["anchor"] == papers[row["anchor_id"]]["abstract"]
+    for row in compiled(unit="title+abstract", relation="coupling", rare=20).split("test").to_pylist():
+        paper = papers[row["positive_id"]]
+        assert row["positive"] == f"{paper['title']}\n{paper['abstract']}"
+
+
+def test_under_title_works_outside_the_corpus_count(compiled: Compile, corpus: CorpusFolder) -> None:
+    inside = set(duckdb.read_parquet(str(corpus.papers)).select("paper_id").fetchnumpy()["paper_id"].tolist())
+    title = compiled(unit="title", min_count=2).split("train")
+    assert not set(title["anchor_id"].to_pylist()) <= inside
+    assert set(compiled(unit="abstract").split("train")["anchor_id"].to_pylist()) <= inside
+
+
+def papers_in(table: pa.Table) -> set[str]:
+    return set(table["anchor_id"].to_pylist()) | set(table["positive_id"].to_pylist())
+
+
+def test_split_by_paper_shares_no_paper_and_no_text(compiled: Compile) -> None:
+    for variant in VARIANTS[:4]:
+        pairs = compiled(**variant)
+        sets = [papers_in(pairs.split(name)) for name in SPLITS]
+        texts = [
+            {
+                text.lower()
+                for column in ("anchor", "positive")
+                for text in pairs.split(name)[column].to_pylist()
+            }
+            for name in SPLITS
+        ]
+        for first, second in ((0, 1), (0, 2), (1, 2)):
+            assert not sets[first] & sets[second]
+            assert not texts[first] & texts[second]
+        assert pairs.manifest["test_papers_seen_in_training"] == 0
+
+
+def test_random_split_says_how_many_test_papers_were_seen(compiled: Compile) -> None:
+    pairs = compiled(split="random", fractions=(0.8, 0.1, 0.1))
+    positives = pairs.split("test").filter(pa.compute.equal(pairs.split("test")["label"], 1))
+    seen = papers_in(positives) & papers_in(pairs.split("train"))
+    assert pairs.manifest["test_papers_seen_in_training"] == len(seen) > 0
+
+
+def test_same_seed_same_bytes(compiled: Compile, corpus: CorpusFolder, tmp_path: Path) -> None:
+    settings = PairSettings.model_validate(SMALL)
+    again = compile_pairs(corpus, tmp_path / "again", settings, RULES)
+    for file in sorted(again.path.iterdir()):
+        assert file.read_bytes() == (compiled().path / file.name).read_bytes(), file.name
+    other = compile_pairs(corpus, tmp_path / "other", settings.model_copy(update={"seed": 1}), RULES)
+    assert other.fingerprint() != again.fingerprint()
+
+
+def test_duplication_repeats_training_pairs_by_their_count(compiled: Compile) -> None:
+    plain = compiled(frequency="none").split("train").num_rows
+    rows = compiled(frequency="duplication").split("train").to_pylist()
+    times: dict[frozenset, int] = {}
+    for row in rows:
+        key = frozenset((row["anchor_id"], row["positive_id"]))
+        times[key] = times.get(key, 0) + 1
+        assert row["count"] >= times[key]
+    assert len(times) == plain < len(rows)
+
+
+def test_caps_hold_for_each_domain(compiled: Compile) -> None:
+    for counts in compiled().manifest["domains"].values():
+        assert counts["train"]["positives"] <= SMALL["max_train_per_domain"]
+        assert counts["test"]["positives"] <= SMALL["max_eval_per_domain"]
+
+
+def test_without_rules_all_papers_are_one_domain(compiled: Compile) -> None:
+    assert compiled(rules=None).domains == ["all"]
+
+
+def test_datasets_and_the_stock_trainer_take_the_folder_as_it_is(
+    compiled: Compile, minilm: str, tmp_path: Path
+) -> None:
+    from datasets import load_dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    from samples import make_tiny_encoder
+
+    folder = str(compiled().path)
+    data = load_dataset(folder, cache_dir=str(tmp_path / "cache"))
+    assert list(data) == list(SPLITS)
+    assert data["train"].column_names == ["anchor", "positive", "label"]
+    full = load_dataset(folder, "full", cache_dir=str(tmp_path / "cache"))
+    assert full["test"].column_names[3:] == ["domain", "count", "anchor_id", "positive_id"]
+
+    model = SentenceTransformer(str(make_tiny_encoder(tmp_path / "tiny", minilm)))
+    arguments = SentenceTransformerTrainingArguments(
+        str(tmp_path / "run"), max_steps=2, per_device_train_batch_size=4, report_to="none", disable_tqdm=True
+    )
+    SentenceTransformerTrainer(
+        model, arguments, train_dataset=data["train"], loss=MultipleNegativesRankingLoss(model)
+    ).train()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"negatives_min_cited": 999}, "--negatives-min-cited"),
+        ({"min_count": 10_000}, "--min-count"),
+        ({"fractions": (1.0, 0.0, 0.0)}, "validation split got none"),
+    ],
+)
+def test_what_cannot_be_made_is_said(compiled: Compile, settings: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compiled(**settings)
+
+
+def test_the_threshold_that_is_advised_works(compiled: Compile) -> None:
+    with pytest.raises(InputError) as caught:
+        compiled(negatives_min_cited=999)
+    advised = int(str(caught.value).split()[-1])
+    assert compiled(negatives_min_cited=advised).split("test").num_rows > 0
+    with pytest.raises(InputError):
+        compiled(negatives_min_cited=advised + 1)
+
+
+def test_a_folder_that_is_no_dataset_is_refused(tmp_path: Path, compiled: Compile) -> None:
+    with pytest.raises(InputError, match="sentence-experts pairs"):
+        PairsFolder.open(tmp_path)
+    with pytest.raises(InputError, match="no split 'dev'"):
+        compiled().split("dev")
+
+
+@pytest.mark.realdata
+def test_links_of_real_articles_agree_with_an_independent_count(real_data: Path, tmp_path: Path) -> None:
+    expected = json.loads((real_data / "corpora" / "elife_expected_counts.json").read_text())
+    corpus = import_corpus([real_data / "corpora" / "elife_jats.tar.xz"], tmp_path / "corpus")
+    capped = {"negatives_min_cited": 0, "max_train_per_domain": 50, "max_eval_per_domain": 20}
+    abstracts = compile_pairs(corpus, tmp_path / "abstracts", PairSettings(unit="abstract", **capped))
+    assert abstracts.manifest["link_counts"]["1"] == expected["cocited_abstract_pairs"]
+    titles = compile_pairs(corpus, tmp_path / "titles", PairSettings(unit="title", **capped))
+    counts = titles.manifest["link_counts"]
+    for least in ("2", "3", "5"):
+        assert counts[least] == expected[f"title_cocitation_pairs_ge{least}"]
+    # The independent parser keeps self-citations, which make pairs with the article's other references.
+    assert 0 <= expected["title_cocitation_pairs_ge1"] - counts["1"] < 1e-4 * counts["1"]
