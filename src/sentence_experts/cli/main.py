@@ -6,15 +6,29 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from sentence_experts import __version__
 from sentence_experts.console import say
 from sentence_experts.errors import SentenceExpertsError
 
+# One module a verb, in the order of the work; each has `register(app)` and imports its heavy parts only
+# when it runs.
+VERBS = ("corpus", "pairs", "extend", "train", "evaluate", "encode", "search", "demo")
+INTERRUPTED = 130
+
+
+class _InOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [verb for verb in VERBS if verb in self.commands]
+
+
 app = typer.Typer(
+    cls=_InOrder,
     name="sentence-experts",
     help="Mixture-of-experts text embeddings: articles -> co-cited pairs -> experts -> evaluation -> search. "
     "Add --debug anywhere for a traceback when something fails.",
@@ -39,11 +53,6 @@ def _options(
     ),
 ) -> None:
     pass
-
-
-# One module a verb; each has `register(app)` and imports its heavy parts only when it runs.
-VERBS = ("corpus", "pairs", "extend", "train", "evaluate", "encode", "search", "demo")
-INTERRUPTED = 130
 
 
 def _add_verbs() -> None:
