@@ -8,14 +8,18 @@ from urllib.parse import unquote
 
 _PLAIN_DOI = re.compile(r"10\.\d{4,9}/[a-z0-9./()_-]*[a-z0-9)]")
 _DOI = re.compile(r"10\.\d+(?:\.\d+)*/\S+")
-_DOI_IN_TEXT = re.compile(r"(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)(10\.\d{4,9}(?:\.\d+)*/\S+)", re.IGNORECASE)
+_DOI_IN_TEXT = re.compile(
+    r"(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)(10\.\d{4,9}(?:\.\d+)*/\S+)", re.IGNORECASE
+)
 # A line break inside a DOI that has its own field: "10.1126/science. 1068094".
 _BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)")
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
 _BRACKETS = {")": "(", "]": "[", "}": "{", ">": "<"}
 
 _PMID = re.compile(r"(?:pmid|pubmed|medline)?[\s:]*0*([1-9]\d{0,8})(?:\.0)?", re.IGNORECASE)
-_PMID_URL = re.compile(r"(?:ncbi\.nlm\.nih\.gov/(?:m/)?pubmed/|pubmed\.ncbi\.nlm\.nih\.gov/|list_uids=)0*([1-9]\d{0,8})")
+_PMID_URL = re.compile(
+    r"(?:ncbi\.nlm\.nih\.gov/(?:m/)?pubmed/|pubmed\.ncbi\.nlm\.nih\.gov/|list_uids=)0*([1-9]\d{0,8})"
+)
 _PMCID = re.compile(r"(?:pmcid|pmc)?[\s:]*(?:pmc)?\s*0*([1-9]\d{0,9})(?:\.\d+)?", re.IGNORECASE)
 _PMCID_URL = re.compile(r"/(?:pmc/)?articles/(?:PMC)?0*([1-9]\d{0,9})\b", re.IGNORECASE)
 

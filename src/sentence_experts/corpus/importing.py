@@ -1,8 +1,8 @@
 """Sources in, a corpus out: documents are parsed on all cores, resolved, and written.
 
-Beside the corpus grows `.partial/`, a folder of shards named after the sources' hashes. A run that is interrupted,
-at whatever moment, finds its finished shards there and parses only the rest. The shards' limits depend on the
-sources alone, so the number of workers leaves no trace in the result.
+Beside the corpus grows `.partial/`, a folder of shards named after the sources' hashes. A run that is
+interrupted, at whatever moment, finds its finished shards there and parses only the rest. The shards' limits
+depend on the sources alone, so the number of workers leaves no trace in the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sentence_experts.corpus.formats.archives import find_sources
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
 from sentence_experts.corpus.resolving import resolving
-from sentence_experts.corpus.shards import read_rejections, write_rejections
+from sentence_experts.corpus.shards import Shard, read_rejections, write_rejections
 from sentence_experts.corpus.tables import (
     CITATIONS,
     CITATIONS_SCHEMA,
@@ -50,7 +50,8 @@ def import_corpus(
     workers: int | None = None,
     overwrite: bool = False,
 ) -> CorpusFolder:
-    """Read JATS articles from folders, XML files and archives, or papers and citations from tables, into `out`.
+    """Read JATS articles from folders, XML files and archives, or papers and citations from tables, into
+    `out`.
 
     Args:
         sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives, in any mix.
@@ -60,7 +61,7 @@ def import_corpus(
         workers: processes that parse; all cores by default. The result does not depend on it.
         overwrite: replace a corpus in `out` that was made of other sources.
 
-    With more than one worker, a script must call this under `if __name__ == "__main__":`, as always with processes.
+    With more than one worker, a script must call this under `if __name__ == "__main__":`.
 
     Raises:
         InputError: a source is missing or of an unknown kind, or `out` holds another corpus.
@@ -129,7 +130,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_whole(corpus: CorpusFolder) -> bool:
-    return all(sha256_file(corpus.path / name) == digest for name, digest in corpus.manifest["tables"].items())
+    return all(
+        sha256_file(corpus.path / name) == digest for name, digest in corpus.manifest["tables"].items()
+    )
 
 
 def _shard_folder(out: Path, request: str) -> Path:
@@ -153,7 +156,10 @@ def _write_corpus(
 ) -> CorpusFolder:
     # Without a manifest there is no corpus: it goes first and comes last.
     (out / MANIFEST).unlink(missing_ok=True)
-    rejections = [rejection for path in sorted(shards.glob("*.rejected.jsonl")) for rejection in read_rejections(path)]
+    Shard(len(described), 0).write(shards)  # empty, so that there are tables to read even if nothing was parsed
+    rejections = [
+        rejection for path in sorted(shards.glob("*.rejected.jsonl")) for rejection in read_rejections(path)
+    ]
     with resolving(shards, [source["name"] for source in described], workers) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
@@ -174,6 +180,8 @@ def _write_corpus(
     }
     write_json(out / MANIFEST, manifest)
     shutil.rmtree(out / PARTIAL, ignore_errors=True)
+    if not counts["papers"]:
+        say(f"warning: no article was found in the sources; {out / REJECTED} says what was set aside")
     return CorpusFolder.open(out)
 
 

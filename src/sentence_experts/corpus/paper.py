@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """One bibliographic reference of a paper. Identifiers are normalised (see `identifiers`), None if unknown."""
+    """One bibliographic reference of a paper. Identifiers are normalised (see `identifiers`), None if
+    unknown."""
 
     doi: str | None = None
     pmid: str | None = None
@@ -26,7 +27,8 @@ class Paper:
     pmid: str | None = None
     pmcid: str | None = None
     other: str | None = None
-    """An identifier that stands when the work has no DOI, PMID or PMCID: the user's own, or one of the content."""
+    """An identifier that stands when the work has no DOI, PMID or PMCID: the user's own, or one of the
+    content."""
     title: str | None = None
     abstract: str | None = None
     year: int | None = None

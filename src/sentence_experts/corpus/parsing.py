@@ -17,7 +17,8 @@ from typing import IO
 
 from sentence_experts.console import Advance, progress
 from sentence_experts.corpus.formats.archives import Document, Passed, Source, members
-from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES, UnreadableArticle, read_articles
+from sentence_experts.corpus.formats.front import UnreadableArticleError
+from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES, read_articles
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.shards import Shard, papers_file, write_rejections
 from sentence_experts.errors import SentenceExpertsError
@@ -48,7 +49,8 @@ class _Reading:
 
 
 def parse_sources(sources: list[Source], shards: Path, workers: int) -> int:
-    """Parse every source into shards, skipping those that are there; returns how many members were no documents."""
+    """Parse every source into shards, skipping those that are there; returns how many members were no
+    documents."""
     ignored = 0
     with ExitStack() as stack:
         advance = stack.enter_context(progress("articles"))
@@ -56,7 +58,9 @@ def parse_sources(sources: list[Source], shards: Path, workers: int) -> int:
         if workers > 1 and not all(_done_file(shards, index).exists() for index in range(len(sources))):
             # Not fork: the calling program may have threads.
             context = multiprocessing.get_context("spawn")
-            pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent))
+            pool = stack.enter_context(
+                ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent)
+            )
         for index, source in enumerate(sources):
             ignored += _parse_source(index, source, shards, pool, workers, advance)
     return ignored
@@ -153,9 +157,11 @@ def _parse_document(document: Document, source: str, shard: Shard) -> None:
     try:
         with ExitStack() as stack:
             for position, outcome in enumerate(read_articles(_content(document, stack)), start=1):
-                if isinstance(outcome, UnreadableArticle):
+                if isinstance(outcome, UnreadableArticleError):
                     record = str(position) if outcome.reason == "no-metadata" else None
-                    shard.rejections.append(Rejection(source, document.name, record, outcome.reason, outcome.detail))
+                    shard.rejections.append(
+                        Rejection(source, document.name, record, outcome.reason, outcome.detail)
+                    )
                 else:
                     shard.add(outcome, document.name)
     except OSError as error:
@@ -172,7 +178,7 @@ def _content(document: Document, stack: ExitStack) -> bytes | IO[bytes]:
         return document.data
     if document.stream is not None:
         return document.stream
-    file = stack.enter_context(open(document.path or document.name, "rb", opener=_open_plainly))
+    file = stack.enter_context(open(document.path or document.name, "rb", opener=_open_plainly))  # noqa: SIM115
     return file if document.size > WHOLE_DOCUMENT_BYTES else file.read(WHOLE_DOCUMENT_BYTES + 1)
 
 

@@ -2,9 +2,10 @@
 
 Everything is SQL on DuckDB over the shards, so memory stays bounded and the disk takes what does not fit.
 
-Which identifiers name the same work is learned in one step, never chained: from the articles' own records first,
-then, for works that those do not settle, from references that carry several identifiers. A pair counts only if
-each side names the other most often (ties: the smallest), so that one wrong reference cannot join two works.
+Which identifiers name the same work is learned in one step, never chained: from the articles' own records
+first, then, for works that those do not settle, from references that carry several identifiers. A pair counts
+only if each side names the other most often (ties: the smallest), so that one wrong reference cannot join two
+works.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Resolved:
 
 @contextmanager
 def resolving(shards: Path, source_names: list[str], threads: int) -> Iterator[Resolved]:
-    """Resolve the shards in a folder (see `shards`); the database lives in that folder for as long as this runs."""
+    """Resolve the shards in a folder (see `shards`); the database lives in that folder for as long as this
+    runs."""
     scratch = shards / "resolving"
     settings: Any = {
         "memory_limit": _MEMORY, "temp_directory": str(scratch), "threads": threads,
@@ -75,7 +77,9 @@ def resolving(shards: Path, source_names: list[str], threads: int) -> Iterator[R
         database.executemany("INSERT INTO source_names VALUES (?, ?)", list(enumerate(source_names)))
         for view in ("papers", "references"):
             files = _quoted(shards / f"*.{view}.parquet")
-            database.execute(f'CREATE VIEW "stated_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})')
+            database.execute(
+                f'CREATE VIEW "stated_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
+            )
         for statement in (*_records(), *_REFERENCE_IDS, *_LINKS):
             database.execute(statement)
         yield Resolved(database)
@@ -101,13 +105,14 @@ def _pairs(name: str, left: str, right: str, rows: str) -> str:
     ) SELECT {left}, {right} FROM ranked WHERE of_left = 1 AND of_right = 1"""
 
 
-# ---- articles ----------------------------------------------------------------------------------------------------
+# ---- articles ------------------------------------------------------------------------------------
 
 
 def _records() -> Iterator[str]:
     """Article records: identifiers filled in from each other, then one work a key, its best record chosen."""
     yield """CREATE TABLE record_ids AS SELECT spot, doi, pmid, pmcid, other FROM stated_papers"""
-    # Twice: a record with a PMID only may need one that ties its PMID to a PMCID, and one that ties that to a DOI.
+    # Twice: a record with a PMID only may need one that ties its PMID to a PMCID, and one that ties that to a
+    # DOI.
     for _ in range(2):
         yield _pairs("record_pmid_doi", "pmid", "doi", "record_ids")
         yield _pairs("record_pmcid_doi", "pmcid", "doi", "record_ids")
@@ -141,21 +146,26 @@ def _records() -> Iterator[str]:
     CREATE TABLE kept AS
     SELECT w.spot, w.key, coalesce(w.doi, g.doi) AS doi, coalesce(w.pmid, g.pmid) AS pmid,
            coalesce(w.pmcid, g.pmcid) AS pmcid
-    FROM works w JOIN (SELECT key, min(doi) AS doi, min(pmid) AS pmid, min(pmcid) AS pmcid FROM works GROUP BY key) g
+    FROM works w JOIN (
+        SELECT key, min(doi) AS doi, min(pmid) AS pmid, min(pmcid) AS pmcid FROM works GROUP BY key
+    ) g
     USING (key) WHERE w.place = 1"""
 
 
-# ---- references --------------------------------------------------------------------------------------------------
+# ---- references ----------------------------------------------------------------------------------
 
 _REFERENCE_IDS = (
-    # What the articles settle is left out: works whose DOI a record states, and DOIs that belong to an article.
+    # What the articles settle is left out: works whose DOI a record states, and DOIs that belong to an
+    # article.
     """CREATE TABLE reference_ids AS
     SELECT r.doi, r.pmid, r.pmcid FROM stated_references r
     WHERE (r.doi IS NOT NULL)::INT + (r.pmid IS NOT NULL)::INT + (r.pmcid IS NOT NULL)::INT > 1
       AND NOT coalesce(r.retracts, false)
       AND (r.doi IS NULL OR r.doi NOT IN (SELECT doi FROM works WHERE doi IS NOT NULL))
-      AND (r.pmid IS NULL OR r.pmid NOT IN (SELECT pmid FROM works WHERE pmid IS NOT NULL AND doi IS NOT NULL))
-      AND (r.pmcid IS NULL OR r.pmcid NOT IN (SELECT pmcid FROM works WHERE pmcid IS NOT NULL AND doi IS NOT NULL))""",
+      AND (r.pmid IS NULL OR r.pmid NOT IN (
+          SELECT pmid FROM works WHERE pmid IS NOT NULL AND doi IS NOT NULL))
+      AND (r.pmcid IS NULL OR r.pmcid NOT IN (
+          SELECT pmcid FROM works WHERE pmcid IS NOT NULL AND doi IS NOT NULL))""",
     _pairs("pmid_doi", "pmid", "doi", "reference_ids"),
     _pairs("pmcid_doi", "pmcid", "doi", "reference_ids"),
     _pairs("pmcid_pmid", "pmcid", "pmid", "reference_ids"),
@@ -165,16 +175,19 @@ _REFERENCE_IDS = (
         SELECT k.*, coalesce(k.doi, a.doi, b.doi) AS learned FROM kept k
         LEFT JOIN pmid_doi a ON a.pmid = k.pmid LEFT JOIN pmcid_doi b ON b.pmcid = k.pmcid
     ), chosen AS (
-        SELECT *, CASE WHEN doi IS NOT NULL OR count(*) OVER (PARTITION BY learned) = 1 THEN learned END AS one_doi
+        SELECT *,
+            CASE WHEN doi IS NOT NULL OR count(*) OVER (PARTITION BY learned) = 1 THEN learned END AS one_doi
         FROM offered
     )
-    SELECT spot, key, coalesce('doi:' || one_doi, key) AS paper_id, one_doi AS doi, pmid, pmcid FROM chosen""",
+    SELECT spot, key, coalesce('doi:' || one_doi, key) AS paper_id,
+        one_doi AS doi, pmid, pmcid FROM chosen""",
     """CREATE TABLE paper_names AS
     WITH named AS (
         SELECT 'doi:' || doi AS name, paper_id FROM identified WHERE doi IS NOT NULL
         UNION ALL SELECT 'pmid:' || pmid, paper_id FROM identified WHERE pmid IS NOT NULL
         UNION ALL SELECT 'pmc:' || pmcid, paper_id FROM identified WHERE pmcid IS NOT NULL
-        UNION ALL SELECT 'pmid:' || w.pmid, i.paper_id FROM works w JOIN identified i USING (key) WHERE w.pmid IS NOT NULL
+        UNION ALL SELECT 'pmid:' || w.pmid, i.paper_id FROM works w JOIN identified i USING (key)
+            WHERE w.pmid IS NOT NULL
         UNION ALL SELECT 'pmc:' || w.pmcid, i.paper_id FROM works w JOIN identified i USING (key)
             WHERE w.pmcid IS NOT NULL
         UNION ALL SELECT 'own:' || w.other, i.paper_id FROM works w JOIN identified i USING (key)
@@ -182,12 +195,13 @@ _REFERENCE_IDS = (
     ) SELECT name, min(paper_id) AS paper_id FROM named GROUP BY name""",
 )
 
-# ---- links -------------------------------------------------------------------------------------------------------
+# ---- links ---------------------------------------------------------------------------------------
 
 _LINKS = (
     """CREATE TABLE linked AS
     SELECT r.source, r.position, r.retracts, r.doi, r.pmid, r.title, r.year,
-        coalesce(i.paper_id, by_own.paper_id, by_key.paper_id, citing_doi.doi, r.citing_key, r.citing) AS citing,
+        coalesce(i.paper_id, by_own.paper_id, by_key.paper_id, citing_doi.doi,
+            r.citing_key, r.citing) AS citing,
         coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id,
             'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi,
             'pmid:' || r.pmid, 'pmid:' || e.pmid, 'pmc:' || r.pmcid, r.other) AS cited,
@@ -206,7 +220,8 @@ _LINKS = (
     LEFT JOIN pmcid_doi b ON b.pmcid = r.pmcid
     LEFT JOIN pmcid_pmid e ON e.pmcid = r.pmcid
     WHERE i.spot IS NOT NULL OR r.citing IS NOT NULL""",
-    """CREATE TABLE retracted AS SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
+    """CREATE TABLE retracted AS
+    SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
     """CREATE TABLE links AS
     SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, source, position,
         CASE WHEN cited IS NULL THEN 1 ELSE row_number() OVER (PARTITION BY citing, cited ORDER BY
@@ -215,7 +230,8 @@ _LINKS = (
 )
 
 _PAPERS_IN_ORDER = """
-    SELECT i.paper_id, i.pmid, i.pmcid, i.doi, p.title, p.abstract, p.year, p.article_type, p.subjects, p.mesh,
+    SELECT i.paper_id, i.pmid, i.pmcid, i.doi, p.title, p.abstract, p.year, p.article_type, p.subjects,
+        p.mesh,
         p.keywords, p.journal, p.licence, p.retracted OR (t.paper_id IS NOT NULL) AS retracted
     FROM identified i JOIN stated_papers p USING (spot) LEFT JOIN retracted t ON t.paper_id = i.paper_id
     ORDER BY i.paper_id"""
@@ -234,8 +250,8 @@ _COUNTS = (
         count(*) FILTER (WHERE p.retracted OR t.paper_id IS NOT NULL) AS retracted
     FROM identified i JOIN stated_papers p USING (spot) LEFT JOIN retracted t ON t.paper_id = i.paper_id""",
     """SELECT count(*) AS references,
-        count(doi) AS references_with_doi, count(pmid) AS references_with_pmid, count(title) AS references_with_title,
-        count(DISTINCT doi) AS distinct_cited_dois,
+        count(doi) AS references_with_doi, count(pmid) AS references_with_pmid, count(title) AS
+        references_with_title, count(DISTINCT doi) AS distinct_cited_dois,
         count(*) FILTER (WHERE cited IS NULL) AS unidentified_references,
         count(*) FILTER (WHERE cited = citing) AS self_citations
     FROM linked WHERE NOT retracts""",
@@ -245,5 +261,7 @@ _COUNTS = (
         count(DISTINCT cited) FILTER (WHERE place = 1) AS distinct_cited_works
     FROM links""",
 )
-_TALLY = "SELECT coalesce({column}::VARCHAR, 'unknown'), count(*) FROM identified JOIN stated_papers USING (spot) GROUP BY 1 ORDER BY 1"
+_TALLY = """
+    SELECT coalesce({column}::VARCHAR, 'unknown'), count(*)
+    FROM identified JOIN stated_papers USING (spot) GROUP BY 1 ORDER BY 1"""
 _TALLIES = {f"by_{column}": _TALLY.format(column=column) for column in ("article_type", "year", "licence")}

@@ -1,7 +1,8 @@
-"""What parsing leaves behind: papers and references as they state themselves, in small files beside the corpus.
+"""What parsing leaves behind: papers and references as they state themselves, in small files beside the
+corpus.
 
-A shard holds some consecutive documents of a source. Its three files are written, then renamed, the papers last:
-a shard whose papers are there is whole, and an interrupted run need not parse it again.
+A shard holds some consecutive documents of a source. Its three files are written, then renamed, the papers
+last: a shard whose papers are there is whole, and an interrupted run need not parse it again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ STATED_REFERENCES = pa.schema([
 ])  # fmt: skip
 
 _PAPER_FIELDS = (
-    "doi", "pmid", "pmcid", "other", "title", "abstract", "year", "article_type", "subjects", "mesh", "keywords",
+    "doi", "pmid", "pmcid", "other", "title", "abstract", "year", "article_type", "subjects", "mesh",
+    "keywords",
     "journal", "licence", "retracted",
 )  # fmt: skip
 
@@ -59,7 +61,8 @@ class Shard:
             self._add(record, position, citation, retracts=True)
 
     def add_loose(self, citing: str, citing_key: str | None, position: int, citation: Citation) -> None:
-        """A citation from a table: its citing paper is named as the user does, and by its canonical id if known."""
+        """A citation from a table: its citing paper is named as the user does, and by its canonical id if
+        known."""
         self._add(None, position, citation, citing=(citing, citing_key))
 
     def _add(
@@ -90,7 +93,9 @@ def _write(path: Path, rows: list[tuple[Any, ...]], schema: pa.Schema) -> None:
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     with replacing(path) as temporary:
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), temporary, compression="lz4", use_dictionary=False)
+        pq.write_table(
+            pa.Table.from_arrays(arrays, schema=schema), temporary, compression="lz4", use_dictionary=False
+        )
 
 
 def write_rejections(path: Path, rejections: Iterable[Rejection]) -> None:

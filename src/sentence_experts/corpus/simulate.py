@@ -1,8 +1,9 @@
-"""A simulated corpus: JATS files with planted topics and citations, for tests and for a demo without real articles.
+"""A simulated corpus: JATS files with planted topics and citations, for tests and for a demo without real
+articles.
 
 Nothing in it is real, and every file says so: the journal is "Simulated Journal", DOIs begin with
-`10.5555/simulated.`, titles and abstracts call themselves simulated. The words are ordinary terms of each field,
-strung together at random.
+`10.5555/simulated.`, titles and abstracts call themselves simulated. The words are ordinary terms of each
+field, strung together at random.
 """
 
 from __future__ import annotations
@@ -22,39 +23,90 @@ JOURNAL = "Simulated Journal"
 # Field (a subject heading) -> topics, each a list of its own words.
 TOPICS: dict[str, tuple[str, ...]] = {
     "Neuroscience": (
-        "hippocampus memory place-cell theta recall navigation synaptic potentiation consolidation dentate interneuron replay",
-        "retina photoreceptor contrast ganglion visual cortex orientation receptive-field saccade luminance bipolar amacrine",
-        "dopamine reward striatum craving reinforcement basal-ganglia motivation habit prediction-error accumbens tegmental effort",
+        "hippocampus memory place-cell theta recall navigation synaptic potentiation consolidation "
+        "dentate interneuron replay",
+        "retina photoreceptor contrast ganglion visual cortex orientation receptive-field saccade "
+        "luminance bipolar amacrine",
+        "dopamine reward striatum craving reinforcement basal-ganglia motivation habit prediction-error "
+        "accumbens tegmental effort",
     ),
     "Cell biology": (
-        "mitosis spindle kinetochore centrosome chromosome-segregation anaphase microtubule checkpoint aneuploidy cyclin septin cytokinesis",
-        "autophagy lysosome phagophore starvation mitophagy vesicle-trafficking endosome cargo-receptor proteostasis aggregate ubiquitin vacuole",
-        "actin lamellipodium migration adhesion cortex-tension myosin filopodium wound-closure integrin polarity protrusion stress-fibre",
+        "mitosis spindle kinetochore centrosome chromosome-segregation anaphase microtubule checkpoint "
+        "aneuploidy cyclin septin cytokinesis",
+        "autophagy lysosome phagophore starvation mitophagy vesicle-trafficking endosome cargo-receptor "
+        "proteostasis aggregate ubiquitin vacuole",
+        "actin lamellipodium migration adhesion cortex-tension myosin filopodium wound-closure integrin "
+        "polarity protrusion stress-fibre",
     ),
     "Biophysics and structural biology": (
-        "potassium channel gating voltage-sensor permeation pore selectivity-filter patch-clamp inactivation lipid-bilayer conductance toxin",
-        "ribosome translation cryo-microscopy elongation tRNA peptide-exit decoding initiation-factor stalling codon subunit nascent-chain",
-        "protease crystal catalysis active-site substrate allostery conformational-change inhibitor enzyme-kinetics folding ligand hydrolysis",
+        "potassium channel gating voltage-sensor permeation pore selectivity-filter patch-clamp "
+        "inactivation lipid-bilayer conductance toxin",
+        "ribosome translation cryo-microscopy elongation tRNA peptide-exit decoding initiation-factor "
+        "stalling codon subunit nascent-chain",
+        "protease crystal catalysis active-site substrate allostery conformational-change inhibitor "
+        "enzyme-kinetics folding ligand hydrolysis",
     ),
     "Developmental biology and stem cells": (
-        "limb morphogen patterning digit bud outgrowth gradient apical-ridge mesenchyme chondrogenesis proximal segment",
-        "haematopoietic stem-cell niche marrow self-renewal lineage progenitor quiescence transplantation erythroid differentiation clone",
-        "gastrulation embryo mesoderm organiser axis convergence notochord epiblast somite induction blastopore germ-layer",
+        "limb morphogen patterning digit bud outgrowth gradient apical-ridge mesenchyme chondrogenesis "
+        "proximal segment",
+        "haematopoietic stem-cell niche marrow self-renewal lineage progenitor quiescence "
+        "transplantation erythroid differentiation clone",
+        "gastrulation embryo mesoderm organiser axis convergence notochord epiblast somite induction "
+        "blastopore germ-layer",
     ),
     "Genomics and evolutionary biology": (
-        "selection adaptation population allele-frequency sweep drift polymorphism fitness-landscape migration-rate admixture recombination demography",
-        "transposon genome-assembly repeat silencing insertion element-family retrotransposon methylation genome-size host-defence copy-number burst",
-        "enhancer chromatin transcription-factor regulatory-variation expression-level promoter accessibility binding-site histone-mark nucleosome motif reporter",
+        "selection adaptation population allele-frequency sweep drift polymorphism fitness-landscape "
+        "migration-rate admixture recombination demography",
+        "transposon genome-assembly repeat silencing insertion element-family retrotransposon "
+        "methylation genome-size host-defence copy-number burst",
+        "enhancer chromatin transcription-factor regulatory-variation expression-level promoter "
+        "accessibility binding-site histone-mark nucleosome motif reporter",
     ),
     "Microbiology and infectious disease": (
-        "malaria parasite erythrocyte-invasion gametocyte mosquito sporozoite artemisinin schizont rosetting transmission merozoite vector",
-        "biofilm quorum-sensing antibiotic resistance plasmid persister efflux matrix bacterial-growth swarming secretion conjugation",
-        "influenza virus haemagglutinin neutralising-antibody vaccine antigenic-drift replication polymerase infection interferon capsid entry",
+        "malaria parasite erythrocyte-invasion gametocyte mosquito sporozoite artemisinin schizont "
+        "rosetting transmission merozoite vector",
+        "biofilm quorum-sensing antibiotic resistance plasmid persister efflux matrix bacterial-growth "
+        "swarming secretion conjugation",
+        "influenza virus haemagglutinin neutralising-antibody vaccine antigenic-drift replication "
+        "polymerase infection interferon capsid entry",
     ),
 }  # fmt: skip
-_VERBS = "shapes limits drives predicts precedes restores weakens amplifies delays requires".split()
-_MEASURES = "imaging sequencing recordings modelling screening titration mutants tracing simulation profiling".split()
-_QUALITIES = "early late transient robust graded sparse coordinated local global variable".split()
+_VERBS = [
+    "shapes",
+    "limits",
+    "drives",
+    "predicts",
+    "precedes",
+    "restores",
+    "weakens",
+    "amplifies",
+    "delays",
+    "requires",
+]
+_MEASURES = [
+    "imaging",
+    "sequencing",
+    "recordings",
+    "modelling",
+    "screening",
+    "titration",
+    "mutants",
+    "tracing",
+    "simulation",
+    "profiling",
+]
+_QUALITIES = [
+    "early",
+    "late",
+    "transient",
+    "robust",
+    "graded",
+    "sparse",
+    "coordinated",
+    "local",
+    "global",
+    "variable",
+]
 _FRAMES = (
     "How {a} and {b} interact is poorly understood.",
     "We combined {m} with {n} to follow {a} over time.",
@@ -85,17 +137,20 @@ class _Article:
 
 
 def simulate_corpus(out: Path | str, seed: int = 0, articles: int = 1440) -> Path:
-    """Write `articles` simulated JATS files into the folder `out`, spread evenly over six fields and their topics.
+    """Write `articles` simulated JATS files into the folder `out`, spread evenly over six fields and their
+    topics.
 
-    Each article cites some 17 others of its topic, one of another topic of its field, eleven works outside the corpus
-    that its topic shares, and a methods paper or two. Equal arguments give equal bytes.
+    Each article cites some 17 others of its topic, one of another topic of its field, eleven works outside
+    the corpus that its topic shares, and a methods paper or two. Equal arguments give equal bytes.
 
     Raises:
         UsageError: fewer than one article a topic.
     """
     topics = sum(len(words) for words in TOPICS.values())
     if articles < topics:
-        raise UsageError(f"a simulated corpus needs at least {topics} articles, one a topic; {articles} were asked for")
+        raise UsageError(
+            f"a simulated corpus needs at least {topics} articles, one a topic; {articles} were asked for"
+        )
     out = Path(out)
     dice = random.Random(f"simulated corpus {seed}")
     written = list(_articles(dice, articles))
@@ -148,7 +203,9 @@ def _references(
         words = [word.replace("-", " ") for word in TOPICS[article.field][article.topic].split()]
         references.append((f"{DOI_PREFIX}outside.{name}", _title(title_dice, words), 1985 + work % 20))
     for method in dice.sample(range(_METHODS), dice.randrange(1, 3)):
-        references.append((f"{DOI_PREFIX}method.{method}", f"Simulated method {method + 1} for all fields", 1998))
+        references.append(
+            (f"{DOI_PREFIX}method.{method}", f"Simulated method {method + 1} for all fields", 1998)
+        )
     dice.shuffle(references)
     return references
 
@@ -167,7 +224,8 @@ def _jats(dice: random.Random, article: _Article, references: list[tuple[str, st
 <article article-type="research-article" xml:lang="en"><front>
 <journal-meta><journal-title-group><journal-title>{JOURNAL}</journal-title></journal-title-group></journal-meta>
 <article-meta><article-id pub-id-type="doi">{article.doi}</article-id>
-<article-categories><subj-group subj-group-type="display-channel"><subject>Simulated article</subject></subj-group>
+<article-categories>
+<subj-group subj-group-type="display-channel"><subject>Simulated article</subject></subj-group>
 <subj-group subj-group-type="heading"><subject>{article.field}</subject></subj-group></article-categories>
 <title-group><article-title>{escape(article.title)}</article-title></title-group>
 <pub-date date-type="pub"><year>{article.year}</year></pub-date>

@@ -38,8 +38,8 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("licence", pa.string()),
     pa.field("retracted", pa.bool_(), nullable=False),
 ])  # fmt: skip
-"""One row a work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else the
-user's own id or `file:...`."""
+"""One row a work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
+the user's own id or `file:...`."""
 
 CITATIONS_SCHEMA = pa.schema([
     pa.field("citing", pa.string(), nullable=False),
@@ -47,7 +47,8 @@ CITATIONS_SCHEMA = pa.schema([
     pa.field("cited_title", pa.string()),
     pa.field("cited_year", pa.int32()),
 ])  # fmt: skip
-"""One row a reference, in the order of each citing paper's list. `cited` is null for a work without identifier."""
+"""One row a reference, in the order of each citing paper's list. `cited` is null for a work without
+identifier."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,9 @@ class CorpusFolder:
             )  # fmt: skip
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise InputError(f"{path / MANIFEST} does not describe a corpus; this folder was made by something else")
+            raise InputError(
+                f"{path / MANIFEST} does not describe a corpus; this folder was made by something else"
+            )
         if manifest.get("format_version") != FORMAT_VERSION:
             raise InputError(
                 f"{path} has corpus format version {manifest.get('format_version')}, this program reads "

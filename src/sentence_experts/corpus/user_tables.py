@@ -1,7 +1,8 @@
 """Papers and citations from the user's own tables.
 
-Papers need the columns `id`, `title`, `abstract`; citations `citing`, `cited`, whose values are ids of the papers or
-any DOI, PMID or PMCID. Lists (subjects, mesh, keywords) are Parquet lists, JSON arrays, or text split at `;` or `|`.
+Papers need the columns `id`, `title`, `abstract`; citations `citing`, `cited`, whose values are ids of the
+papers or any DOI, PMID or PMCID. Lists (subjects, mesh, keywords) are Parquet lists, JSON arrays, or text
+split at `;` or `|`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.formats.markup import clean, unique
 from sentence_experts.corpus.formats.references import year_in
-from sentence_experts.corpus.identifiers import normalise_doi, normalise_pmcid, normalise_pmid, parse_identifier
+from sentence_experts.corpus.identifiers import (
+    normalise_doi,
+    normalise_pmcid,
+    normalise_pmid,
+    parse_identifier,
+)
 from sentence_experts.corpus.paper import Citation, Paper, Rejection
 from sentence_experts.corpus.shards import Shard, papers_file
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import sha256_file
 
 _ROWS_IN_A_SHARD = 20_000
-_LISTS = ("subjects", "mesh", "keywords")
 _PAPER_COLUMNS = ("id", "title", "abstract")
 _CITATION_COLUMNS = ("citing", "cited")
 _BETWEEN = re.compile(r"\s*[;|]\s*")
@@ -38,7 +43,7 @@ _TRUE = frozenset({"1", "true", "yes", "t", "y"})
 Row = dict[str, Any]
 
 
-class _BadRow(Exception):
+class _BadRowError(Exception):
     pass
 
 
@@ -86,7 +91,8 @@ class UserTables:
         ]
 
     def parse(self, shards: Path, first_source: int) -> None:
-        """Write the tables' rows as shards of sources `first_source` and the next; rows that cannot be used are named."""
+        """Write the tables' rows as shards of sources `first_source` and the next; rows that cannot be used
+        are named."""
         if self.papers:
             _parse(self.papers, shards, first_source, _add_paper)
         if self.citations:
@@ -110,26 +116,28 @@ def _parse(path: Path, shards: Path, source: int, add: Callable[[Shard, Row, int
         shard = Shard(source, number)
         for row_number, row in group:
             try:
-                if isinstance(row, _BadRow):
+                if isinstance(row, _BadRowError):
                     raise row
                 add(shard, row, row_number)
-            except _BadRow as error:
-                shard.rejections.append(Rejection(path.name, None, f"row {row_number}", "bad-row", str(error)))
+            except _BadRowError as error:
+                shard.rejections.append(
+                    Rejection(path.name, None, f"row {row_number}", "bad-row", str(error))
+                )
         shard.write(shards)
 
 
-# ---- rows to papers and citations --------------------------------------------------------------------------------
+# ---- rows to papers and citations ----------------------------------------------------------------
 
 
 def _add_paper(shard: Shard, row: Row, number: int) -> None:
     own = _text(row.get("id"))
     if not own:
-        raise _BadRow("no id")
+        raise _BadRowError("no id")
     title, abstract = _text(row.get("title")), _text(row.get("abstract"))
     if not title and not abstract:
-        raise _BadRow(f"{own}: neither title nor abstract")
+        raise _BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
-    lists = {name: _list(row.get(name)) for name in _LISTS}
+    subjects, mesh, keywords = (_list(row.get(name)) for name in ("subjects", "mesh", "keywords"))
     paper = Paper(
         doi=normalise_doi(_text(row.get("doi"))) or by_id[0],
         pmid=normalise_pmid(_text(row.get("pmid"))) or by_id[1],
@@ -142,7 +150,9 @@ def _add_paper(shard: Shard, row: Row, number: int) -> None:
         journal=_text(row.get("journal")),
         licence=_text(row.get("licence")),
         retracted=(_text(row.get("retracted")) or "").lower() in _TRUE,
-        **lists,
+        subjects=subjects,
+        mesh=mesh,
+        keywords=keywords,
     )
     shard.add(paper, f"row {number}")
 
@@ -151,13 +161,15 @@ def _add_citation(shard: Shard, row: Row, number: int, digits_are_pmids: bool) -
     citing, cited = _text(row.get("citing")), _text(row.get("cited"))
     title = _text(row.get("cited_title"))
     if not citing:
-        raise _BadRow("no citing paper")
+        raise _BadRowError("no citing paper")
     if not cited and not title:
-        raise _BadRow(f"{citing}: no cited work")
+        raise _BadRowError(f"{citing}: no cited work")
     doi, pmid, pmcid = _identifiers(citing, digits_are_pmids)
     key = f"doi:{doi}" if doi else f"pmid:{pmid}" if pmid else f"pmc:{pmcid}" if pmcid else None
     doi, pmid, pmcid = _identifiers(cited, digits_are_pmids) if cited else (None, None, None)
-    citation = Citation(doi=doi, pmid=pmid, pmcid=pmcid, title=title, year=_year(row.get("cited_year")), other=cited)
+    citation = Citation(
+        doi=doi, pmid=pmid, pmcid=pmcid, title=title, year=_year(row.get("cited_year")), other=cited
+    )
     shard.add_loose(citing, key, number, citation)
 
 
@@ -182,7 +194,7 @@ def _year(value: Any) -> int | None:
         return None
     year = year_in(text)
     if year is None:
-        raise _BadRow(f"the year {text[:40]!r} is none")
+        raise _BadRowError(f"the year {text[:40]!r} is none")
     return year
 
 
@@ -192,13 +204,13 @@ def _list(value: Any) -> tuple[str, ...]:
             try:
                 value = json.loads(value)
             except json.JSONDecodeError as error:
-                raise _BadRow(f"not a JSON array: {value[:60]!r}") from error
+                raise _BadRowError(f"not a JSON array: {value[:60]!r}") from error
         else:
             value = _BETWEEN.split(value)
     return unique(_text(item) for item in value or ())
 
 
-# ---- files to rows -----------------------------------------------------------------------------------------------
+# ---- files to rows -------------------------------------------------------------------------------
 
 
 def _kind(path: Path) -> str:
@@ -214,7 +226,7 @@ def _open(path: Path) -> Any:
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
-        return gzip.open(path, "rb") if packed else open(path, "rb")  # noqa: SIM115
+        return gzip.open(path, "rb") if packed else open(path, "rb")
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
     except OSError as error:
@@ -228,14 +240,14 @@ def _columns(path: Path) -> list[str]:
         with _open(path) as file:
             return [str(name) for name in _parquet(path, file).schema_arrow.names]
     if kind == "json":
-        rows = (row for row in itertools.islice(_rows(path), 100) if not isinstance(row, _BadRow))
+        rows = (row for row in itertools.islice(_rows(path), 100) if not isinstance(row, _BadRowError))
         return list(dict.fromkeys(name for row in rows for name in row))
     with _open(path) as file:
         return next(_delimited(path, file, kind), [])
 
 
-def _rows(path: Path) -> Iterator[Row | _BadRow]:
-    """The rows of a table in order; a row that cannot be read is a `_BadRow`."""
+def _rows(path: Path) -> Iterator[Row | _BadRowError]:
+    """The rows of a table in order; a row that cannot be read is a `_BadRowError`."""
     kind = _kind(path)
     with _open(path) as file:
         try:
@@ -249,7 +261,7 @@ def _rows(path: Path) -> Iterator[Row | _BadRow]:
         except (EOFError, OSError, csv.Error, pa.ArrowException) as error:
             if isinstance(error, InputError):
                 raise
-            yield _BadRow(f"the file breaks off here: {' '.join(str(error).split())}")
+            yield _BadRowError(f"the file breaks off here: {' '.join(str(error).split())}")
 
 
 def _parquet(path: Path, file: Any) -> pq.ParquetFile:
@@ -259,14 +271,14 @@ def _parquet(path: Path, file: Any) -> pq.ParquetFile:
         raise InputError(f"{path} is no Parquet file: {error}") from error
 
 
-def _json_row(line: bytes) -> Row | _BadRow:
+def _json_row(line: bytes) -> Row | _BadRowError:
     if not line.strip():
-        return _BadRow("an empty line")
+        return _BadRowError("an empty line")
     try:
         value = json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _BadRow(f"not JSON: {error}")
-    return value if isinstance(value, dict) else _BadRow("not a JSON object")
+        return _BadRowError(f"not JSON: {error}")
+    return value if isinstance(value, dict) else _BadRowError("not a JSON object")
 
 
 def _delimited(path: Path, file: Any, kind: str) -> Iterator[list[str]]:
@@ -276,13 +288,13 @@ def _delimited(path: Path, file: Any, kind: str) -> Iterator[list[str]]:
     yield from csv.reader(lines, delimiter="," if kind == "csv" else "\t")
 
 
-def _delimited_rows(path: Path, file: Any, kind: str) -> Iterator[Row | _BadRow]:
+def _delimited_rows(path: Path, file: Any, kind: str) -> Iterator[Row | _BadRowError]:
     lines = _delimited(path, file, kind)
     header = next(lines, [])
     for values in lines:
         if not values:
             continue
         if len(values) != len(header):
-            yield _BadRow(f"{len(values)} fields where the header has {len(header)}")
+            yield _BadRowError(f"{len(values)} fields where the header has {len(header)}")
         else:
             yield dict(zip(header, (value or None for value in values), strict=True))

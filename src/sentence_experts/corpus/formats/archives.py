@@ -1,6 +1,7 @@
 """Folders, XML files and archives to a stream of named documents, in a defined order, never written to disk.
 
-Nothing outside a source is ever opened: links, devices, absolute names and names with `..` are set aside by name.
+Nothing outside a source is ever opened: links, devices, absolute names and names with `..` are set aside by
+name.
 """
 
 from __future__ import annotations
@@ -34,12 +35,21 @@ _TAR_OPENERS: dict[str, Callable[..., Any]] = {
     ".tar": open, ".tar.gz": gzip.open, ".tgz": gzip.open, ".tar.xz": lzma.open, ".txz": lzma.open,
     ".tar.bz2": bz2.open, ".tbz2": bz2.open, ".tbz": bz2.open,
 }  # fmt: skip
-_BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError)
+_BROKEN = (
+    EOFError,
+    OSError,
+    lzma.LZMAError,
+    zlib.error,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One XML document of a source: a file's path, the bytes, or a stream that lasts until the next document."""
+    """One XML document of a source: a file's path, the bytes, or a stream that lasts until the next
+    document."""
 
     name: str
     size: int
@@ -82,12 +92,14 @@ def find_sources(paths: list[Path]) -> list[Source]:
         if real.is_dir():
             sources.append(Source(name, "folder", real))
             sources += [Source(f"{name}/{file.relative_to(real).as_posix()}", kind_of(file), file)
-                        for file in _walk(real) if kind_of(file) in ("tar", "zip") and not file.is_symlink()]  # fmt: skip
+                        for file in _walk(real)
+                        if kind_of(file) in ("tar", "zip") and not file.is_symlink()]  # fmt: skip
         elif kind := kind_of(real):
             sources.append(Source(name, kind, real))
         else:
             raise InputError(
-                f"{path}: neither a folder, an .xml or .nxml file, nor a .tar, .tar.gz, .tar.xz, .tar.bz2 or .zip archive"
+                f"{path}: neither a folder, an .xml or .nxml file, nor a "
+                "tar archive (.tar, .tar.gz, .tar.xz, .tar.bz2) or a .zip archive"
             )
     return _with_unique_names(sources)
 
@@ -113,7 +125,8 @@ def _with_unique_names(sources: list[Source]) -> list[Source]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Every file and link under `folder`, by name; links to folders are given, not followed, so no walk loops."""
+    """Every file and link under `folder`, by name; links to folders are given, not followed, so no walk
+    loops."""
     for base, folders, files in os.walk(folder, followlinks=False):
         folders.sort()
         links = [name for name in folders if os.path.islink(os.path.join(base, name))]
@@ -121,13 +134,14 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def members(source: Source) -> Iterator[Member]:
-    """The members of a source in its order (a folder's by path). What an archive gave before it broke is kept."""
+    """The members of a source in its order (a folder's by path). What an archive gave before it broke is
+    kept."""
     if source.kind in ("folder", "file"):
         yield from _files(source)
         return
     try:
         yield from (_tar if source.kind == "tar" else _zip)(source)
-    except _TooMuch as error:
+    except _TooMuchError as error:
         yield Rejection(source.name, None, None, "expands-too-much", str(error))
     except _BROKEN as error:
         reason = "unreadable" if isinstance(error, PermissionError) else "broken-archive"
@@ -147,7 +161,7 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
 
 
-# ---- folders and files -----------------------------------------------------------------------------------------
+# ---- folders and files ---------------------------------------------------------------------------
 
 
 def _files(source: Source) -> Iterator[Member]:
@@ -174,18 +188,21 @@ def _file(source: str, path: Path, name: str) -> Member:
 
 
 def _too_large(source: str, name: str, size: int) -> Rejection:
-    return Rejection(source, name, None, "too-large", f"{size:,} bytes; at most {LARGEST_DOCUMENT:,} are read")
+    return Rejection(
+        source, name, None, "too-large", f"{size:,} bytes; at most {LARGEST_DOCUMENT:,} are read"
+    )
 
 
-# ---- archives --------------------------------------------------------------------------------------------------
+# ---- archives ------------------------------------------------------------------------------------
 
 
-class _TooMuch(Exception):
+class _TooMuchError(Exception):
     pass
 
 
 class _Forward(io.RawIOBase):
-    """A stream that tarfile can walk: forward seeks read, one byte back is remembered, expansion is bounded."""
+    """A stream that tarfile can walk: forward seeks read, one byte back is remembered, expansion is
+    bounded."""
 
     def __init__(self, raw: Any, packed_bytes: int) -> None:
         self._raw = raw
@@ -199,7 +216,7 @@ class _Forward(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if size < 0 or size > LARGEST_DOCUMENT:
-            raise _TooMuch(f"a header or member asks for {size:,} bytes at once")
+            raise _TooMuchError(f"a header or member asks for {size:,} bytes at once")
         if size == 0:
             return b""
         first = b""
@@ -214,7 +231,7 @@ class _Forward(io.RawIOBase):
         data = b"".join(blocks) if len(blocks) != 1 else blocks[0]
         self._last = data[-1:] or self._last
         if self._position > self._limit:
-            raise _TooMuch(f"more than {self._limit:,} bytes came out of it")
+            raise _TooMuchError(f"more than {self._limit:,} bytes came out of it")
         return data
 
     def seek(self, target: int, whence: int = 0) -> int:
@@ -239,12 +256,16 @@ def _unsafe(name: str) -> str | None:
 
 
 def _tar(source: Source) -> Iterator[Member]:
-    opener = next(opener for suffix, opener in reversed(_TAR_OPENERS.items()) if source.path.name.lower().endswith(suffix))
+    opener = next(
+        opener
+        for suffix, opener in reversed(_TAR_OPENERS.items())
+        if source.path.name.lower().endswith(suffix)
+    )
     with opener(source.path, "rb") as raw:
         forward: Any = _Forward(raw, source.path.stat().st_size)
         with tarfile.open(fileobj=forward, mode="r:") as archive:
             while (entry := archive.next()) is not None:
-                archive.members = []  # or a million headers pile up
+                setattr(archive, "members", [])  # noqa: B010 - or a million headers pile up
                 if not entry.isdir():
                     yield _tar_member(source.name, archive, entry)
 
@@ -279,7 +300,9 @@ def _zip(source: Source) -> Iterator[Member]:
             member = _zip_member(source.name, archive, entry)
             limit -= member.size if isinstance(member, Document) else 0
             if limit < 0:
-                raise _TooMuch("its documents are larger together than an archive of its size should hold")
+                raise _TooMuchError(
+                    "its documents are larger together than an archive of its size should hold"
+                )
             yield member
 
 

@@ -1,31 +1,30 @@
 """JATS articles (and the older NLM DTD) to `Paper`, in the dialects of PMC, PLOS and eLife.
 
-Nothing outside the bytes is ever read: no DTD, no external entity, no network. libxml2's own limits (depth, text
-size, entity amplification) stay on, so an entity bomb is an error like any other malformed file.
+Nothing outside the bytes is ever read: no DTD, no external entity, no network. libxml2's own limits (depth,
+text size, entity amplification) stay on, so an entity bomb is an error like any other malformed file.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import IO, Any
 
 from lxml import etree
 
-from sentence_experts.corpus.formats.licences import licence_of
-from sentence_experts.corpus.formats.markup import Element, clean, plain_text, unique
-from sentence_experts.corpus.formats.references import citations_of, year_in
-from sentence_experts.corpus.identifiers import identifiers_in_url, normalise_doi, normalise_pmcid, normalise_pmid
+from sentence_experts.corpus.formats.front import UnreadableArticleError, read_front
+from sentence_experts.corpus.formats.markup import Element
+from sentence_experts.corpus.formats.references import citations_of
 from sentence_experts.corpus.paper import Citation, Paper
 
 WHOLE_DOCUMENT_BYTES = 16 << 20
-"""Documents up to this size are parsed in one go; larger ones are streamed and their bodies dropped on the way."""
+"""Documents up to this size are parsed in one go; larger ones are streamed and their bodies dropped on the
+way."""
 _LARGEST_FRONT = 200_000  # elements
 _BLANK = b"\0\t\r\n "
 
-_HREF = "{http://www.w3.org/1999/xlink}href"
-_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+# Parts of an article that are texts of their own: decision letters, replies, translations.
+_PARTS = frozenset({"sub-article", "response"})
 # Not `collect_ids=False`: libxml2 keeps that in the same word as "load the DTD" and would then ask for it.
 _SECURE: dict[str, Any] = {
     "resolve_entities": "internal", "no_network": True, "load_dtd": False, "dtd_validation": False,
@@ -33,40 +32,29 @@ _SECURE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class UnreadableArticle(Exception):
-    """A document or article that cannot become a paper; `reason` is a short code for `rejected.jsonl`."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
-
-
-# ---- documents -------------------------------------------------------------------------------------------------
-
-
-def read_articles(document: bytes | IO[bytes]) -> Iterator[Paper | UnreadableArticle]:
+def read_articles(document: bytes | IO[bytes]) -> Iterator[Paper | UnreadableArticleError]:
     """The articles of one XML document: an `article`, or a set of them (`pmc-articleset`, an OAI-PMH answer).
 
-    `document` is the whole document as bytes, or a binary stream that is read in pieces, so that a document of any
-    size takes memory for one front matter and its references only. What was read before an error is kept.
+    `document` is the whole document as bytes, or a binary stream that is read in pieces, so that a document
+    of any size takes memory for one front matter and its references only. What was read before an error is
+    kept.
     """
     try:
         if isinstance(document, bytes):
             yield from _whole(document)
         else:
             yield from _streamed(document)
-    except UnreadableArticle as error:
+    except UnreadableArticleError as error:
         yield error
     except etree.XMLSyntaxError as error:
         yield _syntax(error)
     except (UnicodeError, LookupError) as error:
-        yield UnreadableArticle("encoding", str(error))
+        yield UnreadableArticleError("encoding", str(error))
 
 
-def _whole(document: bytes) -> Iterator[Paper | UnreadableArticle]:
+def _whole(document: bytes) -> Iterator[Paper | UnreadableArticleError]:
     if not document[:4096].strip(_BLANK) and not document.strip(_BLANK):
-        raise UnreadableArticle("empty", "no content")
+        raise UnreadableArticleError("empty", "no content")
     root = etree.fromstring(document, etree.XMLParser(**_SECURE))
     _refuse_external_entities(root.getroottree().docinfo)
     _without_namespace(root)
@@ -74,8 +62,10 @@ def _whole(document: bytes) -> Iterator[Paper | UnreadableArticle]:
         try:
             references = (ref for ref in article.iter("ref") if not _is_in_part(ref))
             citations = tuple(citation for ref in references for citation in citations_of(ref))
-            yield read_front(article, article.find("front"), citations, lambda: hashlib.sha256(document), position)
-        except UnreadableArticle as error:
+            yield read_front(
+                article, article.find("front"), citations, lambda: hashlib.sha256(document), position
+            )
+        except UnreadableArticleError as error:
             yield error
 
 
@@ -84,12 +74,13 @@ def _articles(root: Element) -> list[Element]:
         return [root]
     articles = list(root.iter("article"))
     if not articles:
-        raise UnreadableArticle("not-jats", f"the root element is <{root.tag}> and holds no <article>")
+        raise UnreadableArticleError("not-jats", f"the root element is <{root.tag}> and holds no <article>")
     return articles
 
 
-def _streamed(stream: IO[bytes]) -> Iterator[Paper | UnreadableArticle]:
-    """The same, with every element dropped once it is read, but for the front matter of the current article."""
+def _streamed(stream: IO[bytes]) -> Iterator[Paper | UnreadableArticleError]:
+    """The same, with every element dropped once it is read, but for the front matter of the current
+    article."""
     hashing = _Hashing(stream)
     events = etree.iterparse(hashing, events=("start", "end"), **_SECURE)
     front: Element | None = None
@@ -109,7 +100,9 @@ def _streamed(stream: IO[bytes]) -> Iterator[Paper | UnreadableArticle]:
             continue
         count += 1
         if in_front and count > _LARGEST_FRONT:
-            raise UnreadableArticle("too-large", f"the front matter holds more than {_LARGEST_FRONT:,} elements")
+            raise UnreadableArticleError(
+                "too-large", f"the front matter holds more than {_LARGEST_FRONT:,} elements"
+            )
         if tag == "front" and not depth_of_part:
             in_front, front = 0, node
             continue
@@ -125,7 +118,7 @@ def _streamed(stream: IO[bytes]) -> Iterator[Paper | UnreadableArticle]:
         if not in_front and not in_ref:
             _drop(node, keep=front)
     if not position:
-        raise UnreadableArticle("not-jats", "no <article> in the document")
+        raise UnreadableArticleError("not-jats", "no <article> in the document")
 
 
 def _drop(node: Element, keep: Element | None) -> None:
@@ -154,33 +147,40 @@ class _Hashing:
         return data
 
 
-def _syntax(error: etree.XMLSyntaxError) -> UnreadableArticle:
+def _syntax(error: etree.XMLSyntaxError) -> UnreadableArticleError:
     message = " ".join(str(error.msg or error).split())[:300]
     low = message.lower()
-    if "amplification" in low or "entity reference loop" in low or "entities" in low and "loop" in low:
-        return UnreadableArticle("entity-bomb", message)
+    if "amplification" in low or "entity reference loop" in low or ("entities" in low and "loop" in low):
+        return UnreadableArticleError("entity-bomb", message)
+    if "entity" in low and "not defined" in low:
+        return UnreadableArticleError("undefined-entity", f"{message}; nothing outside the document is read")
     if "document is empty" in low or "start tag expected" in low or "no element found" in low:
-        return UnreadableArticle("not-xml", message)
+        return UnreadableArticleError("not-xml", message)
     if "encod" in low or "utf-8" in low or "utf-16" in low:
-        return UnreadableArticle("encoding", message)
-    if "premature end" in low or "prematurely" in low or "extra content" in low and "end" in low:
-        return UnreadableArticle("malformed-xml", message)
-    return UnreadableArticle("malformed-xml", message)
+        return UnreadableArticleError("encoding", message)
+    if "premature end" in low or "prematurely" in low or ("extra content" in low and "end" in low):
+        return UnreadableArticleError("malformed-xml", message)
+    return UnreadableArticleError("malformed-xml", message)
 
 
 def _refuse_external_entities(docinfo: Any) -> None:
-    """Refuse a document whose own declarations point outside: it is an attack or it lacks a part of its text."""
+    """Refuse a document whose own declarations point outside: it is an attack or it lacks a part of its
+    text."""
     dtd = docinfo.internalDTD
     if dtd is None:
         return
     for entity in dtd.iterentities():
         if entity.system_url:
-            raise UnreadableArticle("external-entity", f"the entity {entity.name!r} names {entity.system_url!r}")
+            raise UnreadableArticleError(
+                "external-entity", f"the entity {entity.name!r} names {entity.system_url!r}"
+            )
 
 
 def _without_namespace(root: Element) -> None:
     """Give JATS elements that stand in a namespace (OAI-PMH answers) their plain names."""
-    if not any(tag and "jats" in tag for tag in {root.tag, *(child.tag for child in root.iter("{*}article"))}):
+    if not any(
+        tag and "jats" in tag for tag in {root.tag, *(child.tag for child in root.iter("{*}article"))}
+    ):
         return
     for node in root.iter("{*}*"):
         namespace, _, name = node.tag.rpartition("}")
@@ -188,233 +188,5 @@ def _without_namespace(root: Element) -> None:
             node.tag = name
 
 
-# Parts of an article that are texts of their own: decision letters, replies, translations.
-_PARTS = frozenset({"sub-article", "response"})
-
-
 def _is_in_part(node: Element) -> bool:
     return next(node.iterancestors("sub-article", "response"), None) is not None
-
-
-# ---- one article -----------------------------------------------------------------------------------------------
-
-
-def read_front(
-    article: Element, front: Element | None, citations: tuple[Citation, ...], hashed: Callable[[], Any], position: int
-) -> Paper:
-    """The paper of one article element, from its front matter and its references.
-
-    `hashed` gives the hash of the document and `position` is the article's place in it: together they are the
-    identifier of an article that states none.
-
-    Raises:
-        UnreadableArticle: there is no article metadata.
-    """
-    meta = front.find("article-meta") if front is not None else None
-    if front is None or meta is None:
-        raise UnreadableArticle("no-metadata", "the article has no front/article-meta")
-    doi, pmid, pmcid = _own_identifiers(meta)
-    title = _title(meta)
-    kind = clean(article.get("article-type") or "")
-    related = meta.findall("related-article") + front.findall("related-article")
-    return Paper(
-        doi=doi,
-        pmid=pmid,
-        pmcid=pmcid,
-        other=None if doi or pmid or pmcid else f"file:{hashed().hexdigest()[:24]}-{position}",
-        title=title,
-        abstract=_abstract(meta, article.get(_LANGUAGE)),
-        year=_year(meta),
-        article_type=kind,
-        subjects=_subjects(meta),
-        mesh=_keywords(meta, mesh=True),
-        keywords=_keywords(meta, mesh=False),
-        journal=_journal(front),
-        licence=licence_of(meta.findall("permissions") or meta.findall("license")),
-        retracted=_says_it_is_retracted(kind, title, related),
-        retracts=_retracts(kind, related),
-        citations=citations,
-    )
-
-
-def _own_identifiers(meta: Element) -> tuple[str | None, str | None, str | None]:
-    doi = pmid = pmcid = None
-    for node in meta.iterfind("article-id"):
-        kind = node.get("pub-id-type")
-        if kind == "doi":
-            doi = doi or normalise_doi(node.text)
-        elif kind == "pmid":
-            pmid = pmid or normalise_pmid(node.text)
-        elif kind in ("pmc", "pmcid"):
-            pmcid = pmcid or normalise_pmcid(node.text)
-    return doi, pmid, pmcid
-
-
-def _title(meta: Element) -> str | None:
-    group = meta.find("title-group")
-    if group is None:
-        group = meta
-    title = group.find("article-title")
-    text = plain_text(title) if title is not None else None
-    subtitle = group.find("subtitle")
-    extra = plain_text(subtitle) if subtitle is not None else None
-    if text and extra and extra.lower() not in text.lower():
-        return f"{text}{' ' if text[-1] in ':?!.–—' else ': '}{extra}"
-    return text
-
-
-# ---- abstract --------------------------------------------------------------------------------------------------
-
-# The words that publishers use for the abstract itself, best first; every other type is some other text.
-_MAIN_TYPES = ("", "abstract", "main", "normal", "full", "structured", "long", "longsummary", "summary")
-_OTHER_ABSTRACTS = re.compile(
-    r"(elife |plain[- ]language |lay |editor\S* |author\S* |web |non[- ]?technical )\s*(digest|summary|abstract)"
-    r"|digest|graphical|visual abstract|highlights|in brief|teaser|significance|key points|synopsis",
-    re.I,
-)
-_ONLY_A_DOI = re.compile(r"(doi:?\s*)?(https?://)?(dx\.)?(doi\.org/)?10\.\d+/\S+", re.I)
-_POINTS = ":.;,-–— "
-
-
-def _abstract(meta: Element, language: str | None) -> str | None:
-    candidates = []
-    for order, node in enumerate(meta.iterfind("abstract")):
-        kind = (node.get("abstract-type") or "").lower()
-        heading = node.find("title")
-        if kind not in _MAIN_TYPES or (heading is not None and _OTHER_ABSTRACTS.match(plain_text(heading) or "")):
-            continue
-        own = (node.get(_LANGUAGE) or language or "en").lower()[:2]
-        rank = 0 if own == (language or "en").lower()[:2] else 1 if own == "en" else 2
-        candidates.append((_MAIN_TYPES.index(kind), rank, order, node))
-    for *_, node in sorted(candidates, key=lambda candidate: candidate[:3]):
-        if text := _abstract_text(node):
-            return text
-    return None
-
-
-def _abstract_text(abstract: Element) -> str | None:
-    return clean(" ".join(_section_parts(abstract))) if len(abstract) else plain_text(abstract)
-
-
-def _section_parts(section: Element) -> Iterator[str]:
-    """The paragraphs of a section in order, those of a labelled subsection after its label."""
-    for child in section:
-        tag = child.tag
-        if tag == "sec":
-            heading = child.find("title")
-            label = (plain_text(heading) or "").rstrip(_POINTS) if heading is not None else ""
-            parts = list(_section_parts(child))
-            if parts:
-                yield f"{label}: {parts[0]}" if label else parts[0]
-                yield from parts[1:]
-        elif tag == "p":
-            text = plain_text(child)
-            if text and not _ONLY_A_DOI.fullmatch(text):
-                yield text
-        elif isinstance(tag, str) and tag in _ABSTRACT_BLOCKS and (text := plain_text(child)):
-            yield text
-
-
-_ABSTRACT_BLOCKS = frozenset({
-    "list", "def-list", "disp-formula", "disp-quote", "boxed-text", "statement", "verse-group", "speech",
-})  # fmt: skip
-
-
-# ---- date, subjects, keywords, journal -------------------------------------------------------------------------
-
-# Dates of an archive's own handling, and of later events in an article's life, are no publication dates.
-_LATER_DATES = frozenset({"pmc-release", "nihms-submitted", "retraction", "retracted", "corrected", "ecorrected", "update"})
-
-
-def _year(meta: Element) -> int | None:
-    published: list[int] = []
-    later: list[int] = []
-    for date in meta.iterfind("pub-date"):
-        year = (
-            year_in(date.findtext("year"))
-            or year_in(date.get("iso-8601-date"))
-            or year_in("".join(date.itertext()))
-        )
-        if year:
-            kinds = {date.get("pub-type"), date.get("date-type")}
-            (later if kinds & _LATER_DATES else published).append(year)
-    return min(published or later, default=None)
-
-
-_CHANNELS = frozenset({
-    "display-channel", "sub-display-channel", "overline", "leader", "hwp-journal-coll", "section", "article-type",
-    "legacy-article-type", "editorial-class", "online-only", "featured", "category-oup-series", "toc-heading",
-})  # fmt: skip
-_KIND_OF_ARTICLE = re.compile(
-    r"(?:original |full |regular |open |invited |mini-?|short |brief |rapid |research |scientific |data |case |"
-    r"systematic |featured |methodology |technical |clinical )*"
-    r"(?:articles?|research|papers?|reports?|reviews?|notes?|communications?|letters?|editorials?|corrections?|"
-    r"correspondence|commentar(?:y|ies)|protocols?|erratum|corrigendum|perspectives?|opinions?|investigations?)",
-    re.I,
-)
-
-
-def _subjects(meta: Element) -> tuple[str, ...]:
-    """What the article is about; the kind of article ("Research Article") only where nothing else is said."""
-    topics: list[str | None] = []
-    channels: list[str | None] = []
-    for group in meta.iterfind("article-categories/subj-group"):
-        kind = (group.get("subj-group-type") or "").lower()
-        (channels if kind in _CHANNELS else topics).extend(plain_text(node) for node in group.iter("subject"))
-    about = unique(text for text in topics if text and not _KIND_OF_ARTICLE.fullmatch(text))
-    return about or unique(topics) or unique(channels)
-
-
-def _keywords(meta: Element, *, mesh: bool) -> tuple[str, ...]:
-    found: list[str | None] = []
-    for group in meta.iterfind("kwd-group"):
-        kind = f"{group.get('kwd-group-type', '')} {group.get('vocab', '')} {group.get('content-type', '')}".lower()
-        if ("mesh" in kind.replace("-", "").split() or kind.strip().startswith("mesh")) is not mesh:
-            continue
-        if "abbreviation" not in kind:
-            found.extend(_keyword(node) for node in group.iter("kwd", "compound-kwd"))
-    return unique(found)
-
-
-def _keyword(node: Element) -> str | None:
-    if node.tag == "compound-kwd":
-        return " – ".join(unique(plain_text(part) for part in node.iter("compound-kwd-part"))) or None
-    return (plain_text(node) or "").strip(",;") or None
-
-
-def _journal(front: Element) -> str | None:
-    for path in ("journal-title-group/journal-title", "journal-title", "journal-id[@journal-id-type='nlm-ta']"):
-        node = front.find(f"journal-meta/{path}")
-        if node is not None and (text := plain_text(node)):
-            return text
-    return None
-
-
-# ---- retraction ------------------------------------------------------------------------------------------------
-
-_RETRACTED_TITLE = re.compile(r"\W*(?:retracted|withdrawn)(?:\s+(?:article|paper|chapter))?\s*[:\]\)–—-]", re.I)
-
-
-def _says_it_is_retracted(kind: str | None, title: str | None, related: Iterable[Element]) -> bool:
-    return (
-        (kind or "") in ("retracted-article", "withdrawn-article")
-        or bool(title and _RETRACTED_TITLE.match(title))
-        or any(node.get("related-article-type") in ("retraction-forward", "retracted-by") for node in related)
-    )
-
-
-def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, ...]:
-    found: dict[Citation, None] = {}
-    for node in related:
-        relation = node.get("related-article-type") or ""
-        if relation == "retracted-article" or (kind == "retraction" and relation in ("", "article-reference")):
-            value = node.get(_HREF) or clean("".join(node.itertext())) or ""
-            link = node.get("ext-link-type") or ""
-            if link in ("pmid", "pubmed"):
-                found[Citation(pmid=normalise_pmid(value))] = None
-            elif link in ("pmc", "pmcid"):
-                found[Citation(pmcid=normalise_pmcid(value))] = None
-            else:
-                doi, pmid, pmcid = identifiers_in_url(value)
-                found[Citation(doi=doi, pmid=pmid, pmcid=pmcid)] = None
-    return tuple(citation for citation in found if citation != Citation())

@@ -8,9 +8,12 @@ from sentence_experts.corpus.formats.markup import Element, plain_text
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _CC_URL = re.compile(
-    r"creativecommons\.org/licen[sc]es/(?P<kind>[a-z][a-z-]*)(?:/(?P<version>\d\.\d))?(?:/(?P<place>[a-z]{2,3})\b)?", re.I
+    r"creativecommons\.org/licen[sc]es/(?P<kind>[a-z][a-z-]*)(?:/(?P<version>\d\.\d))?(?:/(?P<place>[a-z]{2,3})\b)?",
+    re.I,
 )
-_PUBLIC_URL = re.compile(r"creativecommons\.org/publicdomain/(?P<kind>zero|mark)(?:/(?P<version>\d\.\d))?", re.I)
+_PUBLIC_URL = re.compile(
+    r"creativecommons\.org/publicdomain/(?P<kind>zero|mark)(?:/(?P<version>\d\.\d))?", re.I
+)
 _CC_NAME = re.compile(
     r"(?:creative\s+commons|\bcc)[\s-]*(?P<kind>(?:attribution|by)(?:[\s–-]*(?:non[\s-]?commercial|no[\s-]?deriv\w*"
     r"|share[\s-]?alike|nc|nd|sa)\b)*)(?:[^.]{0,40}?(?P<version>\d\.\d))?",
@@ -25,7 +28,8 @@ def _short_name(kind: str, version: str | None, place: str | None = None) -> str
 
 
 def licence_from_text(text: str) -> str | None:
-    """`CC-BY-4.0`, `CC0-1.0` and the like out of an address or a sentence; None if it names no such licence."""
+    """`CC-BY-4.0`, `CC0-1.0` and the like out of an address or a sentence; None if it names no such
+    licence."""
     if found := _CC_URL.search(text):
         return _short_name(found["kind"], found["version"], found["place"])
     if found := _PUBLIC_URL.search(text):
@@ -48,7 +52,8 @@ def licence_of(permissions: list[Element]) -> str | None:
     """The licence of an article, from its `permissions` elements.
 
     An address in the licence's own attributes comes first, then the addresses in its text. A public-domain
-    dedication in the text counts only when nothing else is there: publishers waive rights in the *data* that way.
+    dedication in the text counts only when nothing else is there: publishers waive rights in the *data* that
+    way.
     """
     licences = [licence for node in permissions for licence in node.iter("license")]
     own: list[str] = []
@@ -62,7 +67,9 @@ def licence_of(permissions: list[Element]) -> str | None:
             elif tag in ("ext-link", "uri") and node.get(_HREF):
                 linked.append(node.get(_HREF))
     named = [name for name in map(licence_from_text, own) if name]
-    named += sorted((name for name in map(licence_from_text, linked) if name), key=lambda name: name.startswith("CC0"))
+    named += sorted(
+        (name for name in map(licence_from_text, linked) if name), key=lambda name: name.startswith("CC0")
+    )
     if named:
         return named[0]
     texts = [text for text in map(plain_text, licences) if text]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
-
-from lxml import etree
 
 Element = Any  # lxml-stubs has no useful type for what iteration yields (comments and entities come too)
 
@@ -16,8 +13,10 @@ MATHML = "{http://www.w3.org/1998/Math/MathML}"
 
 # What stands inside running text without being part of it.
 _NO_TEXT = frozenset({
-    "fn", "fn-group", "label", "object-id", "graphic", "inline-graphic", "media", "fig", "fig-group", "table-wrap",
-    "supplementary-material", "inline-supplementary-material", "related-article", "related-object", "kwd-group",
+    "fn", "fn-group", "label", "object-id", "graphic", "inline-graphic", "media", "fig", "fig-group",
+    "table-wrap",
+    "supplementary-material", "inline-supplementary-material", "related-article", "related-object",
+    "kwd-group",
     "alt-text", "long-desc", "index-term", "private-char", "processing-meta", f"{MATHML}annotation",
     f"{MATHML}annotation-xml", "annotation", "annotation-xml",
 })  # fmt: skip
@@ -38,18 +37,38 @@ _DROPPED = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 
 _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 _TEX_NAMES = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε", "zeta": "ζ", "eta": "η",
-    "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "upmu": "μ", "nu": "ν", "xi": "ξ", "pi": "π",
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε", "zeta": "ζ",
+    "eta": "η",
+    "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "upmu": "μ", "nu": "ν", "xi": "ξ",
+    "pi": "π",
     "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "varphi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω",
-    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
+    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ",
+    "Omega": "Ω",
     "times": "×", "cdot": "·", "pm": "±", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥", "neq": "≠", "ne": "≠",
-    "approx": "≈", "sim": "~", "infty": "∞", "to": "→", "rightarrow": "→", "circ": "°", "prime": "′", "degree": "°",
+    "approx": "≈", "sim": "~", "infty": "∞", "to": "→", "rightarrow": "→", "circ": "°", "prime": "′",
+    "degree": "°",
     "sum": "∑", "prod": "∏", "int": "∫", "sqrt": "√", "partial": "∂", "in": "∈", "ldots": "…", "dots": "…",
-    "left": "", "right": "", "quad": " ", "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
+    "left": "", "right": "", "quad": " ", "qquad": " ", "hbox": "", "mbox": "", "limits": "",
+    "displaystyle": "",
 }  # fmt: skip
 _TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
-_TEX_STYLES = ("text", "math", "up", "bold", "rm", "it", "bf", "over", "under", "hat", "bar", "tilde", "vec", "style")
+_TEX_STYLES = (
+    "text",
+    "math",
+    "up",
+    "bold",
+    "rm",
+    "it",
+    "bf",
+    "over",
+    "under",
+    "hat",
+    "bar",
+    "tilde",
+    "vec",
+    "style",
+)
 
 
 def clean(text: str) -> str | None:
@@ -114,11 +133,7 @@ def _parts(node: Element, parts: list[str]) -> None:
 
 def _child(child: Element, parts: list[str]) -> None:
     tag = child.tag
-    if tag is etree.Entity:
-        # Named characters of the JATS DTD, which is never loaded; HTML has the same names.
-        known = html.unescape(child.text)
-        parts.append(known if known != child.text else "")
-    elif not isinstance(tag, str) or tag in _NO_TEXT or (tag == "xref" and _is_mark(child)):
+    if not isinstance(tag, str) or tag in _NO_TEXT or (tag == "xref" and _is_mark(child)):
         pass
     elif tag in _MATH:
         _math_parts(child, parts)

@@ -27,7 +27,8 @@ _KINDS = frozenset((*_CITATION_TAGS, "citation-alternatives"))
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
 _NORMALISE = {
     "doi": ("doi", normalise_doi), "pmid": ("pmid", normalise_pmid), "pubmed": ("pmid", normalise_pmid),
-    "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid), "pmc": ("pmcid", normalise_pmcid),
+    "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid), "pmc": ("pmcid",
+    normalise_pmcid),
 }  # fmt: skip
 _TYPED = ("pub-id-type", "object-id-type", "article-id-type")
 
@@ -45,7 +46,9 @@ def citations_of(ref: Element) -> Iterator[Citation]:
         if tag in _KINDS:
             yield _citation([child] if tag != "citation-alternatives" else list(child.iter(*_CITATION_TAGS)))
         elif isinstance(tag, str) and tag != "label":
-            yield from (_citation([inner]) for inner in child.iter(*_CITATION_TAGS) if not _is_inside_another(inner))
+            yield from (
+                _citation([inner]) for inner in child.iter(*_CITATION_TAGS) if not _is_inside_another(inner)
+            )
 
 
 def _is_inside_another(node: Element) -> bool:
@@ -65,7 +68,9 @@ def _citation(renderings: Iterable[Element]) -> Citation:
                 if text := plain_text(child):
                     titles.append(text)
             elif tag == "year":
-                if "year" not in known and (year := year_in(child.text) or year_in(child.get("iso-8601-date"))):
+                if "year" not in known and (
+                    year := year_in(child.text) or year_in(child.get("iso-8601-date"))
+                ):
                     known["year"] = year
             elif tag not in _NEVER_IDENTIFY:
                 plain = False
@@ -79,7 +84,8 @@ def _citation(renderings: Iterable[Element]) -> Citation:
 # Their children are names and numbers, so a citation made of these alone needs no second look.
 _NEVER_IDENTIFY = frozenset({
     "person-group", "source", "volume", "fpage", "lpage", "issue", "name", "publisher-name", "publisher-loc",
-    "edition", "month", "day", "size", "elocation-id", "collab", "etal", "page-range", "label", "issn", "isbn",
+    "edition", "month", "day", "size", "elocation-id", "collab", "etal", "page-range", "label", "issn",
+    "isbn",
 })  # fmt: skip
 
 
@@ -92,7 +98,9 @@ def _add_typed(known: dict[str, Any], kind: str | None, node: Element) -> None:
 def _add_nested(known: dict[str, Any], citation: Element) -> None:
     """What a citation says outside its own `pub-id` children: deeper ids, links, and ids in running text."""
     links: list[str] = []
-    for node in citation.iter("pub-id", "object-id", "article-id", "ext-link", "uri", "article-title", "year"):
+    for node in citation.iter(
+        "pub-id", "object-id", "article-id", "ext-link", "uri", "article-title", "year"
+    ):
         tag = node.tag
         if tag == "article-title":
             if "title" not in known and (title := plain_text(node)):

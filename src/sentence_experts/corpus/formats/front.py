@@ -1,0 +1,271 @@
+"""The front matter of a JATS article to a `Paper`: titles, abstract, dates, subjects, licence, retraction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from sentence_experts.corpus.formats.licences import licence_of
+from sentence_experts.corpus.formats.markup import Element, clean, plain_text, unique
+from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.identifiers import (
+    identifiers_in_url,
+    normalise_doi,
+    normalise_pmcid,
+    normalise_pmid,
+)
+from sentence_experts.corpus.paper import Citation, Paper
+
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+class UnreadableArticleError(Exception):
+    """A document or article that cannot become a paper; `reason` is a short code for `rejected.jsonl`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+def read_front(
+    article: Element,
+    front: Element | None,
+    citations: tuple[Citation, ...],
+    hashed: Callable[[], Any],
+    position: int,
+) -> Paper:
+    """The paper of one article element, from its front matter and its references.
+
+    `hashed` gives the hash of the document and `position` is the article's place in it: together they are the
+    identifier of an article that states none.
+
+    Raises:
+        UnreadableArticleError: there is no article metadata.
+    """
+    meta = front.find("article-meta") if front is not None else None
+    if front is None or meta is None:
+        raise UnreadableArticleError("no-metadata", "the article has no front/article-meta")
+    doi, pmid, pmcid = _own_identifiers(meta)
+    title = _title(meta)
+    kind = clean(article.get("article-type") or "")
+    related = meta.findall("related-article") + front.findall("related-article")
+    return Paper(
+        doi=doi,
+        pmid=pmid,
+        pmcid=pmcid,
+        other=None if doi or pmid or pmcid else f"file:{hashed().hexdigest()[:24]}-{position}",
+        title=title,
+        abstract=_abstract(meta, article.get(_LANGUAGE)),
+        year=_year(meta),
+        article_type=kind,
+        subjects=_subjects(meta),
+        mesh=_keywords(meta, mesh=True),
+        keywords=_keywords(meta, mesh=False),
+        journal=_journal(front),
+        licence=licence_of(meta.findall("permissions") or meta.findall("license")),
+        retracted=_says_it_is_retracted(kind, title, related),
+        retracts=_retracts(kind, related),
+        citations=citations,
+    )
+
+
+def _own_identifiers(meta: Element) -> tuple[str | None, str | None, str | None]:
+    doi = pmid = pmcid = None
+    for node in meta.iterfind("article-id"):
+        kind = node.get("pub-id-type")
+        if kind == "doi":
+            doi = doi or normalise_doi(node.text)
+        elif kind == "pmid":
+            pmid = pmid or normalise_pmid(node.text)
+        elif kind in ("pmc", "pmcid"):
+            pmcid = pmcid or normalise_pmcid(node.text)
+    return doi, pmid, pmcid
+
+
+def _title(meta: Element) -> str | None:
+    group = meta.find("title-group")
+    if group is None:
+        group = meta
+    title = group.find("article-title")
+    text = plain_text(title) if title is not None else None
+    subtitle = group.find("subtitle")
+    extra = plain_text(subtitle) if subtitle is not None else None
+    if text and extra and extra.lower() not in text.lower():
+        return f"{text}{' ' if text[-1] in ':?!.–—' else ': '}{extra}"
+    return text
+
+
+# ---- abstract ------------------------------------------------------------------------------------
+
+# The words that publishers use for the abstract itself, best first; every other type is some other text.
+_MAIN_TYPES = ("", "abstract", "main", "normal", "full", "structured", "long", "longsummary", "summary")
+_OTHER_ABSTRACTS = re.compile(
+    r"(elife |plain[- ]language |lay |editor\S* |author\S* |web |non[- ]?technical )\s*"
+    r"(digest|summary|abstract)"
+    r"|digest|graphical|visual abstract|highlights|in brief|teaser|significance|key points|synopsis",
+    re.I,
+)
+_ONLY_A_DOI = re.compile(r"(doi:?\s*)?(https?://)?(dx\.)?(doi\.org/)?10\.\d+/\S+", re.I)
+_POINTS = ":.;,-–— "
+
+
+def _abstract(meta: Element, language: str | None) -> str | None:
+    candidates = []
+    for order, node in enumerate(meta.iterfind("abstract")):
+        kind = (node.get("abstract-type") or "").lower()
+        heading = node.find("title")
+        if kind not in _MAIN_TYPES or (
+            heading is not None and _OTHER_ABSTRACTS.match(plain_text(heading) or "")
+        ):
+            continue
+        own = (node.get(_LANGUAGE) or language or "en").lower()[:2]
+        rank = 0 if own == (language or "en").lower()[:2] else 1 if own == "en" else 2
+        candidates.append((_MAIN_TYPES.index(kind), rank, order, node))
+    for *_, node in sorted(candidates, key=lambda candidate: candidate[:3]):
+        if text := _abstract_text(node):
+            return text
+    return None
+
+
+def _abstract_text(abstract: Element) -> str | None:
+    return clean(" ".join(_section_parts(abstract))) if len(abstract) else plain_text(abstract)
+
+
+def _section_parts(section: Element) -> Iterator[str]:
+    """The paragraphs of a section in order, those of a labelled subsection after its label."""
+    for child in section:
+        tag = child.tag
+        if tag == "sec":
+            heading = child.find("title")
+            label = (plain_text(heading) or "").rstrip(_POINTS) if heading is not None else ""
+            parts = list(_section_parts(child))
+            if parts:
+                yield f"{label}: {parts[0]}" if label else parts[0]
+                yield from parts[1:]
+        elif tag == "p":
+            text = plain_text(child)
+            if text and not _ONLY_A_DOI.fullmatch(text):
+                yield text
+        elif isinstance(tag, str) and tag in _ABSTRACT_BLOCKS and (text := plain_text(child)):
+            yield text
+
+
+_ABSTRACT_BLOCKS = frozenset({
+    "list", "def-list", "disp-formula", "disp-quote", "boxed-text", "statement", "verse-group", "speech",
+})  # fmt: skip
+
+
+# ---- date, subjects, keywords, journal -----------------------------------------------------------
+
+# Dates of an archive's own handling, and of later events in an article's life, are no publication dates.
+_LATER_DATES = frozenset(
+    {"pmc-release", "nihms-submitted", "retraction", "retracted", "corrected", "ecorrected", "update"}
+)
+
+
+def _year(meta: Element) -> int | None:
+    published: list[int] = []
+    later: list[int] = []
+    for date in meta.iterfind("pub-date"):
+        year = (
+            year_in(date.findtext("year"))
+            or year_in(date.get("iso-8601-date"))
+            or year_in("".join(date.itertext()))
+        )
+        if year:
+            kinds = {date.get("pub-type"), date.get("date-type")}
+            (later if kinds & _LATER_DATES else published).append(year)
+    return min(published or later, default=None)
+
+
+
+_CHANNELS = frozenset({
+    "display-channel", "sub-display-channel", "overline", "leader", "hwp-journal-coll", "section",
+    "article-type",
+    "legacy-article-type", "editorial-class", "online-only", "featured", "category-oup-series", "toc-heading",
+})  # fmt: skip
+_KIND_OF_ARTICLE = re.compile(
+    r"(?:original |full |regular |open |invited |mini-?|short |brief |rapid |"
+    r"research |scientific |data |case |"
+    r"systematic |featured |methodology |technical |clinical )*"
+    r"(?:articles?|research|papers?|reports?|reviews?|notes?|communications?|letters?|editorials?|corrections?|"
+    r"correspondence|commentar(?:y|ies)|protocols?|erratum|corrigendum|perspectives?|opinions?|investigations?)",
+    re.I,
+)
+
+
+def _subjects(meta: Element) -> tuple[str, ...]:
+    """What the article is about; the kind of article ("Research Article") only where nothing else is said."""
+    topics: list[str | None] = []
+    channels: list[str | None] = []
+    for group in meta.iterfind("article-categories/subj-group"):
+        kind = (group.get("subj-group-type") or "").lower()
+        (channels if kind in _CHANNELS else topics).extend(plain_text(node) for node in group.iter("subject"))
+    about = unique(text for text in topics if text and not _KIND_OF_ARTICLE.fullmatch(text))
+    return about or unique(topics) or unique(channels)
+
+
+def _keywords(meta: Element, *, mesh: bool) -> tuple[str, ...]:
+    found: list[str | None] = []
+    for group in meta.iterfind("kwd-group"):
+        kind = " ".join(group.get(name, "") for name in ("kwd-group-type", "vocab", "content-type")).lower()
+        if ("mesh" in kind.replace("-", "").split() or kind.strip().startswith("mesh")) is not mesh:
+            continue
+        if "abbreviation" not in kind:
+            found.extend(_keyword(node) for node in group.iter("kwd", "compound-kwd"))
+    return unique(found)
+
+
+def _keyword(node: Element) -> str | None:
+    if node.tag == "compound-kwd":
+        return " – ".join(unique(plain_text(part) for part in node.iter("compound-kwd-part"))) or None
+    return (plain_text(node) or "").strip(",;") or None
+
+
+def _journal(front: Element) -> str | None:
+    for path in (
+        "journal-title-group/journal-title",
+        "journal-title",
+        "journal-id[@journal-id-type='nlm-ta']",
+    ):
+        node = front.find(f"journal-meta/{path}")
+        if node is not None and (text := plain_text(node)):
+            return text
+    return None
+
+
+# ---- retraction ----------------------------------------------------------------------------------
+
+_RETRACTED_TITLE = re.compile(
+    r"\W*(?:retracted|withdrawn)(?:\s+(?:article|paper|chapter))?\s*[:\]\)–—-]", re.I
+)
+
+
+def _says_it_is_retracted(kind: str | None, title: str | None, related: Iterable[Element]) -> bool:
+    return (
+        (kind or "") in ("retracted-article", "withdrawn-article")
+        or bool(title and _RETRACTED_TITLE.match(title))
+        or any(node.get("related-article-type") in ("retraction-forward", "retracted-by") for node in related)
+    )
+
+
+def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, ...]:
+    found: dict[Citation, None] = {}
+    for node in related:
+        relation = node.get("related-article-type") or ""
+        if relation == "retracted-article" or (
+            kind == "retraction" and relation in ("", "article-reference")
+        ):
+            value = node.get(_HREF) or clean("".join(node.itertext())) or ""
+            link = node.get("ext-link-type") or ""
+            if link in ("pmid", "pubmed"):
+                found[Citation(pmid=normalise_pmid(value))] = None
+            elif link in ("pmc", "pmcid"):
+                found[Citation(pmcid=normalise_pmcid(value))] = None
+            else:
+                doi, pmid, pmcid = identifiers_in_url(value)
+                found[Citation(doi=doi, pmid=pmid, pmcid=pmcid)] = None
+    return tuple(citation for citation in found if citation != Citation())

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentence_experts.corpus.identifiers import (
+    find_doi,
+    identifiers_in_url,
+    normalise_doi,
+    normalise_pmcid,
+    normalise_pmid,
+    parse_identifier,
+)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["10.1000/AbC.1", "doi:10.1000/abc.1", "DOI: 10.1000/abc.1.", "https://doi.org/10.1000/abc.1",
+     "http://dx.doi.org/10.1000%2Fabc.1", " 10.1000/abc.1 ", "10.1000/abc.1,", "(10.1000/abc.1)",
+     "10.1000/abc\u200b.1"],
+)  # fmt: skip
+def test_one_doi_in_every_spelling(written: str) -> None:
+    assert normalise_doi(written) == "10.1000/abc.1"
+
+
+def test_old_dois_keep_their_brackets_and_signs() -> None:
+    for doi in ("10.1002/(sici)1097-0061(199807)14:10<953::aid-yea293>3.0.co;2-u", "10.1021/bi001509+",
+                "10.1016/0022-2836(81)90010-3", "10.1016/s0070-2153(04)63006-7"):  # fmt: skip
+        assert normalise_doi(doi.upper()) == doi
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", "11200322", "0162-0886/91/1302-0044$02.00", "10.1000/", "10.1000"]
+)
+def test_what_is_no_doi(value: str | None) -> None:
+    assert normalise_doi(value) is None
+
+
+def test_a_doi_broken_over_two_lines_is_mended() -> None:
+    assert normalise_doi("10.1126/science. 1068094") == "10.1126/science.1068094"
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing(text: str) -> None:
+    for value in (text, f"10.1000/{text}"):
+        once = normalise_doi(value)
+        assert once is None or normalise_doi(once) is not None
+    (
+        normalise_pmid(text),
+        normalise_pmcid(text),
+        parse_identifier(text),
+        find_doi(text),
+        identifiers_in_url(text),
+    )
+
+
+def test_pmid_and_pmcid() -> None:
+    assert normalise_pmid(" 00123 ") == normalise_pmid("PMID: 123") == "123"
+    assert normalise_pmid("123abc") is None
+    assert normalise_pmid("0") is None
+    assert normalise_pmcid("PMC12") == normalise_pmcid("12") == normalise_pmcid("pmc12.2") == "PMC12"
+    assert parse_identifier("123") == (None, None, None)
+    assert parse_identifier("pmid:123") == (None, "123", None)
+    assert identifiers_in_url("https://pubmed.ncbi.nlm.nih.gov/123/") == (None, "123", None)
+    assert identifiers_in_url("http://www.ncbi.nlm.nih.gov/pmc/articles/PMC77/") == (None, None, "PMC77")
+
+
+def test_a_doi_in_text_must_be_called_one() -> None:
+    assert find_doi("Nature 10.5/6 pp. doi: 10.1000/x.") == "10.1000/x"
+    assert find_doi("between 10.1234/5 and more") is None
