@@ -9,7 +9,14 @@ import pytest
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.baselines import TfidfScorer
 from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
-from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, evaluate, measure, score_pairs
+from sentence_experts.evaluation.pairs import (
+    checked_table,
+    compare,
+    cosine_by_text,
+    evaluate,
+    measure,
+    score_pairs,
+)
 from sentence_experts.pairs.dataset import PairsFolder
 
 
@@ -113,3 +120,23 @@ def test_bad_tables_and_labels_are_refused():
         evaluate([], table)
     with pytest.raises(InputError, match="score nan"):
         evaluate([GivenScores()], table_of([(float("nan"), 1, "d"), (0.1, 0, "d")]))
+
+
+def test_a_better_model_is_above_with_certainty_and_a_model_is_not_above_itself():
+    generator = np.random.default_rng(0)
+    table = table_of([(0.5 * label + 0.2 * generator.normal(), label, "d") for label in [0, 1] * 150])
+
+    class Noisy(GivenScores):
+        label = "noisy"
+
+        def score(self, anchors, positives, domain):
+            return super().score(anchors, positives, domain) + generator.normal(size=len(anchors))
+
+    found = evaluate([GivenScores(), Noisy()], table, replicates=0)
+    above = compare(found, "given", "noisy", replicates=200)
+    assert set(above) == {"pooled", "pair_weighted_mean", "d"}
+    assert above["pooled"]["f1_max"].low > 0
+    itself = compare(found, "given", "given", replicates=50)["pooled"]["roc_auc"]
+    assert (itself.low, itself.high) == (0, 0)
+    with pytest.raises(UsageError, match="no model 'label'; there are given, noisy"):
+        compare(found, "given", "label")

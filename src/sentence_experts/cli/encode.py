@@ -24,7 +24,7 @@ def encode(
     column: str | None = typer.Option(None, help="Column with the texts; not for .txt."),
     id_column: str | None = typer.Option(None, help="Column to carry along as id (.parquet output)."),
     normalize: bool = typer.Option(False, help="Scale every vector to length 1."),
-    chunk_size: int = typer.Option(1024, min=1, help="Texts encoded between two saves."),
+    chunk_size: int = typer.Option(256, min=1, help="Texts encoded between two saves."),
     batch_size: int = typer.Option(32, min=1, help="Texts encoded at once."),
     device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; chosen by itself when not given."),
 ) -> None:

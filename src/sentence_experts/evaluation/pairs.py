@@ -12,13 +12,24 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
-from sentence_experts.evaluation.results import Evaluation, Figures, ModelResult
-from sentence_experts.evaluation.statistics import Replicates, ScoredPairs, bootstrap, interval
+from sentence_experts.evaluation.results import (
+    PAIR_WEIGHTED_MEAN,
+    POOLED,
+    Evaluation,
+    Figures,
+    ModelResult,
+)
+from sentence_experts.evaluation.statistics import (
+    Interval,
+    Replicates,
+    ScoredPairs,
+    bootstrap,
+    difference,
+    interval,
+)
 
 PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
-
-# Unique texts and their domain -> something with a row per text; the cosine of two rows is the score.
-Encode = Callable[[Sequence[str], str], NDArray[np.float32]]
+KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
 
 
 class PairScorer(Protocol):
@@ -63,7 +74,7 @@ def score_pairs(scorer: PairScorer, table: pa.Table) -> NDArray[np.float64]:
     """The scorer's similarity for each row of a checked table, shape (pairs,), in the table's order."""
     scores = np.empty(table.num_rows, dtype=np.float64)
     for domain in domains_of(table):
-        rows = np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
+        rows = _rows_of(table, domain)
         part = table.take(pa.array(rows))
         scores[rows] = scorer.score(part["anchor"].to_pylist(), part["positive"].to_pylist(), domain)
     return scores
@@ -104,14 +115,8 @@ def measure(
 
     `replicates` 0 leaves the intervals out.
     """
-    labels = table["label"].to_numpy().astype(np.int64)
-    sets = {}
-    for domain in domains_of(table):
-        rows = np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
-        ids = [table[column].take(pa.array(rows)).to_pylist() for column in ("anchor_id", "positive_id")]
-        sets[domain] = ScoredPairs(scores[rows], labels[rows], *ids)
-
-    pooled = figures(scores, labels, threshold_min)
+    sets = _by_domain(table, scores)
+    pooled = figures(scores, table["label"].to_numpy().astype(np.int64), threshold_min)
     by_domain = {domain: figures(part.scores, part.labels, threshold_min) for domain, part in sets.items()}
     counts = {domain: found.pairs for domain, found in by_domain.items()}
     means = pair_weighted_mean({domain: found.metrics for domain, found in by_domain.items()}, counts)
@@ -145,10 +150,12 @@ def evaluate(
     if not labels:
         raise UsageError("nothing to evaluate: name at least one model or baseline")
     for label in labels:
-        if labels.count(label) > 1 or label in (*PAIR_COLUMNS, ""):
+        if label in KEPT_COLUMNS:
+            raise UsageError(f"a model cannot be called {label!r}: name it with --name LABEL=PATH")
+        if labels.count(label) > 1:
             raise UsageError(f"two models are called {label!r}: name one with --name LABEL=PATH")
     table = checked_table(table)
-    kept = table.select(["domain", "anchor_id", "positive_id", "label"])
+    kept = table.select(KEPT_COLUMNS)
     models = []
     for scorer in scorers:
         scores = score_pairs(scorer, table)
@@ -157,6 +164,43 @@ def evaluate(
         kept = kept.append_column(scorer.label, pa.array(scores))
     used = {"replicates": replicates, "seed": seed, "threshold_min": threshold_min, "metrics": METRIC_NAMES}
     return Evaluation({**(settings or {}), **used}, tuple(models), kept)
+
+
+def compare(
+    found: Evaluation, first: str, second: str, replicates: int = 1000, seed: int = 0
+) -> dict[str, dict[str, Interval | None]]:
+    """How much `first` is above `second` in F1max and ROC-AUC: 95% intervals of the paired difference.
+
+    Both meet the same draws of papers, so what makes pairs hard for both does not count.
+
+    Returns:
+        View (`pooled`, `pair_weighted_mean`, each domain) -> metric -> interval.
+
+    Raises:
+        UsageError: a label that is not among the models.
+    """
+    drawn = []
+    for label in (first, second):
+        if label not in found.scores.column_names[len(KEPT_COLUMNS) :]:
+            raise UsageError(f"no model {label!r}; there are {', '.join(m.label for m in found.models)}")
+        sets = _by_domain(found.scores, found.scores[label].to_numpy())
+        domains, pooled, mean = bootstrap(sets, replicates, seed, found.settings.get("threshold_min"))
+        drawn.append({POOLED: pooled, PAIR_WEIGHTED_MEAN: mean, **domains})
+    return {view: difference(drawn[0][view], drawn[1][view]) for view in drawn[0]}
+
+
+def _by_domain(table: pa.Table, scores: NDArray[np.float64]) -> dict[str, ScoredPairs]:
+    labels = table["label"].to_numpy().astype(np.int64)
+    sets = {}
+    for domain in domains_of(table):
+        rows = _rows_of(table, domain)
+        ids = [table[column].take(pa.array(rows)).to_pylist() for column in ("anchor_id", "positive_id")]
+        sets[domain] = ScoredPairs(scores[rows], labels[rows], *ids)
+    return sets
+
+
+def _rows_of(table: pa.Table, domain: str) -> NDArray[np.int64]:
+    return np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
 
 
 def _with_intervals(found: Figures, drawn: Replicates) -> Figures:

@@ -71,6 +71,7 @@ def run_evaluation(plan: EvaluationPlan) -> Evaluation:
     settings = {
         "pairs": folder.path.resolve().name,
         "pairs_fingerprint": folder.fingerprint(),
+        "pairs_settings": folder.manifest.get("settings", {}),
         "split": plan.split,
         "split_sha256": sha256_file(folder.path / f"{plan.split}.parquet"),
         "route_map": dict(plan.route_map),

@@ -70,8 +70,8 @@ def evaluation_page(found: Evaluation) -> str:
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{escape(title)}</h1>\n<p>How well the cosine of two texts' vectors tells linked papers from "
-        f"unlinked papers of the same domain.</p>\n<nav>{links}</nav>\n{body}\n{_meanings()}\n"
-        f"{_settings(found)}\n</main>\n</body>\n</html>\n"
+        f"unlinked papers of the same domain.{_relation(found)}</p>\n<nav>{links}</nav>\n"
+        f"{body}\n{_meanings()}\n{_settings(found)}\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -79,6 +79,13 @@ def write_page(path: Path, html: str) -> Path:
     """Write the page; its path is returned."""
     write_text(path, html)
     return path
+
+
+def _relation(found: Evaluation) -> str:
+    made = found.settings.get("pairs_settings", {})
+    if not {"relation", "unit", "split"} <= set(made):
+        return ""
+    return escape(f" Linked by {made['relation']}; texts: {made['unit']}; sets split by {made['split']}.")
 
 
 def _sections(found: Evaluation) -> Iterator[str]:
