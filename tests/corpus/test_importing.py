@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_articles import jats, papers
+
+from sentence_experts.corpus import parsing
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.simulate import DOI_PREFIX, simulate_corpus
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError, UsageError
+
+FILES = ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of 180 simulated articles, and two that cannot be read."""
+    base = tmp_path_factory.mktemp("simulated")
+    articles = simulate_corpus(base / "articles", seed=3, articles=180)
+    (articles / "broken.xml").write_text("<article>")
+    (articles / "simulated-00007.xml").write_text("")
+    with tarfile.open(base / "simulated.tar.gz", "w:gz") as archive:
+        archive.add(articles, arcname="articles")
+    return base
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "_SHARD_DOCUMENTS", 16)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in FILES}
+
+
+def test_any_number_of_workers_writes_the_same_bytes(simulated: Path, tmp_path: Path) -> None:
+    sources = [simulated / "simulated.tar.gz", simulated / "articles"]
+    one = import_corpus(sources, tmp_path / "one", workers=1)
+    three = import_corpus(sources, tmp_path / "three", workers=3)
+    assert contents(one.path) == contents(three.path)
+    assert one.fingerprint() == three.fingerprint()
+    assert {path.name for path in one.path.iterdir()} == set(FILES)
+
+
+def test_the_order_of_the_sources_leaves_the_tables_alone(simulated: Path, tmp_path: Path) -> None:
+    a = import_corpus([simulated / "simulated.tar.gz", simulated / "articles"], tmp_path / "a", workers=1)
+    b = import_corpus([simulated / "articles", simulated / "simulated.tar.gz"], tmp_path / "b", workers=1)
+    assert a.fingerprint() == b.fingerprint()
+
+
+SLOW_IMPORT = """
+import sys, time
+from sentence_experts.corpus import parsing
+from sentence_experts.corpus.importing import import_corpus
+parsing._SHARD_DOCUMENTS = 16
+run = parsing.run_job
+def slow(job, shards):
+    time.sleep(0.15)
+    return run(job, shards)
+parsing.run_job = slow
+import_corpus(sys.argv[1:2], sys.argv[2], workers=1)
+"""
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = simulated / "simulated.tar.gz", tmp_path / "out"
+    process = subprocess.Popen([sys.executable, "-c", SLOW_IMPORT, str(source), str(out)])
+    deadline = time.monotonic() + 60
+    while len(list(out.glob(".partial/*/*.papers.parquet"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = {path.name for path in out.glob(".partial/*/*.papers.parquet")}
+    assert 3 <= len(done) < 12
+    with pytest.raises(InputError, match="no finished corpus"):
+        CorpusFolder.open(out)
+
+    parsed = []
+    run = parsing.run_job
+
+    def counted(job: parsing.Job, shards: Path) -> int:
+        parsed.append(f"{job.source:04d}-{job.number:06d}.papers.parquet")
+        return run(job, shards)
+
+    monkeypatch.setattr(parsing, "run_job", counted)
+    resumed = import_corpus([source], out, workers=1)
+    assert parsed
+    assert not done & set(parsed), "finished shards are not parsed again"
+    assert contents(out) == contents(import_corpus([source], tmp_path / "clean", workers=1).path)
+    assert len(papers(resumed)) == 179
+
+
+def test_workers_end_with_a_killed_parent(simulated: Path, tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(SLOW_IMPORT.replace("workers=1", "workers=2").replace("import_corpus(sys", "if __name__ == '__main__':\n    import_corpus(sys"))  # fmt: skip
+    # Two workers wait on their queue when the parent is killed.
+    process = subprocess.Popen([sys.executable, script, simulated / "simulated.tar.gz", tmp_path / "out"])
+    children: list[int] = []
+    deadline = time.monotonic() + 60
+    while len(children) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+        listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        if not listing.exists():
+            pytest.skip("needs /proc")
+        children = [int(child) for child in listing.read_text().split()]
+    time.sleep(1.0)
+    process.kill()
+    process.wait()
+    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_alive(child) for child in children)
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_second_run_does_nothing(
+    simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = simulated / "simulated.tar.gz"
+    first = import_corpus([source], tmp_path / "out", workers=1)
+    before = {name: os.stat(first.path / name).st_mtime_ns for name in FILES}
+    import_corpus([source], tmp_path / "out", workers=2)
+    assert {name: os.stat(first.path / name).st_mtime_ns for name in FILES} == before
+    assert "nothing to do" in capsys.readouterr().err
+
+
+def test_another_corpus_is_replaced_only_when_told_to(
+    simulated: Path, folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    old = import_corpus([simulated / "simulated.tar.gz"], out, workers=1)
+    articles = folder(a=jats())
+    before = contents(out)
+    with pytest.raises(InputError, match=r"simulated\.tar\.gz.*--overwrite"):
+        import_corpus([articles], out, workers=1)
+    assert contents(out) == before
+    new = import_corpus([articles], out, workers=1, overwrite=True)
+    assert len(papers(new)) == 1
+    assert new.fingerprint() != old.fingerprint()
+
+
+def test_changed_sources_are_noticed(folder: Callable[..., Path], tmp_path: Path) -> None:
+    articles = folder(a=jats())
+    import_corpus([articles], tmp_path / "out", workers=1)
+    folder(a=jats(title="Another"))
+    with pytest.raises(InputError, match="--overwrite"):
+        import_corpus([articles], tmp_path / "out", workers=1)
+
+
+def test_wrong_calls_say_what_is_wrong(folder: Callable[..., Path], tmp_path: Path) -> None:
+    articles = folder(a=jats())
+    with pytest.raises(UsageError, match="nothing to import"):
+        import_corpus([], tmp_path / "out")
+    with pytest.raises(UsageError, match="at least 1"):
+        import_corpus([articles], tmp_path / "out", workers=0)
+    with pytest.raises(InputError, match=r"missing.*no such file"):
+        import_corpus([tmp_path / "missing"], tmp_path / "out")
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(InputError, match=r"notes\.txt.*neither a folder"):
+        import_corpus([tmp_path / "notes.txt"], tmp_path / "out")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.doc").write_text("x")
+    with pytest.raises(InputError, match=r"thesis\.doc"):
+        import_corpus([articles], tmp_path / "mine", workers=1)
+
+
+def test_archives_inside_a_folder_are_read(simulated: Path, tmp_path: Path) -> None:
+    nested = tmp_path / "all"
+    nested.mkdir()
+    shutil.copy(simulated / "simulated.tar.gz", nested)
+    corpus = import_corpus([nested], tmp_path / "out", workers=1)
+    assert [source["name"] for source in corpus.manifest["sources"]] == ["all", "all/simulated.tar.gz"]
+    assert len(papers(corpus)) == 179
+
+
+def test_open_explains_what_is_not_a_corpus(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no corpus"):
+        CorpusFolder.open(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(InputError, match="made by something else"):
+        CorpusFolder.open(tmp_path)
+
+
+def test_simulated_articles_say_so_and_repeat(tmp_path: Path) -> None:
+    a, b, c = (
+        simulate_corpus(tmp_path / name, seed, articles=36) for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    same = {path.name: path.read_bytes() for path in a.iterdir()}
+    assert same == {path.name: path.read_bytes() for path in b.iterdir()}
+    assert same != {path.name: path.read_bytes() for path in c.iterdir()}
+    corpus = import_corpus([a], tmp_path / "out", workers=1)
+    for paper in papers(corpus):
+        assert paper["doi"].startswith(DOI_PREFIX)
+        assert paper["journal"] == "Simulated Journal"
+        assert "simulated" in paper["title"].lower()
+        assert "simulated" in paper["abstract"]
+        assert len(paper["subjects"]) == 1
+    with pytest.raises(UsageError):
+        simulate_corpus(tmp_path / "d", articles=3)
