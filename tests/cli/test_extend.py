@@ -12,7 +12,8 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from sentence_experts.cli.main import main
 
-WORDS = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *"[ ] : heart lungs query search copd".split()]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [*SPECIAL, "[", "]", ":", "heart", "lungs", "query", "search", "copd"]
 
 
 @pytest.fixture(scope="module")

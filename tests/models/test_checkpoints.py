@@ -23,12 +23,12 @@ NAMES = ["copd", "cvd", "skin cancer"]
 ROUTED = ["[COPD]the heart", "[CVD]the heart", "[SKIN_CANCER]lungs", "[COPD]", "[CVD]x [COPD] y", "[COPD]air"]
 
 IMPORTS = {
-    "package first": "import sentence_experts; from sentence_transformers import SentenceTransformer",
-    "package last": "from sentence_transformers import SentenceTransformer; import sentence_experts",
-    "auto classes first": (
-        "from transformers import AutoModel; import sentence_experts; "
+    "asked for before": (
+        "import sentence_experts; from importlib.util import find_spec; "
+        "find_spec('transformers.models.auto.configuration_auto'); "
         "from sentence_transformers import SentenceTransformer"
     ),
+    "package last": "from sentence_transformers import SentenceTransformer; import sentence_experts",
     "an inner module first": (
         "import sentence_experts, transformers.modeling_layers; "
         "from sentence_transformers import SentenceTransformer"
@@ -176,6 +176,12 @@ def test_expert_ids_that_do_not_fit(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         mixed.encode(["heart", "lungs"], **options)
+
+
+def test_a_prompt_name_that_is_no_route_lists_the_routes(mixed: SentenceTransformer) -> None:
+    for options in ({"prompt_name": "cancer"}, {"prompt_name": "cancer", "expert_ids": 0}):
+        with pytest.raises(RouteError, match=r"'cancer'; known routes are copd .*skin cancer"):
+            mixed.encode(["heart"], **options)
 
 
 def test_default_route(base: SentenceTransformer, tmp_path: Path) -> None:

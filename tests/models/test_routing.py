@@ -83,8 +83,34 @@ def test_explicit_expert_ids_override_the_route(mixed: SentenceTransformer) -> N
 )
 def test_expert_ids_that_do_not_fit(mixed: SentenceTransformer, ids: torch.Tensor) -> None:
     features = mixed.tokenize(["[COPD]the heart", "[COPD]lungs"])
-    with pytest.raises((UsageError, RouteError), match=r"expert|route"):
+    with pytest.raises(UsageError, match="expert_ids"):
         mixed[0].auto_model(**features, expert_ids=ids)
+
+
+def test_a_mask_of_another_shape_needs_expert_ids(mixed: SentenceTransformer) -> None:
+    model = mixed[0].auto_model
+    features = mixed.tokenize(["[COPD]the heart", "[CVD]the lungs"])
+    mask = features["attention_mask"]
+    square = (mask[:, None, :, None] * mask[:, None, None, :]).bool()
+    ids = features["input_ids"]
+    with pytest.raises(UsageError, match="pass expert_ids"):
+        model(input_ids=ids, attention_mask=square)
+    experts = torch.tensor([1, 0])
+    both = model(input_ids=ids, attention_mask=square, expert_ids=experts).last_hidden_state
+    for row in (slice(0, 1), slice(1, 2)):
+        alone = model(input_ids=ids[row], attention_mask=square[row], expert_ids=experts[row])
+        assert torch.allclose(both[row], alone.last_hidden_state, atol=1e-5)
+
+
+def test_routes_added_later_may_share_an_expert(mixed: SentenceTransformer) -> None:
+    expected = mixed.encode("[CVD]heart")
+    config = mixed[0].auto_model.config
+    copd, cvd = (route.token_ids for route in mixed.routes[:2])
+    config.routes = [*config.routes[1:], Route("same as cvd", "[COPD]", copd, 1).to_json()]
+    weights = mixed[0].auto_model.get_input_embeddings().weight
+    with torch.no_grad():
+        weights[copd[0]] = weights[cvd[0]]
+    assert (mixed.encode("[COPD]heart") == expected).all()
 
 
 def test_a_route_token_inside_a_text_is_not_its_embedding(mixed: SentenceTransformer) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.decorators import deprecated_kwargs
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.experts import RoutedModel
 from sentence_experts.models.families import MODEL_TYPES
-from sentence_experts.models.routing import Route
+from sentence_experts.models.routing import Route, describe
 from sentence_experts.storage import replacing_folder
 
 
@@ -56,8 +56,11 @@ class ExpertEncoder(SentenceTransformer):
 
         Raises:
             UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
-            RouteError: without `expert_ids`, a text has no known route.
+            RouteError: a text, or `prompt_name`, has no known route.
         """
+        prompt_name = args[0] if args else kwargs.get("prompt_name")
+        if prompt_name is not None and prompt_name not in self.prompts:
+            raise RouteError(f"no route is named {prompt_name!r}; {describe(self.routes)}")
         if expert_ids is None:
             return super().encode(inputs, *args, **kwargs)
         if args or kwargs.get("prompt") or kwargs.get("prompt_name"):

@@ -22,7 +22,6 @@ from transformers.utils.generic import ModelOutput
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.families import family_of
 from sentence_experts.models.routing import (
-    UNKNOWN,
     Route,
     experts_of,
     no_route_error,
@@ -164,15 +163,20 @@ class RoutedModel:
         """
         packed = kwargs.get("cu_seq_lens_q")
         if input_ids is not None and self.config.inner_route_token_id is not None:
+            # A mask of another shape is the caller's own attention pattern and says nothing about padding.
+            padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
             input_ids = without_inner_route_tokens(
-                self.routes, self.config.inner_route_token_id, input_ids, attention_mask, packed
+                self.routes, self.config.inner_route_token_id, input_ids, padding, packed
             )
+        explicit = expert_ids is not None
         if expert_ids is None:
             expert_ids = self._read_routes(input_ids, attention_mask, packed)
         first = input_ids if input_ids is not None else inputs_embeds
         if first is None:
             raise UsageError("give input_ids or inputs_embeds")
         plan = self._plan(expert_ids, first, packed)
+        if plan is None:
+            raise self._stray_error(expert_ids, explicit)
         given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -194,19 +198,19 @@ class RoutedModel:
             raise RouteError("this model has no routes in its config; pass expert_ids")
         return experts_of(self.routes, input_ids, attention_mask, packed)
 
-    def _plan(self, expert_ids: Tensor, inputs: Tensor, packed: Tensor | None) -> Dispatch:
+    def _plan(self, expert_ids: Tensor, inputs: Tensor, packed: Tensor | None) -> Dispatch | None:
         sequences = inputs.shape[0] if packed is None else packed.shape[0] - 1
         expert_ids = torch.as_tensor(expert_ids, device=inputs.device)
         if expert_ids.shape != (sequences,) or expert_ids.is_floating_point():
             raise UsageError(f"expert_ids must be {sequences} integers, one a sequence; got {expert_ids!r}")
         lengths = expert_ids.new_full((sequences,), inputs.shape[1]) if packed is None else packed.diff()
-        plan = dispatch(expert_ids, lengths, len(self.config.experts))
-        if plan is not None:
-            return plan
-        if (expert_ids == UNKNOWN).any():
-            raise no_route_error(self.routes, expert_ids)
+        return dispatch(expert_ids, lengths, len(self.config.experts))
+
+    def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
+        if not explicit:
+            return no_route_error(self.routes, expert_ids)
         names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
-        raise UsageError(f"expert_ids {expert_ids.tolist()} go beyond the experts: {names}")
+        return UsageError(f"expert_ids {expert_ids.tolist()} go beyond the experts: {names}")
 
     def _grouped_forward(
         self,

@@ -83,7 +83,8 @@ def extend(
         "expert_norms": expert_norms,
     }
     model = _model(family, _config(family, dense.config, tokenizer, routes, fields), dense, tokenizer)
-    return _assemble(encoder, model, tokenizer, routes, default_prompt_name)
+    device = str(encoder.device) if encoder is base else None
+    return _assemble(encoder, model, tokenizer, routes, default_prompt_name, device)
 
 
 def _checked_names(experts: Sequence[str]) -> list[str]:
@@ -98,17 +99,17 @@ def _checked_names(experts: Sequence[str]) -> list[str]:
 
 def _checked_layers(layers: str | Sequence[int], blocks: int) -> list[int]:
     """The block numbers, ascending."""
+    wanted: Sequence[int]
     if isinstance(layers, str):
         choices = {"all": range(blocks), "alternate": range(1, blocks, 2)}
         if layers not in choices:
             raise UsageError(f"layers {layers!r}: choose all, alternate, or block numbers")
-        chosen = list(choices[layers])
+        wanted = choices[layers]
     else:
-        chosen = sorted(set(layers))
-    wrong = [layer for layer in chosen if not isinstance(layer, int) or not 0 <= layer < blocks]
-    if wrong or not chosen:
+        wanted = [layers] if isinstance(layers, int) else list(layers)
+    if not wanted or any(layer not in range(blocks) for layer in wanted):
         raise UsageError(f"layers {layers!r}: choose at least one of the base's blocks, 0 to {blocks - 1}")
-    return chosen
+    return sorted({int(layer) for layer in wanted})
 
 
 def _instructions(names: Sequence[str], prefixes: Mapping[str, str] | None) -> dict[str, str]:
@@ -194,6 +195,7 @@ def _assemble(
     tokenizer: PreTrainedTokenizerBase,
     routes: Sequence[Route],
     default_prompt_name: str | None,
+    device: str | None,
 ) -> ExpertEncoder:
     """The base's modules around the new model, by way of the files that a saved model has.
 
@@ -208,7 +210,8 @@ def _assemble(
         prompts = _prompts(encoder, routes, model.config.route_kind, default_prompt_name)
         changed = {"prompts": prompts, "default_prompt_name": default_prompt_name}
         write_json(settings, {**json.loads(settings.read_text()), **changed})
-        extended = ExpertEncoder(folder, device=str(encoder.device))
+        attention = {"attn_implementation": getattr(encoder.config, "_attn_implementation", None)}
+        extended = ExpertEncoder(folder, device=device, model_kwargs=attention)
     _include_routes_in_pooling(extended, model.config.route_kind)
     return extended
 

@@ -42,21 +42,28 @@ def register_models() -> None:
 
 
 class _AfterAutoConfig(MetaPathFinder):
-    """Finds one module, the way that the other finders do, and has `register` called when it has been run."""
+    """Finds one module as the other finders do, and has the configs registered right after it was run.
+
+    Python has no event for "this module was imported"; a finder that wraps the module's loader makes one. It
+    touches no other import.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != AUTO_CONFIG_MODULE:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _ThenRegister(spec.loader)
-        return spec
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(fullname, path, target)
+            if spec is not None and spec.loader is not None:
+                spec.loader = _ThenRegister(spec.loader)
+                return spec
+        return None
 
 
 class _ThenRegister(Loader):
+    """A loader that registers the configs after it ran the module."""
+
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
 

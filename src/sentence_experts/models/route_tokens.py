@@ -74,6 +74,8 @@ def with_domain_tokens(
 def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str]) -> list[Route]:
     """The routes of instructions, as the unchanged tokenizer reads them (MoTE, section 4).
 
+    What the tokenizer does not tell apart is one route: case for an uncased base, white space for WordPiece.
+
     Args:
         tokenizer: the base's.
         prefixes: expert -> instruction; the order gives the expert indices.

@@ -126,8 +126,7 @@ def without_inner_route_tokens(
 
 def no_route_error(routes: Sequence[Route], expert_ids: Tensor) -> RouteError:
     """The error for a batch in which some sequence has no known route."""
-    unknown = expert_ids == UNKNOWN
+    unknown = int((expert_ids == UNKNOWN).sum())
     return RouteError(
-        f"{int(unknown.sum())} of the {len(unknown)} texts in this batch begin with no known route "
-        f"(the first is text {int(unknown.int().argmax())} of the batch); {describe(routes)}"
+        f"{unknown} of the {len(expert_ids)} texts in a batch begin with no known route; {describe(routes)}"
     )

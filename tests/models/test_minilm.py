@@ -1,0 +1,42 @@
+"""The installed all-MiniLM-L6-v2: found, checked, and missed with a clear message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sentence_experts.errors import InputError, SentenceExpertsError
+from sentence_experts.models import minilm as room
+from sentence_experts.models.minilm import minilm_path
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    minilm_path.cache_clear()
+    yield
+    minilm_path.cache_clear()
+
+
+@pytest.mark.realdata
+def test_the_folder_is_found(minilm: str) -> None:
+    assert Path(minilm_path()) == Path(minilm)
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "PACKAGE", "no_such_package_anywhere")
+    with pytest.raises(SentenceExpertsError, match=r"sentence-experts\[minilm\]"):
+        minilm_path()
+
+
+@pytest.mark.parametrize("weights", [b"not the weights", None])
+def test_other_weights(weights: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other_minilm" / "model").mkdir(parents=True)
+    (tmp_path / "other_minilm" / "__init__.py").touch()
+    if weights is not None:
+        (tmp_path / "other_minilm" / "model" / "model.safetensors").write_bytes(weights)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(room, "PACKAGE", "other_minilm")
+    with pytest.raises(InputError, match=r"model\.safetensors.*53aa5117"):
+        minilm_path()
