@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 from sklearn.metrics import precision_recall_curve, roc_auc_score
 
 from sentence_experts.evaluation import statistics
 from sentence_experts.evaluation.metrics import pair_metrics
-from sentence_experts.evaluation.statistics import ScoredPairs, bootstrap, difference, interval, paper_draws
+from sentence_experts.evaluation.statistics import Interval, ScoredPairs, bootstrap, drawn, interval
 
 
 def random_pairs(pairs: int, papers: int, seed: int = 0, shift: float = 1.0, prefix="p") -> ScoredPairs:
@@ -22,34 +23,70 @@ def random_pairs(pairs: int, papers: int, seed: int = 0, shift: float = 1.0, pre
     return ScoredPairs(scores, labels, [f"{prefix}{i}" for i in first], [f"{prefix}{i}" for i in second])
 
 
+def measured(pairs: ScoredPairs, replicates: int = 300, metric: str = "roc_auc") -> Interval:
+    value = pair_metrics(pairs.scores, pairs.labels)[metric]
+    return interval(bootstrap({"d": pairs}, replicates, 1)[1][metric], value)
+
+
 @given(st.integers(0, 10_000))
 def test_a_replicate_is_the_weighted_metric_of_scikit_learn(seed):
     pairs = random_pairs(60, 20, seed)
     papers = sorted({*pairs.first, *pairs.second})
-    draw = paper_draws(len(papers), 1, seed)[0]
-    weight = dict(zip(papers, draw, strict=True))
+    weight = dict(zip(papers, drawn(len(papers), 1, np.random.default_rng(seed))[0].tolist(), strict=True))
     weights = np.array([weight[a] * weight[b] for a, b in zip(pairs.first, pairs.second, strict=True)])
     found = bootstrap({"d": pairs}, 1, seed)[0]["d"]
     if weights[pairs.labels == 1].sum() == 0 or weights[pairs.labels == 0].sum() == 0:
-        assert np.isnan(found["roc_auc"][0])
+        assert np.isnan(found["roc_auc"].by_papers[0])
         return
     precision, recall, _ = precision_recall_curve(pairs.labels, pairs.scores, sample_weight=weights)
     f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
-    assert found["f1_max"][0] == pytest.approx(np.nanmax(f1))
+    assert found["f1_max"].by_papers[0] == pytest.approx(np.nanmax(f1))
     auc = roc_auc_score(pairs.labels, pairs.scores, sample_weight=weights)
-    assert found["roc_auc"][0] == pytest.approx(auc)
+    assert found["roc_auc"].by_papers[0] == pytest.approx(auc)
+
+
+def test_each_replicate_draws_as_many_as_there_are():
+    draws = drawn(7, 50, np.random.default_rng(0))
+    assert draws.shape == (50, 7)
+    assert (draws.sum(1) == 7).all()
+    assert len(np.unique(draws, axis=0)) > 40
 
 
 def test_intervals_hold_the_figure_and_shrink_with_more_papers():
     widths = []
     for papers in (50, 800):
         pairs = random_pairs(papers * 3, papers)
-        replicates = bootstrap({"d": pairs}, 300, 1)[0]["d"]
-        for name in ("f1_max", "roc_auc"):
-            found = interval(replicates[name])
-            assert found.low < pair_metrics(pairs.scores, pairs.labels)[name] < found.high
-        widths.append(interval(replicates["roc_auc"]).high - interval(replicates["roc_auc"]).low)
+        for metric in ("f1_max", "roc_auc"):
+            found = measured(pairs, metric=metric)
+            assert found.low < pair_metrics(pairs.scores, pairs.labels)[metric] < found.high
+        widths.append(found.high - found.low)
     assert widths[1] < widths[0] / 2
+
+
+def test_where_no_paper_is_shared_the_interval_is_that_of_drawing_pairs():
+    pairs = random_pairs(600, 50)
+    alone = ScoredPairs(
+        pairs.scores, pairs.labels, [f"a{i}" for i in range(600)], [f"b{i}" for i in range(600)]
+    )
+    found = measured(alone, 800)
+    ends = np.quantile(bootstrap({"d": alone}, 800, 1)[1]["roc_auc"].by_pairs, [0.025, 0.975])
+    assert found.high - found.low == pytest.approx(ends[1] - ends[0], rel=0.2)
+
+
+def test_intervals_hold_the_true_value_about_as_often_as_they_say():
+    truth = norm.cdf(1 / np.sqrt(2))
+    held = []
+    for seed in range(60):
+        generator = np.random.default_rng(seed)
+        pairs = random_pairs(300, 100, seed)
+        effect = {paper: generator.normal(scale=0.8) for paper in sorted({*pairs.first, *pairs.second})}
+        shared = [
+            (effect[a] + effect[b]) / np.sqrt(2) for a, b in zip(pairs.first, pairs.second, strict=True)
+        ]
+        scores = pairs.labels + shared + generator.normal(scale=0.6, size=300)
+        found = measured(ScoredPairs(scores, pairs.labels, pairs.first, pairs.second), 200)
+        held.append(found.low <= truth <= found.high)
+    assert 0.85 <= np.mean(held) <= 0.99
 
 
 def test_papers_shared_by_many_pairs_widen_the_interval():
@@ -63,11 +100,10 @@ def test_papers_shared_by_many_pairs_widen_the_interval():
     scores = alone.scores + [hub[a] + hub[b] for a, b in zip(alone.first, alone.second, strict=True)]
 
     def width(of: ScoredPairs) -> float:
-        pairs = ScoredPairs(scores, of.labels, of.first, of.second)
-        found = interval(bootstrap({"d": pairs}, 300, 1)[1]["roc_auc"])
+        found = measured(ScoredPairs(scores, of.labels, of.first, of.second))
         return found.high - found.low
 
-    assert width(alone) > width(many)
+    assert width(alone) > 1.15 * width(many)
 
 
 def test_seed_and_order_of_pairs_and_memory_decide_nothing_else(monkeypatch):
@@ -79,53 +115,58 @@ def test_seed_and_order_of_pairs_and_memory_decide_nothing_else(monkeypatch):
         [pairs.first[i] for i in order],
         [pairs.second[i] for i in order],
     )
-    before = bootstrap({"d": pairs}, 50, 7)[1]["f1_max"]
-    assert np.allclose(before, bootstrap({"d": shuffled}, 50, 7)[1]["f1_max"], atol=1e-12)
+
+    def replicates(of: ScoredPairs, seed: int) -> np.ndarray:
+        found = bootstrap({"d": of}, 50, seed)[1]["f1_max"]
+        return np.concatenate([found.by_papers, found.by_pairs])
+
+    before = replicates(pairs, 7)
+    assert np.array_equal(before, replicates(shuffled, 7))
     monkeypatch.setattr(statistics, "CELLS_AT_ONCE", 1000)
-    assert np.array_equal(before, bootstrap({"d": pairs}, 50, 7)[1]["f1_max"])
-    assert not np.array_equal(before, bootstrap({"d": pairs}, 50, 8)[1]["f1_max"])
+    assert np.array_equal(before, replicates(pairs, 7))
+    assert not np.array_equal(before, replicates(pairs, 8))
 
 
 def test_one_domain_is_its_own_pool_and_mean_and_two_differ():
     one = random_pairs(200, 40)
     domains, pooled, mean = bootstrap({"d": one}, 40, 2)
     for name in ("f1_max", "roc_auc"):
-        assert np.allclose(domains["d"][name], pooled[name])
-        assert np.allclose(domains["d"][name], mean[name])
+        for drawn_are in ("by_papers", "by_pairs"):
+            expected = getattr(domains["d"][name], drawn_are)
+            assert np.allclose(expected, getattr(pooled[name], drawn_are))
+            assert np.allclose(expected, getattr(mean[name], drawn_are))
     # A domain whose scores all lie higher: each is well separated alone, pooled is not.
     moved = random_pairs(200, 40, seed=1, shift=4.0, prefix="q")
     low = random_pairs(200, 40, seed=2, shift=4.0)
     high = ScoredPairs(moved.scores + 4, moved.labels, moved.first, moved.second)
     _, pooled, mean = bootstrap({"low": low, "high": high}, 40, 2)
-    assert np.all(mean["f1_max"] > pooled["f1_max"] + 0.1)
-
-
-def test_paired_difference_of_equal_models_is_zero_and_of_a_better_one_is_positive():
-    good = random_pairs(300, 60, shift=3.0)
-    noise = np.random.default_rng(0).normal(scale=2, size=300)
-    worse = ScoredPairs(good.scores + noise, good.labels, good.first, good.second)
-    replicates = [bootstrap({"d": pairs}, 200, 4)[1] for pairs in (good, worse)]
-    assert difference(replicates[0], replicates[0])["f1_max"] == statistics.Interval(0.0, 0.0, 200)
-    assert difference(*replicates)["roc_auc"].low > 0
+    assert np.all(mean["f1_max"].by_papers > pooled["f1_max"].by_papers + 0.1)
+    assert np.all(mean["f1_max"].by_pairs > pooled["f1_max"].by_pairs + 0.1)
 
 
 def test_one_class_has_no_auc():
     pairs = ScoredPairs(np.array([0.1, 0.2]), np.array([1, 1]), ["a", "c"], ["b", "d"])
     replicates = bootstrap({"d": pairs}, 20, 0)[1]
-    assert interval(replicates["roc_auc"]) is None
-    assert interval(replicates["f1_max"]).high == 1.0
+    assert interval(replicates["roc_auc"], None) is None
+    assert interval(replicates["f1_max"], 1.0).high == 1.0
+
+
+def test_an_interval_never_leaves_the_range_of_figure_and_replicates():
+    pairs = random_pairs(30, 8, shift=6.0)
+    found = measured(pairs)
+    assert 0 <= found.low <= found.high <= 1
 
 
 def test_a_thousand_replicates_of_five_thousand_pairs_take_seconds():
     start = time.perf_counter()
     bootstrap({"d": random_pairs(5000, 2000)}, 1000, 0)
-    assert time.perf_counter() - start < 15
+    assert time.perf_counter() - start < 30
 
 
 def test_a_limited_threshold_limits_the_replicates_too():
     pairs = ScoredPairs(np.array([0.9, 0.2]), np.array([1, 1]), ["a", "c"], ["b", "d"])
-    free = bootstrap({"d": pairs}, 200, 0)[1]["f1_max"]
-    limited = bootstrap({"d": pairs}, 200, 0, threshold_min=0.5)[1]["f1_max"]
+    free = bootstrap({"d": pairs}, 200, 0)[1]["f1_max"].by_papers
+    limited = bootstrap({"d": pairs}, 200, 0, threshold_min=0.5)[1]["f1_max"].by_papers
     assert np.nanmin(free) == 1.0
     assert np.nanmin(limited) == 0.0
     assert np.isnan(free).sum() == np.isnan(limited).sum()

@@ -20,11 +20,10 @@ from sentence_experts.evaluation.results import (
     ModelResult,
 )
 from sentence_experts.evaluation.statistics import (
+    Bootstrapped,
     Interval,
-    Replicates,
     ScoredPairs,
     bootstrap,
-    difference,
     interval,
 )
 
@@ -179,14 +178,39 @@ def compare(
     Raises:
         UsageError: a label that is not among the models.
     """
-    drawn = []
-    for label in (first, second):
-        if label not in found.scores.column_names[len(KEPT_COLUMNS) :]:
-            raise UsageError(f"no model {label!r}; there are {', '.join(m.label for m in found.models)}")
-        sets = _by_domain(found.scores, found.scores[label].to_numpy())
-        domains, pooled, mean = bootstrap(sets, replicates, seed, found.settings.get("threshold_min"))
-        drawn.append({POOLED: pooled, PAIR_WEIGHTED_MEAN: mean, **domains})
-    return {view: difference(drawn[0][view], drawn[1][view]) for view in drawn[0]}
+    known = {model.label: model for model in found.models}
+    missing = [label for label in (first, second) if label not in known]
+    if missing:
+        raise UsageError(f"no model {missing[0]!r}; there are {', '.join(known)}")
+    upper, lower = (
+        _by_view(
+            *bootstrap(
+                _by_domain(found.scores, found.scores[label].to_numpy()),
+                replicates,
+                seed,
+                found.settings.get("threshold_min"),
+            )
+        )
+        for label in (first, second)
+    )
+    return {
+        view: {
+            name: interval(drawn - lower[view][name], _gap(known[first], known[second], view, name))
+            for name, drawn in metrics.items()
+        }
+        for view, metrics in upper.items()
+    }
+
+
+def _by_view(
+    domains: dict[str, Bootstrapped], pooled: Bootstrapped, mean: Bootstrapped
+) -> dict[str, Bootstrapped]:
+    return {POOLED: pooled, PAIR_WEIGHTED_MEAN: mean, **domains}
+
+
+def _gap(first: ModelResult, second: ModelResult, view: str, metric: str) -> float | None:
+    values = [model.view(view).metrics[metric] for model in (first, second)]
+    return None if values[0] is None or values[1] is None else values[0] - values[1]
 
 
 def _by_domain(table: pa.Table, scores: NDArray[np.float64]) -> dict[str, ScoredPairs]:
@@ -203,10 +227,6 @@ def _rows_of(table: pa.Table, domain: str) -> NDArray[np.int64]:
     return np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
 
 
-def _with_intervals(found: Figures, drawn: Replicates) -> Figures:
-    return Figures(
-        found.pairs,
-        found.positives,
-        found.metrics,
-        {name: interval(values) for name, values in drawn.items()},
-    )
+def _with_intervals(found: Figures, drawn: Bootstrapped) -> Figures:
+    intervals = {name: interval(values, found.metrics[name]) for name, values in drawn.items()}
+    return Figures(found.pairs, found.positives, found.metrics, intervals)

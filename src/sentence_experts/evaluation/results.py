@@ -45,6 +45,10 @@ class ModelResult:
     pair_weighted_mean: Figures
     domains: Mapping[str, Figures]
 
+    def view(self, key: str) -> Figures:
+        """The figures of a view: `pooled`, `pair_weighted_mean` or a domain."""
+        return {POOLED: self.pooled, PAIR_WEIGHTED_MEAN: self.pair_weighted_mean, **self.domains}[key]
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -2,10 +2,13 @@
 
 Pairs that share a paper are not independent, so papers are drawn. In a replicate the n papers of the
 evaluated pairs are drawn n times with replacement; a pair (a, b) then counts w_a * w_b times, w being how
-often a paper was drawn. This is the bootstrap of exchangeable (dyadic) arrays (Davezies, D'Haultfoeuille &
-Guyonvarch, Annals of Statistics 2021; Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 2007).
-Where the noise is a pair's own rather than its papers', it errs on the wide side (by up to a factor of
-sqrt(3)).
+often a paper was drawn: the bootstrap of dyadic arrays (Davezies, D'Haultfoeuille & Guyonvarch, Annals of
+Statistics 2021; Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 2007).
+
+Alone it counts what is a pair's own noise three times (the weight's variance is 3, that of pairs sharing one
+paper 1), so its intervals are up to sqrt(3) times too wide. The surplus is measured by a bootstrap of the
+pairs and taken off, as in multiway clustering (Cameron, Gelbach & Miller, JBES 2011): variance = papers' -
+2 x pairs', at least the pairs'. The percentiles are drawn towards the figure by the root of that share.
 """
 
 from __future__ import annotations
@@ -21,12 +24,27 @@ from sentence_experts.evaluation.metrics import checked_pairs
 BOOTSTRAPPED = ("f1_max", "roc_auc")
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs held in memory: some 100 MB with its intermediates
 
-Replicates = dict[str, NDArray[np.float64]]  # metric -> shape (replicates,), NaN where undefined
+Draws = NDArray[np.uint16]  # how often each thing is drawn, shape (replicates, things)
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """A metric's replicates, shape (replicates,), NaN where undefined: papers drawn, and pairs drawn."""
+
+    by_papers: NDArray[np.float64]
+    by_pairs: NDArray[np.float64]
+
+    def __sub__(self, other: Replicates) -> Replicates:
+        """The difference's replicates, of two models that met the same draws."""
+        return Replicates(self.by_papers - other.by_papers, self.by_pairs - other.by_pairs)
+
+
+Bootstrapped = dict[str, Replicates]  # metric -> replicates
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The middle 95% of the replicates; `replicates` counts those in which the metric was defined."""
+    """A 95% interval; `replicates` counts those in which the metric was defined."""
 
     low: float
     high: float
@@ -43,24 +61,18 @@ class ScoredPairs:
     second: Sequence[str]
 
 
-def paper_draws(papers: int, replicates: int, seed: int) -> NDArray[np.int64]:
-    """How often each paper is drawn: shape (replicates, papers), each row sums to `papers`."""
-    generator = np.random.default_rng(seed)
-    return generator.multinomial(papers, np.full(papers, 1 / papers), size=replicates)
-
-
 def bootstrap(
     domains: Mapping[str, ScoredPairs],
     replicates: int = 1000,
     seed: int = 0,
     threshold_min: float | None = None,
-) -> tuple[dict[str, Replicates], Replicates, Replicates]:
+) -> tuple[dict[str, Bootstrapped], Bootstrapped, Bootstrapped]:
     """Replicates of F1max and ROC-AUC for each domain, the pooled pairs, and the domains' pair-weighted mean.
 
-    The papers of all domains are drawn together, and the draws depend only on the set of paper ids,
-    `replicates` and `seed`: two models scored on the same pairs meet the same draws, so their replicates can
-    be subtracted (`difference`). Every replicate finds its own best threshold (of at least `threshold_min`).
-    The mean weighs domains by their drawn pairs.
+    The papers (and pairs) of all domains are drawn together, and the draws depend only on the paper ids,
+    the number of pairs, `replicates` and `seed`: two models scored on the same pairs meet the same draws, so
+    their replicates can be subtracted. Every replicate finds its own best threshold (of at least
+    `threshold_min`). The mean weighs domains by their drawn pairs.
 
     Returns:
         (domain -> replicates, pooled, pair-weighted mean).
@@ -68,30 +80,56 @@ def bootstrap(
     everything = _joined(list(domains.values()))
     papers = sorted({*everything.first, *everything.second})
     position = {paper: index for index, paper in enumerate(papers)}
-    draws = paper_draws(len(papers), replicates, seed)
-    sets = [_Sorted(pairs, position, threshold_min) for pairs in domains.values()]
+    # A pair is drawn under its own name, so that the order in which pairs are given decides nothing.
+    ranks = _ranks(everything)
+    starts = np.cumsum([0, *(len(pairs.labels) for pairs in domains.values())])
+    sets = [
+        _Sorted(pairs, position, ranks[start : start + len(pairs.labels)], threshold_min)
+        for start, pairs in zip(starts, domains.values(), strict=False)
+    ]
+    pooled = _Sorted(everything, position, ranks, threshold_min)
+    generator = np.random.default_rng(seed)
+    paper_draws = drawn(len(papers), replicates, generator)
+    pair_draws = drawn(len(ranks), replicates, generator)
 
-    per_domain = [found.replicates(draws) for found in sets]
-    drawn_pairs = np.stack([found.drawn_pairs(draws) for found in sets])
+    found = [(part.measure(paper_draws, pair_draws)) for part in sets]
     mean = {
-        name: _weighted(np.stack([found[name] for found in per_domain]), drawn_pairs) for name in BOOTSTRAPPED
+        name: Replicates(
+            _weighted(
+                [part[name].by_papers for part in found], [p.weight_of_papers(paper_draws) for p in sets]
+            ),
+            _weighted([part[name].by_pairs for part in found], [p.weight_of_pairs(pair_draws) for p in sets]),
+        )
+        for name in BOOTSTRAPPED
     }
-    pooled = _Sorted(everything, position, threshold_min).replicates(draws)
-    return dict(zip(domains, per_domain, strict=True)), pooled, mean
+    return dict(zip(domains, found, strict=True)), pooled.measure(paper_draws, pair_draws), mean
 
 
-def interval(values: NDArray[np.float64], level: float = 0.95) -> Interval | None:
-    """The percentile interval of replicates; None when the metric was defined in none."""
-    defined = values[~np.isnan(values)]
-    if defined.size == 0:
+def drawn(things: int, replicates: int, generator: np.random.Generator) -> Draws:
+    """How often each of `things` is drawn in each replicate: each row sums to `things`."""
+    shares = np.full(things, 1 / things)
+    rows = [generator.multinomial(things, shares).astype(np.uint16) for _ in range(replicates)]
+    return np.stack(rows)
+
+
+def interval(replicates: Replicates, value: float | None, level: float = 0.95) -> Interval | None:
+    """The interval around a figure; None when the figure or all its replicates are undefined."""
+    defined = replicates.by_papers[~np.isnan(replicates.by_papers)]
+    if value is None or defined.size == 0:
         return None
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    by_papers, by_pairs = np.var(defined), np.nanvar(replicates.by_pairs)
+    share = max(by_papers - 2 * by_pairs, by_pairs) / by_papers if by_papers > 0 else 1.0
+    ends = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    low, high = value + np.sqrt(min(share, 1.0)) * (ends - value)
     return Interval(float(low), float(high), int(defined.size))
 
 
-def difference(first: Replicates, second: Replicates, level: float = 0.95) -> dict[str, Interval | None]:
-    """The interval of each metric's paired difference first - second, both from the same draws."""
-    return {name: interval(first[name] - second[name], level) for name in first}
+def _ranks(pairs: ScoredPairs) -> NDArray[np.int64]:
+    keys = list(zip(pairs.first, pairs.second, pairs.labels.tolist(), pairs.scores.tolist(), strict=True))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    ranks = np.empty(len(keys), dtype=np.int64)
+    ranks[order] = np.arange(len(keys))
+    return ranks
 
 
 def _joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
@@ -103,10 +141,13 @@ def _joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
     )
 
 
-def _weighted(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean over axis 0; a domain of which nothing was drawn has weight 0 and may be undefined."""
+def _weighted(
+    values: Sequence[NDArray[np.float64]], weights: Sequence[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Mean over domains; one of which nothing was drawn has weight 0 and may be undefined."""
+    stacked, weight = np.stack(values), np.stack(weights)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean: NDArray[np.float64] = np.where(weights > 0, values * weights, 0).sum(0) / weights.sum(0)
+        mean: NDArray[np.float64] = np.where(weight > 0, stacked * weight, 0).sum(0) / weight.sum(0)
     return mean
 
 
@@ -114,33 +155,56 @@ class _Sorted:
     """Pairs in descending order of score, once, so that a replicate costs two cumulative sums."""
 
     def __init__(
-        self, pairs: ScoredPairs, position: Mapping[str, int], threshold_min: float | None = None
+        self,
+        pairs: ScoredPairs,
+        position: Mapping[str, int],
+        ranks: NDArray[np.int64],
+        threshold_min: float | None,
     ) -> None:
         scores, labels = checked_pairs(pairs.scores, pairs.labels)
         order = np.argsort(-scores, kind="stable")
         self.labels = labels[order]
         self.first = np.array([position[paper] for paper in pairs.first])[order]
         self.second = np.array([position[paper] for paper in pairs.second])[order]
+        self.ranks = ranks[order]
         self.last_of_value = np.flatnonzero(np.diff(scores[order], append=-np.inf))
         lowest = -np.inf if threshold_min is None else threshold_min
         self.candidates = int((scores[order][self.last_of_value] >= lowest).sum())
 
-    def _batches(self, draws: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]:
+    def measure(self, paper_draws: Draws, pair_draws: Draws) -> Bootstrapped:
+        """Replicates of both metrics; NaN where a replicate has no pair of a class that it needs."""
+        by_papers = [self._metrics(weights) for weights in self._from_papers(paper_draws)]
+        by_pairs = [self._metrics(weights) for weights in self._from_pairs(pair_draws)]
+        return {
+            name: Replicates(
+                np.concatenate([part[name] for part in by_papers]),
+                np.concatenate([part[name] for part in by_pairs]),
+            )
+            for name in BOOTSTRAPPED
+        }
+
+    def weight_of_papers(self, paper_draws: Draws) -> NDArray[np.float64]:
+        """The sum of the pairs' weights in each replicate, papers drawn: shape (replicates,)."""
+        return np.concatenate([weights.sum(1) for weights in self._from_papers(paper_draws)])
+
+    def weight_of_pairs(self, pair_draws: Draws) -> NDArray[np.float64]:
+        """The sum of the pairs' weights in each replicate, pairs drawn: shape (replicates,)."""
+        return np.concatenate([weights.sum(1) for weights in self._from_pairs(pair_draws)])
+
+    def _from_papers(self, draws: Draws) -> Iterator[NDArray[np.float64]]:
+        for rows in self._batches(draws):
+            yield rows[:, self.first].astype(np.float64) * rows[:, self.second]
+
+    def _from_pairs(self, draws: Draws) -> Iterator[NDArray[np.float64]]:
+        for rows in self._batches(draws):
+            yield rows[:, self.ranks].astype(np.float64)
+
+    def _batches(self, draws: Draws) -> Iterator[Draws]:
         step = max(1, CELLS_AT_ONCE // self.labels.size)
         for start in range(0, len(draws), step):
-            rows = draws[start : start + step]
-            yield (rows[:, self.first] * rows[:, self.second]).astype(np.float64)
+            yield draws[start : start + step]
 
-    def drawn_pairs(self, draws: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The sum of the pairs' weights in each replicate: shape (replicates,)."""
-        return np.concatenate([weights.sum(1) for weights in self._batches(draws)])
-
-    def replicates(self, draws: NDArray[np.int64]) -> Replicates:
-        """F1max and ROC-AUC of each replicate; NaN where a replicate has no pair of a class that it needs."""
-        found = [self._measure(weights) for weights in self._batches(draws)]
-        return {name: np.concatenate([part[name] for part in found]) for name in BOOTSTRAPPED}
-
-    def _measure(self, weights: NDArray[np.float64]) -> Replicates:
+    def _metrics(self, weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         called = weights.cumsum(1)[:, self.last_of_value]
         true = (weights * self.labels).cumsum(1)[:, self.last_of_value]
         positives = true[:, -1:]

@@ -27,7 +27,7 @@ UNDEFINED = "–"
 def views(found: Evaluation) -> Iterator[tuple[str, str, dict[str, Figures]]]:
     """(key, title, model label -> figures) of each table: pooled, mean of the domains, each domain."""
     for key in (POOLED, PAIR_WEIGHTED_MEAN):
-        yield key, VIEWS[key], {model.label: getattr(model, key) for model in found.models}
+        yield key, VIEWS[key], {model.label: model.view(key) for model in found.models}
     for domain in found.models[0].domains:
         yield domain, f"Domain: {domain}", {model.label: model.domains[domain] for model in found.models}
 
