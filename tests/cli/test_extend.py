@@ -61,13 +61,22 @@ def test_an_existing_folder_is_kept_unless_told(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "model"
-    out.mkdir()
-    (out / "mine.txt").write_text("mine")
-    assert run(tiny, "--experts", "copd", "--out", str(out)) == 2
+    assert run(tiny, "--experts", "copd", "--out", str(out)) == 0
+    before = (out / "config.json").read_text()
+    assert run(tiny, "--experts", "cvd", "--out", str(out)) == 2
     assert "--overwrite" in capsys.readouterr().err
-    assert (out / "mine.txt").read_text() == "mine"
-    assert run(tiny, "--experts", "copd", "--out", str(out), "--overwrite") == 0
-    assert not (out / "mine.txt").exists()
+    assert (out / "config.json").read_text() == before
+    assert run(tiny, "--experts", "cvd", "--out", str(out), "--overwrite") == 0
+    assert "[CVD]" in (out / "config.json").read_text()
+
+
+def test_a_folder_of_other_things_is_never_replaced(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert run(tiny, "--experts", "copd", "--out", str(tmp_path), "--overwrite") == 2
+    assert "not a model's folder" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

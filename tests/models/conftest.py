@@ -79,9 +79,9 @@ def _cased_wordpiece(folder: Path) -> None:
     tokenizer.decoder = decoders.WordPiece()
     tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=240, special_tokens=SPECIAL))
     tokenizer.post_processor = _template()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_max_length=MAX_LENGTH, **NAMED
-    ).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=MAX_LENGTH, **NAMED).save_pretrained(
+        folder
+    )
 
 
 def _byte_bpe(folder: Path) -> None:
@@ -120,8 +120,15 @@ def _model(family: str) -> torch.nn.Module:
         return BertModel(BertConfig(vocab_size=220, max_position_embeddings=64, **SIZES))
     if family == "modernbert":
         config = ModernBertConfig(
-            vocab_size=342, max_position_embeddings=64, local_attention=8, global_attn_every_n_layers=2,
-            bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3, **SIZES,
+            vocab_size=342,
+            max_position_embeddings=64,
+            local_attention=8,
+            global_attn_every_n_layers=2,
+            bos_token_id=2,
+            eos_token_id=3,
+            cls_token_id=2,
+            sep_token_id=3,
+            **SIZES,
         )
         return ModernBertModel(config)
     return NomicBertModel(NomicBertConfig(vocab_size=256, max_position_embeddings=64, **SIZES))

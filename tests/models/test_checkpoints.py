@@ -213,6 +213,17 @@ def test_one_text_meets_as_many_parameters_as_the_base_has(base: SentenceTransfo
     assert encoder.parameter_counts()[1] == sum(parameter.numel() for parameter in base.parameters())
 
 
+def test_save_replaces_models_only(base: SentenceTransformer, tmp_path: Path) -> None:
+    encoder = sentence_experts.extend(base, ["copd"])
+    for _ in range(2):
+        save(encoder, tmp_path / "model")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="not a model's folder"):
+        save(encoder, tmp_path / "mine")
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
+
+
 def test_load_refuses_what_is_not_ours(base_folders: dict[str, Path], family: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no experts"):
         sentence_experts.load(base_folders[family])

@@ -226,6 +226,9 @@ def test_sequences_are_grouped_by_expert_in_order() -> None:
 def test_blocks_without_experts_stay_shared(base: SentenceTransformer, layers: Any) -> None:
     encoder = sentence_experts.extend(base, ["copd", "cvd"], layers=layers)
     model = encoder[0].auto_model
-    with_experts = {int(name.split(".experts.")[0].rsplit(".", 1)[1])
-                    for name in model.state_dict() if ".experts." in name}
+    with_experts = {
+        int(name.split(".experts.")[0].rsplit(".", 1)[1])
+        for name in model.state_dict()
+        if ".experts." in name
+    }
     assert with_experts == ({1, 3} if layers == "alternate" else {0})

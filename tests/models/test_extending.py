@@ -13,7 +13,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import DistilBertConfig, DistilBertModel
 
 import sentence_experts
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.checkpoint import save
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,20 @@ def test_another_family(plain_folders: dict[str, Path], tmp_path: Path) -> None:
 def test_no_model_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no model could be loaded"):
         sentence_experts.extend(tmp_path / "nothing", ["a"])
+
+
+def test_no_layers_is_a_dense_model_with_the_same_routes(
+    base: SentenceTransformer, texts: list[str], tmp_path: Path
+) -> None:
+    encoder = sentence_experts.extend(base, ["copd", "cvd"], layers="none")
+    assert not any(".experts." in name for name, _ in encoder.named_parameters())
+    total, active = encoder.parameter_counts()
+    assert total == active
+    save(encoder, tmp_path / "model")
+    again = sentence_experts.load(tmp_path / "model", device="cpu")
+    assert np.abs(again.encode(texts, prompt_name="cvd") - base.encode(texts)).max() <= 1e-6
+    with pytest.raises(RouteError):
+        again.encode("heart")
 
 
 def test_layers_in_any_order_and_twice(base: SentenceTransformer) -> None:

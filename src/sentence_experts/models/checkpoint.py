@@ -100,10 +100,22 @@ def _prepend(prefix: str, text: Any) -> Any:
     raise UsageError(f"expert_ids work for texts and pairs of texts, not for {type(text).__name__}")
 
 
+def is_replaceable(folder: Path) -> bool:
+    """Whether a new model may take this folder's place: it is empty or holds a model."""
+    return folder.is_dir() and ((folder / "modules.json").is_file() or not any(folder.iterdir()))
+
+
 def save(encoder: SentenceTransformer, path: str | Path) -> None:
-    """Write the encoder as a sentence-transformers directory (safetensors), whole or not at all."""
-    with replacing_folder(Path(path)) as folder:
-        encoder.save(str(folder), create_model_card=False)
+    """Write the encoder as a sentence-transformers directory (safetensors), whole or not at all.
+
+    Raises:
+        UsageError: the folder is there and holds something else than a model, which would be lost.
+    """
+    folder = Path(path)
+    if folder.exists() and not is_replaceable(folder):
+        raise UsageError(f"{path} is there and is not a model's folder; choose another, or remove it")
+    with replacing_folder(folder) as temporary:
+        encoder.save(str(temporary), create_model_card=False)
 
 
 def load(path: str | Path, device: str | None = None, **kwargs: Any) -> ExpertEncoder:

@@ -232,9 +232,7 @@ class RoutedModel:
         return _put_back(outputs, order, dim=1)
 
 
-def reorder_packed(
-    cu_seq_lens: Tensor, order: Tensor, tokens: int
-) -> tuple[Tensor, dict[str, Tensor]]:
+def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
     """Put packed sequences in another order.
 
     Args:

@@ -16,7 +16,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.routing import Route
 
 # A Unicode noncharacter, which no text should hold; one that does reads U+FFFD (replacement character) there.
-MARKER = "\uFDD0"
+MARKER = "\ufdd0"
 NAME = re.compile(r"[^\W_][\w -]*")
 # What may follow an instruction; its tokens must not depend on it.
 PROBES = ("", "a", "A", "the", "1", "(", ")", ".", "[x]", "é", "中", " a")
@@ -52,14 +52,16 @@ def with_domain_tokens(
     starts = _starts(backend, experts, tokens)
     markers = [f"{MARKER}{token}{MARKER}" for token in tokens]
     _lead_without_cls(backend, tokenizer)
-    backend.normalizer = normalizers.Sequence([
-        *_flat(backend.normalizer),
-        normalizers.Replace(MARKER, "\uFFFD"),
-        *(
-            normalizers.Replace(Regex(rf"\A{re.escape(start)}"), marker)
-            for start, marker in zip(starts, markers, strict=True)
-        ),
-    ])
+    backend.normalizer = normalizers.Sequence(
+        [
+            *_flat(backend.normalizer),
+            normalizers.Replace(MARKER, "\ufffd"),
+            *(
+                normalizers.Replace(Regex(rf"\A{re.escape(start)}"), marker)
+                for start, marker in zip(starts, markers, strict=True)
+            ),
+        ]
+    )
     # normalized=True has the token's own text normalized too: what is looked for in a text is the marker.
     backend.add_special_tokens([AddedToken(token, normalized=True, special=True) for token in tokens])
     routes = [
@@ -152,7 +154,7 @@ def _lead_without_cls(backend: Tokenizer, tokenizer: PreTrainedTokenizerBase) ->
 
 def _piece(part: Mapping[str, Mapping[str, Any]]) -> str:
     """One part of a template in the notation that `TemplateProcessing` takes: "$A:0", "[SEP]:1"."""
-    (kind, fields), = part.items()
+    ((kind, fields),) = part.items()
     return f"{'$' if kind == 'Sequence' else ''}{fields['id']}:{fields['type_id']}"
 
 
