@@ -25,7 +25,7 @@ class Invented:
         return 0.3 + self.gap * linked + noise
 
 
-def invented(labels=lambda number: number % 2, models=(("good [COPD]", 0.5), ("<b>bad", 0.0))) -> Evaluation:
+def invented(labels=lambda number: number % 2, models=(("good [bold]", 0.5), ("<b>bad", 0.0))) -> Evaluation:
     rows = [
         {
             "anchor": "",

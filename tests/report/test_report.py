@@ -75,7 +75,7 @@ def test_every_set_of_pairs_has_histograms_and_curves_with_text_beside_them(eval
     page = Page(evaluation_page(evaluation))
     assert len(page.images) == 2 * 3  # pooled and two domains
     for image in page.images:
-        assert "good [COPD]" in image["alt"]
+        assert "good [bold]" in image["alt"]
         assert "<b>bad" in image["alt"]
 
 
@@ -103,7 +103,7 @@ def test_terminal_tables_fit_80_columns_and_keep_names(evaluation):
     text = out.getvalue()
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
-    for words in ("good [COPD]", "<b>bad", "All pairs together", "weighted by their pairs"):
+    for words in ("good [bold]", "<b>bad", "All pairs together", "weighted by their pairs"):
         assert words in text
     assert [key for key, _, _ in views(evaluation)][:2] == ["pooled", "pair_weighted_mean"]
 
