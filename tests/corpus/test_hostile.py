@@ -99,7 +99,7 @@ def test_broken_documents_are_named_and_good_ones_kept(
     folder: Callable[..., Path], tmp_path: Path, streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if streamed:
-        monkeypatch.setattr("sentence_experts.corpus.parsing.WHOLE_DOCUMENT_BYTES", -1)
+        monkeypatch.setattr("sentence_experts.corpus.jobs.WHOLE_DOCUMENT_BYTES", -1)
     good = {
         "utf16": jats("10.1000/utf16", title="Żółw").replace("<article", '<?xml version="1.0" encoding="utf-16"?><article', 1)
         .encode("utf-16"),
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_opened_is_named(
                 raise PermissionError(13, "Permission denied")
             return real(path, *rest)  # type: ignore[call-overload,no-any-return]
 
-        monkeypatch.setattr("sentence_experts.corpus.parsing.os.open", refuse)
+        monkeypatch.setattr("sentence_experts.corpus.jobs.os.open", refuse)
     corpus = import_corpus([articles], tmp_path / "out", workers=1)
     assert reasons(corpus) == {"locked.xml": "unreadable"}
 

@@ -15,6 +15,7 @@ from small_articles import jats, papers
 
 from sentence_experts.corpus import parsing
 from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.jobs import Job
 from sentence_experts.corpus.simulate import DOI_PREFIX, simulate_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
@@ -90,7 +91,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
     parsed = []
     run = parsing.run_job
 
-    def counted(job: parsing.Job, shards: Path) -> int:
+    def counted(job: Job, shards: Path) -> int:
         parsed.append(f"{job.source:04d}-{job.number:06d}.papers.parquet")
         return run(job, shards)
 

@@ -156,7 +156,8 @@ def _write_corpus(
 ) -> CorpusFolder:
     # Without a manifest there is no corpus: it goes first and comes last.
     (out / MANIFEST).unlink(missing_ok=True)
-    Shard(len(described), 0).write(shards)  # empty, so that there are tables to read even if nothing was parsed
+    # An empty shard, so that there are tables to read even if nothing was parsed.
+    Shard(len(described), 0).write(shards)
     rejections = [
         rejection for path in sorted(shards.glob("*.rejected.jsonl")) for rejection in read_rejections(path)
     ]

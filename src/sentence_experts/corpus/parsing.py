@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
-import os
-import stat
-import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from sentence_experts.console import Advance, progress
 from sentence_experts.corpus.formats.archives import Document, Passed, Source, members
-from sentence_experts.corpus.formats.front import UnreadableArticleError
-from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES, read_articles
+from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES
+from sentence_experts.corpus.jobs import Job, follow_parent, run_job
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.shards import Shard, papers_file, write_rejections
+from sentence_experts.corpus.shards import papers_file, write_rejections
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.storage import read_json, sha256_file, write_json
 
 _SHARD_BYTES = 8 << 20
 _SHARD_DOCUMENTS = 512
 _WAITING_FOR_EACH_WORKER = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Consecutive documents of one source, which become one shard."""
-
-    source: int
-    name: str
-    number: int
-    documents: tuple[Document, ...]
 
 
 @dataclass(slots=True)
@@ -59,7 +45,7 @@ def parse_sources(sources: list[Source], shards: Path, workers: int) -> int:
             # Not fork: the calling program may have threads.
             context = multiprocessing.get_context("spawn")
             pool = stack.enter_context(
-                ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent)
+                ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent)
             )
         for index, source in enumerate(sources):
             ignored += _parse_source(index, source, shards, pool, workers, advance)
@@ -129,66 +115,6 @@ def _jobs(index: int, source: Source, reading: _Reading) -> Iterator[Job]:
 def _job(index: int, source: Source, reading: _Reading, group: list[Document]) -> Job:
     reading.jobs += 1
     return Job(index, source.name, reading.jobs - 1, tuple(group))
-
-
-def _follow_parent() -> None:
-    """End this worker when the program that started it is gone, even if it was killed."""
-
-    def watch() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def run_job(job: Job, shards: Path) -> int:
-    """Parse a job's documents and write its shard; returns how many documents there were."""
-    shard = Shard(job.source, job.number)
-    for document in job.documents:
-        _parse_document(document, job.name, shard)
-    shard.write(shards)
-    return len(job.documents)
-
-
-def _parse_document(document: Document, source: str, shard: Shard) -> None:
-    position = 0
-    try:
-        with ExitStack() as stack:
-            for position, outcome in enumerate(read_articles(_content(document, stack)), start=1):
-                if isinstance(outcome, UnreadableArticleError):
-                    record = str(position) if outcome.reason == "no-metadata" else None
-                    shard.rejections.append(
-                        Rejection(source, document.name, record, outcome.reason, outcome.detail)
-                    )
-                else:
-                    shard.add(outcome, document.name)
-    except OSError as error:
-        detail = error.strerror or str(error)
-        shard.rejections.append(Rejection(source, document.name, None, "unreadable", detail))
-    except Exception as error:
-        # One document may not stop a million others: it is named, with what went wrong, and the rest goes on.
-        detail = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-        shard.rejections.append(Rejection(source, document.name, str(position + 1), "error", detail))
-
-
-def _content(document: Document, stack: ExitStack) -> bytes | IO[bytes]:
-    if document.data is not None:
-        return document.data
-    if document.stream is not None:
-        return document.stream
-    file = stack.enter_context(open(document.path or document.name, "rb", opener=_open_plainly))  # noqa: SIM115
-    return file if document.size > WHOLE_DOCUMENT_BYTES else file.read(WHOLE_DOCUMENT_BYTES + 1)
-
-
-def _open_plainly(path: str, flags: int) -> int:
-    """Open a regular file and nothing that took its place since the folder was listed."""
-    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(0, "no longer a regular file")
-    return handle
 
 
 def source_hash(source: Source) -> tuple[int, str]:

@@ -60,8 +60,9 @@ def _whole(document: bytes) -> Iterator[Paper | UnreadableArticleError]:
     _without_namespace(root)
     for position, article in enumerate(_articles(root)):
         try:
-            references = (ref for ref in article.iter("ref") if not _is_in_part(ref))
-            citations = tuple(citation for ref in references for citation in citations_of(ref))
+            of_parts = {ref for part in article.iter(*_PARTS) for ref in part.iter("ref")}
+            references = (ref for ref in article.iter("ref") if ref not in of_parts)
+            citations = tuple([citation for ref in references for citation in citations_of(ref)])
             yield read_front(
                 article, article.find("front"), citations, lambda: hashlib.sha256(document), position
             )
@@ -186,7 +187,3 @@ def _without_namespace(root: Element) -> None:
         namespace, _, name = node.tag.rpartition("}")
         if "jats" in namespace.lower():
             node.tag = name
-
-
-def _is_in_part(node: Element) -> bool:
-    return next(node.iterancestors("sub-article", "response"), None) is not None

@@ -1,0 +1,147 @@
+"""Time and memory of `corpus import` beside pubmed_parser, on the same articles in one run.
+
+    python benchmarks/corpus_import.py [--archive elife_jats.tar.xz] [--rounds 3] [--workers 2] [--limit N]
+
+pubmed_parser runs as its users run it: one process, `parse_pubmed_xml` and `parse_pubmed_references` for every file.
+We run the whole import: hashing, parsing, resolving identifiers, writing the corpus. Both read the same extracted
+files; a third measurement imports the compressed archive itself. Rounds alternate, medians are compared. Memory is
+the largest sum of the resident sets of our whole process tree, sampled every 10 ms (shared pages count in each).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DATA = Path(os.environ.get("SENTENCE_EXPERTS_DATA", HERE.parent.parent / "shared" / "data"))
+
+PEER = """
+import sys
+from pathlib import Path
+import pubmed_parser
+references = 0
+for path in sorted(Path(sys.argv[1]).glob("*.xml")):
+    pubmed_parser.parse_pubmed_xml(str(path))
+    references += len(pubmed_parser.parse_pubmed_references(str(path)) or [])
+print(references)
+"""
+OURS = """
+import sys
+from sentence_experts.cli.main import main
+main(["corpus", "import", sys.argv[1], "--out", sys.argv[2], "--workers", sys.argv[3]])
+"""
+
+
+def tree_memory(process: int) -> int:
+    """Bytes resident in a process and its descendants."""
+    total, waiting = 0, [process]
+    while waiting:
+        current = waiting.pop()
+        try:
+            total += int(Path(f"/proc/{current}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            for task in Path(f"/proc/{current}/task").iterdir():
+                waiting += [int(child) for child in (task / "children").read_text().split()]
+        except (OSError, IndexError):
+            continue
+    return total
+
+
+def run(script: str, *arguments: object) -> tuple[float, int]:
+    """(seconds, largest resident bytes of the process tree) of a Python script."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    largest = 0
+    while process.poll() is None:
+        largest = max(largest, tree_memory(process.pid))
+        time.sleep(0.01)
+    seconds = time.perf_counter() - started
+    if process.returncode:
+        raise SystemExit(f"a measured program failed with status {process.returncode}")
+    return seconds, largest
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--archive", type=Path, default=DATA / "corpora" / "elife_jats.tar.xz")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--workers", type=int, default=2)
+    options.add_argument("--limit", type=int, help="only so many articles, for a quick look")
+    options.add_argument("--results", type=Path, default=HERE / "results" / "corpus_import.json")
+    given = options.parse_args()
+
+    times: dict[str, list[float]] = {"pubmed_parser": [], "ours, files": [], "ours, archive": []}
+    memory: dict[str, int] = dict.fromkeys(times, 0)
+    with tempfile.TemporaryDirectory() as scratch:
+        articles = Path(scratch) / "articles"
+        with tarfile.open(given.archive) as archive:
+            archive.extractall(articles, members=archive.getmembers()[: given.limit], filter="data")
+        count = len(list(articles.glob("*.xml")))
+        out = Path(scratch) / "out"
+        programs = {
+            "pubmed_parser": (PEER, articles),
+            "ours, files": (OURS, articles, out, given.workers),
+            "ours, archive": (OURS, given.archive, out, given.workers),
+        }
+        load = os.getloadavg()[0]
+        for number in range(given.rounds):
+            for name, (script, *arguments) in programs.items():
+                seconds, largest = run(script, *arguments)
+                shutil.rmtree(out, ignore_errors=True)
+                times[name].append(round(seconds, 3))
+                memory[name] = max(memory[name], largest)
+                print(f"round {number + 1}: {name}: {seconds:.2f} s, {largest / 1e6:.0f} MB", flush=True)
+
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    result = {
+        "articles": count,
+        "seconds": times,
+        "median_seconds": medians,
+        "speed_up_on_files": round(medians["pubmed_parser"] / medians["ours, files"], 2),
+        "speed_up_on_archive": round(medians["pubmed_parser"] / medians["ours, archive"], 2),
+        "largest_resident_megabytes": {name: round(value / 1e6) for name, value in memory.items()},
+        "workers": given.workers,
+        "hardware": f"{processor()}, {os.cpu_count()} cores",
+        "load_before": round(load, 2),
+        "versions": {name: version(name) for name in ("pubmed_parser", "lxml", "pyarrow", "duckdb")}
+        | {"python": platform.python_version()},
+    }
+    print(json.dumps(result, indent=1))
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    given.results.write_text(json.dumps(result, indent=1) + "\n")
+    given.results.with_suffix(".md").write_text(
+        f"# corpus import beside pubmed_parser {result['versions']['pubmed_parser']}\n\n"
+        f"{count:,} JATS articles, {given.workers} workers, {result['hardware']}, load before: {load:.1f}; medians of "
+        f"{given.rounds} alternating rounds. Made by `python benchmarks/corpus_import.py`.\n\n"
+        "| | seconds | speed-up | peak memory |\n|---|---|---|---|\n"
+        + "".join(
+            f"| {name} | {medians[name]:.2f} | {medians['pubmed_parser'] / medians[name]:.2f} | "
+            f"{memory[name] / 1e6:.0f} MB |\n"
+            for name in times
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

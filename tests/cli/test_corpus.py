@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentence_experts.cli.main import main
+from sentence_experts.corpus.simulate import simulate_corpus
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return int(ended.value.code or 0)
+
+
+def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    articles = simulate_corpus(tmp_path / "articles", articles=18)
+    (articles / "broken.xml").write_text("<article>")
+    out = tmp_path / "corpus"
+    assert run("corpus", "import", articles, "--out", out, "--workers", 1) == 0
+    printed = capsys.readouterr().out
+    assert "papers" in printed
+    assert "malformed-xml" in printed
+    assert "rejected.jsonl" in printed
+    assert run("corpus", "show", out) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("corpus", "import", tmp_path / "none", "--out", tmp_path / "out") == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ")
+    assert "\n" not in error
+    assert run("corpus", "import", "--out", tmp_path / "out") == 2
+    assert run("corpus", "show", tmp_path) == 1
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("corpus", "import", "--help") == 0
+    assert "Example:" in capsys.readouterr().out

@@ -1,0 +1,107 @@
+"""Real articles: counts agree with those of an independent parser, and texts hold no debris."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from sentence_experts.corpus.formats.jats import read_articles
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.paper import Paper
+from sentence_experts.corpus.tables import CorpusFolder
+
+pytestmark = pytest.mark.realdata
+
+
+@pytest.fixture(scope="module")
+def elife(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    return import_corpus(
+        [real_data / "corpora" / "elife_jats.tar.xz"], tmp_path_factory.mktemp("elife"), workers=2
+    )
+
+
+@pytest.fixture(scope="module")
+def crops(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    return import_corpus(
+        [real_data / "corpora" / "pmc_crops_jats.tar.xz"], tmp_path_factory.mktemp("crops"), workers=2
+    )
+
+
+PAIRS_OF_ABSTRACTS = """
+    SELECT count(*) FROM (
+        SELECT DISTINCT a.cited, b.cited FROM cites a JOIN cites b ON a.citing = b.citing AND a.cited < b.cited
+        WHERE a.cited IN (SELECT paper_id FROM papers WHERE abstract IS NOT NULL)
+          AND b.cited IN (SELECT paper_id FROM papers WHERE abstract IS NOT NULL))"""
+PAIRS_OF_TITLES = """
+    WITH titled AS (SELECT * FROM cites WHERE cited LIKE 'doi:%' AND cited_title IS NOT NULL),
+    pairs AS (
+        SELECT a.cited AS x, b.cited AS y, count(*) AS times
+        FROM titled a JOIN titled b ON a.citing = b.citing AND a.cited < b.cited GROUP BY ALL
+    ) SELECT count(*), count(*) FILTER (times >= 2), count(*) FILTER (times >= 3), count(*) FILTER (times >= 5)
+    FROM pairs"""
+
+
+def test_counts_agree_with_an_independent_parser(elife: CorpusFolder, real_data: Path) -> None:
+    expected = json.loads((real_data / "corpora" / "elife_expected_counts.json").read_text())
+    with duckdb.connect() as database:
+        database.execute(f"CREATE VIEW papers AS SELECT * FROM '{elife.papers}'")
+        database.execute(f"CREATE VIEW cites AS SELECT * FROM '{elife.citations}'")
+        abstracts = database.execute(PAIRS_OF_ABSTRACTS).fetchall()[0][0]
+        titles = database.execute(PAIRS_OF_TITLES).fetchall()[0]
+    ours = dict(elife.manifest["counts"])
+    ours["cocited_abstract_pairs"] = abstracts
+    ours |= {f"title_cocitation_pairs_ge{n}": count for n, count in zip((1, 2, 3, 5), titles, strict=True)}
+    assert {name: ours[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("name", ["elife", "crops"])
+def test_texts_hold_no_debris(name: str, request: pytest.FixtureRequest) -> None:
+    corpus: CorpusFolder = request.getfixturevalue(name)
+    debris = re.compile(
+        r"\\(?:documentclass|usepackage|begin)|<[a-z]+[ >/]|\s{2}|\[\s*\]|\(\s*\)|\bdx\.doi\.org/10\.7554"
+    )
+    for column in ("title", "abstract"):
+        bad = [
+            text for text in pq.read_table(corpus.papers)[column].to_pylist() if text and debris.search(text)
+        ]
+        assert not bad, bad[:3]
+
+
+def test_real_articles_are_described(elife: CorpusFolder, crops: CorpusFolder) -> None:
+    for corpus in (elife, crops):
+        rows = pq.read_table(corpus.papers).to_pylist()
+        assert all(row["title"] and row["year"] and row["journal"] and row["licence"] for row in rows)
+        assert sum(bool(row["subjects"]) for row in rows) > 0.95 * len(rows)
+        named = sum(row["licence"].startswith(("CC-BY", "CC0")) for row in rows)
+        assert named > 0.95 * len(rows)
+    counts = crops.manifest["counts"]
+    assert counts["references_with_pmid"] > 100_000
+    assert counts["retracted"] >= 1
+
+
+def test_ids_are_one_work_each(crops: CorpusFolder) -> None:
+    rows = pq.read_table(crops.papers, columns=["paper_id", "pmid", "pmcid", "doi"]).to_pylist()
+    for name in ("paper_id", "pmid", "pmcid", "doi"):
+        values = [row[name] for row in rows if row[name]]
+        assert len(values) == len(set(values)), name
+
+
+def test_every_dialect_is_read(real_data: Path) -> None:
+    files = [
+        path
+        for name in ("elife_jats", "plos_jats", "pmc_nxml")
+        for path in (real_data / "formats" / name).iterdir()
+    ]
+    assert len(files) >= 14
+    for path in files:
+        (paper,) = read_articles(path.read_bytes())
+        assert isinstance(paper, Paper), (path, paper)
+        assert paper.title and paper.abstract and paper.year and paper.doi, path
+        assert len(paper.citations) > 5, path
+        with path.open("rb") as stream:
+            assert list(read_articles(stream)) == [paper], path

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from small_articles import links, papers, rejected
+
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.errors import InputError, UsageError
+
+PAPERS: list[dict[str, Any]] = [
+    {
+        "id": "a",
+        "title": "One, two",
+        "abstract": "First",
+        "year": 2001,
+        "subjects": ["X", "Y"],
+        "doi": "10.1000/AAA",
+    },
+    {"id": "b", "title": "Two", "abstract": None, "year": None, "subjects": ["Z"], "doi": None},
+    {"id": "PMC9", "title": "Three", "abstract": "Third\nline", "year": 2003, "subjects": [], "doi": ""},
+]
+CITATIONS: list[dict[str, Any]] = [
+    {"citing": "b", "cited": "a"},
+    {"citing": "b", "cited": "https://doi.org/10.1000/aaa"},
+    {"citing": "PMC9", "cited": "doi:10.1000/aaa"},
+    {"citing": "a", "cited": "pmc:9"},
+    {"citing": "a", "cited": "somewhere else"},
+    {"citing": "a", "cited": "a"},
+]
+LINKS = [
+    ("b", "doi:10.1000/aaa"),
+    ("doi:10.1000/aaa", "pmc:PMC9"),
+    ("doi:10.1000/aaa", "somewhere else"),
+    ("pmc:PMC9", "doi:10.1000/aaa"),
+]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    name = path.name.removesuffix(".gz")
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return path
+    file = (
+        gzip.open(path, "wt", encoding="utf-8", newline="")
+        if path.name.endswith(".gz")
+        else path.open("w", newline="")
+    )
+    with file:
+        if name.endswith("jsonl"):
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            table = csv.DictWriter(file, names, delimiter="\t" if name.endswith("tsv") else ",")
+            table.writeheader()
+            for row in rows:
+                table.writerow(
+                    {
+                        key: "; ".join(value) if isinstance(value, list) else value
+                        for key, value in row.items()
+                    }
+                )
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
+def test_every_kind_of_table_gives_the_same_corpus(tmp_path: Path, ending: str) -> None:
+    corpus = import_corpus(
+        out=tmp_path / "out",
+        papers=write(tmp_path / f"papers.{ending}", PAPERS),
+        citations=write(tmp_path / f"citations.{ending}", CITATIONS),
+    )
+    found = {paper["paper_id"]: paper for paper in papers(corpus)}
+    assert found.keys() == {"doi:10.1000/aaa", "b", "pmc:PMC9"}
+    assert found["doi:10.1000/aaa"]["subjects"] == ["X", "Y"]
+    assert found["pmc:PMC9"]["abstract"] == "Third line"
+    assert found["b"]["abstract"] is None
+    assert sorted(links(corpus)) == LINKS
+    assert rejected(corpus) == []
+    assert corpus.manifest["counts"]["self_citations"] == 1
+
+
+def test_bad_rows_are_named_by_number(tmp_path: Path) -> None:
+    table = tmp_path / "papers.csv"
+    table.write_text("id,title,abstract,year\na,A,x,2001\n,B,x,\nc,,,\nd,D\ne,E,x,soon\nf,F,x,\n")
+    lines = tmp_path / "citations.jsonl"
+    lines.write_text('{"citing": "a", "cited": "f"}\nnot json\n[1]\n{"citing": "", "cited": "a"}\n')
+    corpus = import_corpus(out=tmp_path / "out", papers=table, citations=lines)
+    assert {paper["paper_id"] for paper in papers(corpus)} == {"a", "f"}
+    assert links(corpus) == [("a", "f")]
+    assert [(line["source"], line["record"]) for line in rejected(corpus)] == [
+        *(("citations.jsonl", f"row {row}") for row in (2, 3, 4)),
+        *(("papers.csv", f"row {row}") for row in (2, 3, 4, 5)),
+    ]
+    assert {line["reason"] for line in rejected(corpus)} == {"bad-row"}
+
+
+def test_digits_are_pmids_where_papers_have_pmids(tmp_path: Path) -> None:
+    rows = [{"id": f"p{n}", "title": "T", "abstract": "A", "pmid": n} for n in (11, 12)]
+    papers_file = write(tmp_path / "p.jsonl", rows)
+    citations = write(tmp_path / "c.jsonl", [{"citing": 11, "cited": 12}, {"citing": "p12", "cited": 99}])
+    corpus = import_corpus(out=tmp_path / "out", papers=papers_file, citations=citations)
+    assert links(corpus) == [("pmid:11", "pmid:12"), ("pmid:12", "pmid:99")]
+
+
+def test_missing_columns_files_and_kinds(tmp_path: Path) -> None:
+    table = tmp_path / "papers.csv"
+    table.write_text("key,title\n1,x\n")
+    with pytest.raises(InputError, match=r"papers\.csv lacks the columns id, abstract; it has: key, title"):
+        import_corpus(out=tmp_path / "out", papers=table)
+    with pytest.raises(InputError, match="no such file"):
+        import_corpus(out=tmp_path / "out", papers=tmp_path / "none.csv")
+    with pytest.raises(InputError, match="must be"):
+        import_corpus(out=tmp_path / "out", papers=tmp_path / "papers.xlsx")
+    (tmp_path / "papers.parquet").write_text("no")
+    with pytest.raises(InputError, match="no Parquet file"):
+        import_corpus(out=tmp_path / "out", papers=tmp_path / "papers.parquet")
+    with pytest.raises(UsageError, match="--citations needs --papers"):
+        import_corpus(out=tmp_path / "out", citations=write(tmp_path / "c.csv", CITATIONS))
+    assert not (tmp_path / "out").exists()
