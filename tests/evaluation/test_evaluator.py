@@ -1,7 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from sentence_transformers import SentenceTransformer
+from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.losses import MultipleNegativesRankingLoss
+from transformers import EarlyStoppingCallback
 
 from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.evaluator import PairEvaluator
@@ -32,3 +39,37 @@ def test_a_model_without_a_domains_route_is_an_error(pairs_folder, experts_model
     table = table.set_column(table.column_names.index("domain"), "domain", [["astronomy"] * table.num_rows])
     with pytest.raises(RouteError, match="astronomy"):
         PairEvaluator(table)(model)
+
+
+def test_the_trainer_chooses_its_best_model_and_stops_by_it(pairs_folder, experts_model, tmp_path):
+    folder = PairsFolder.open(pairs_folder)
+    model = SentenceTransformer(str(experts_model), device="cpu")
+    routed = [
+        {side: model.prompts[pair["domain"]] + pair[side] for side in ("anchor", "positive")}
+        for pair in folder.split("train").to_pylist()
+    ]
+    arguments = SentenceTransformerTrainingArguments(
+        str(tmp_path / "run"),
+        max_steps=4,
+        eval_strategy="steps",
+        eval_steps=2,
+        save_steps=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_validation_f1_max",
+        report_to=[],
+        use_cpu=True,
+    )
+    trainer = SentenceTransformerTrainer(
+        model,
+        arguments,
+        train_dataset=Dataset.from_list(routed),
+        loss=MultipleNegativesRankingLoss(model),
+        evaluator=PairEvaluator(folder.split("validation")),
+        callbacks=[EarlyStoppingCallback(1)],
+    )
+    trainer.train()
+    seen = [
+        log["eval_validation_f1_max"] for log in trainer.state.log_history if "eval_validation_f1_max" in log
+    ]
+    assert len(seen) == 2
+    assert trainer.state.best_metric == max(seen)
