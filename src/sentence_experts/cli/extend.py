@@ -10,8 +10,6 @@ import typer
 from sentence_experts.console import results
 from sentence_experts.errors import UsageError
 
-MINILM = "minilm"
-
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
@@ -29,7 +27,11 @@ def extend(
     experts: Annotated[str, typer.Option(help="the experts' names, with commas between: copd,cvd,cancer")],
     out: Annotated[Path, typer.Option(help="folder to write the model to")],
     layers: Annotated[
-        str, typer.Option(help="blocks that get experts: all, alternate (1,3,5,...), or numbers: 0,2,4")
+        str,
+        typer.Option(
+            help="blocks that get experts: all, alternate (1,3,5,...), numbers (0,2,4), or none (a dense "
+            "control with the same routes)"
+        ),
     ] = "all",
     route: Annotated[
         str, typer.Option(help="token: [COPD] stands for [CLS]; prefix: the text begins with an instruction")
@@ -44,7 +46,7 @@ def extend(
     default_route: Annotated[
         str | None, typer.Option(help="the expert for texts without a route; else such a text is an error")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the folder if it is there")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the model in that folder")] = False,
 ) -> None:
     """Copy the MLP of a pretrained encoder into one expert for each domain or task.
 
@@ -61,11 +63,11 @@ def extend(
 
     from sentence_experts.models.checkpoint import save
     from sentence_experts.models.extend import extend as extend_base
-    from sentence_experts.models.minilm import minilm_path
+    from sentence_experts.models.minilm import model_folder
 
     transformers_logging.disable_progress_bar()
     encoder = extend_base(
-        minilm_path() if base == MINILM else base,
+        model_folder(base),
         names,
         layers=chosen,
         route=route,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.fingerprint import model_fingerprint
 from sentence_experts.errors import InputError, RouteError, require
+from sentence_experts.models.minilm import model_folder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -37,13 +38,16 @@ class Encoder:
 
     @classmethod
     def open(cls, source: str, device: str | None = None, batch_size: int = 32) -> Encoder:
-        """Load a model folder or hub id; a plain transformers model gets mean pooling.
+        """Load a model folder, a hub id, or "minilm" (the packaged all-MiniLM-L6-v2).
+
+        A plain transformers model gets mean pooling.
 
         Raises:
             InputError: there is no such folder, or it holds no model that can be loaded.
         """
-        model = load_model(source, device)
         name = Path(source).resolve().name if Path(source).is_dir() else source
+        source = model_folder(source)
+        model = load_model(source, device)
         return cls(model, name, model_fingerprint(source, model), batch_size)
 
     @property

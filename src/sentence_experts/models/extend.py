@@ -50,7 +50,8 @@ def extend(
             checkpoint of BERT, ModernBERT or NomicBERT. A plain one gets mean pooling. It is left unchanged.
         experts: the experts' names, in the order of their indices.
         layers: "all" blocks, "alternate" (every other block, beginning with the second: 1, 3, 5, ..., as in
-            GShard and MoTE's EOB), or block numbers counted from 0.
+            GShard and MoTE's EOB), "none" (a dense model with the same routes: the control for what experts
+            bring), or block numbers counted from 0.
         route: "token": a domain token stands where [CLS] stood; "prefix": the instruction text is the route.
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
         prefixes: with route="prefix", expert -> instruction; by default "name: ".
@@ -99,14 +100,14 @@ def _checked_names(experts: Sequence[str]) -> list[str]:
 
 def _checked_layers(layers: str | Sequence[int], blocks: int) -> list[int]:
     """The block numbers, ascending."""
-    wanted: Sequence[int]
     if isinstance(layers, str):
-        choices = {"all": range(blocks), "alternate": range(1, blocks, 2)}
+        choices = {"all": range(blocks), "alternate": range(1, blocks, 2), "none": range(0)}
         if layers not in choices:
-            raise UsageError(f"layers {layers!r}: choose all, alternate, or block numbers")
-        wanted = choices[layers]
-    else:
-        wanted = [layers] if isinstance(layers, int) else list(layers)
+            raise UsageError(f"layers {layers!r}: choose all, alternate, none, or block numbers")
+        if layers == "alternate" and blocks < 2:
+            raise UsageError("layers 'alternate': the base has one block only; choose all or none")
+        return list(choices[layers])
+    wanted = [layers] if isinstance(layers, int) else list(layers)
     if not wanted or any(layer not in range(blocks) for layer in wanted):
         raise UsageError(f"layers {layers!r}: choose at least one of the base's blocks, 0 to {blocks - 1}")
     return sorted({int(layer) for layer in wanted})

