@@ -85,8 +85,8 @@ def data_folder() -> Path | None:
     return None
 
 
-def commands(material: Material, out: Path, steps: int, seed: int) -> list[list[str]]:
-    """The command lines, without the program's name, in order."""
+def commands(material: Material, out: Path, steps: int, seed: int, base: str = "minilm") -> list[list[str]]:
+    """The command lines, without the program's name, in order; `base` is the pretrained model."""
     corpus, pairs, untrained, runs = out / "corpus", out / "pairs", out / "untrained", out / "runs"
     experts = ",".join(material.domains)
     training = ["--pairs", str(pairs), "--max-steps", str(steps), "--batch-size", "32"]
@@ -100,17 +100,17 @@ def commands(material: Material, out: Path, steps: int, seed: int) -> list[list[
         ],
         # The control: the same domain tokens, data and steps, but one MLP for all domains.
         [
-            *("extend", "minilm", "--experts", experts, "--layers", "none"),
+            *("extend", base, "--experts", experts, "--layers", "none"),
             *("--out", str(untrained / "dense"), "--overwrite"),
         ],
-        ["extend", "minilm", "--experts", experts, "--out", str(untrained / "experts"), "--overwrite"],
+        ["extend", base, "--experts", experts, "--out", str(untrained / "experts"), "--overwrite"],
         ["train", "--model", str(untrained / "dense"), "--out", str(dense), *training],
         ["train", "--model", str(untrained / "experts"), "--out", str(mixture), *training],
         [
             *("evaluate", str(dense / "model"), str(mixture / "model"), "--pairs", str(pairs)),
-            *("--baseline", "tfidf", "--baseline", "minilm", "--out", str(out / "evaluation")),
+            *("--baseline", "tfidf", "--baseline", base, "--out", str(out / "evaluation")),
             *("--name", f"dense, tokens={dense / 'model'}", "--name", f"experts={mixture / 'model'}"),
-            *("--name", "MiniLM=minilm"),
+            *("--name", f"base={base}"),
         ],
         *(
             [

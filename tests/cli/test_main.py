@@ -1,0 +1,95 @@
+"""Exit codes, one-line errors, and help that a newcomer understands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sentence_experts.cli.main import VERBS, main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+def is_one_line(text: str) -> bool:
+    return len(text.strip().splitlines()) == 1
+
+
+def test_help_lists_the_verbs_in_the_order_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    rows = [line[2:].split(" ")[0] for line in out.splitlines() if line.startswith("│ ")]
+    listed = [word for word in rows if word in VERBS]
+    assert (code, listed) == (0, list(VERBS))
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("corpus", "evaluate")])
+def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, out, _ = run(capsys, verb, "--help")
+    assert code == 0
+    assert f"sentence-experts {verb}" in " ".join(out.replace("│", " ").split())
+    assert "Example" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("pairs", "corpus"),
+        ("pairs", "corpus", "--out", "x", "--split", "by-moon"),
+        ("pairs", "corpus", "--out", "x", "--fractions", "0.5,0.5"),
+        ("pairs", "corpus", "--out", "x", "--seed", "many"),
+        ("train", "--model", "m", "--pairs", "p", "--out", "x", "--unknown"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    code, _, error = run(capsys, *arguments)
+    assert code == 2
+    assert is_one_line(error)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pairs", "nowhere", "--out", "x"),
+        ("train", "--model", "minilm", "--pairs", "nowhere", "--out", "x"),
+        ("train", "--model", "minilm", "--pairs", "p", "--out", "x", "--config", "nowhere.yaml"),
+        ("train", "--model", "minilm", "--pairs", "p", "--out", "x", "--batch-size", "1"),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_code_1(
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = run(capsys, *arguments)
+    assert code == 1
+    assert is_one_line(error)
+    assert "Traceback" not in error
+    assert not (tmp_path / "x").exists()
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = run(capsys, "pairs", "nowhere", "--out", "x", "--debug")
+    assert code == 1
+    assert "Traceback" in error
+
+
+def test_the_command_line_starts_without_heavy_imports() -> None:
+    code = (
+        "import sys, json; from sentence_experts.cli import main as m; m._add_verbs();"
+        "print(json.dumps([n for n in ('torch', 'transformers', 'datasets', 'ibis') if n in sys.modules]))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(out) == []
