@@ -4,7 +4,7 @@
 
 pubmed_parser runs as its users run it: one process, `parse_pubmed_xml` and `parse_pubmed_references` for every file.
 We run the whole import: hashing, parsing, resolving identifiers, writing the corpus. Both read the same extracted
-files; a third measurement imports the compressed archive itself. Rounds alternate, medians are compared. Memory is
+files; we also read them with one worker, and the compressed archive itself. Rounds alternate, medians are compared. Memory is
 the largest sum of the resident sets of our whole process tree, sampled every 10 ms (shared pages count in each).
 """
 
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -58,11 +59,19 @@ def tree_memory(process: int) -> int:
     return total
 
 
-def run(script: str, *arguments: object) -> tuple[float, int]:
-    """(seconds, largest resident bytes of the process tree) of a Python script."""
-    started = time.perf_counter()
+def cpu_seconds() -> float:
+    """User and system time of all ended child processes and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(script: str, *arguments: object) -> tuple[float, float, int]:
+    """(seconds, CPU seconds, largest resident bytes) of a Python script and the processes it starts."""
+    started, used = time.perf_counter(), cpu_seconds()
     process = subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     largest = 0
     while process.poll() is None:
@@ -71,7 +80,10 @@ def run(script: str, *arguments: object) -> tuple[float, int]:
     seconds = time.perf_counter() - started
     if process.returncode:
         raise SystemExit(f"a measured program failed with status {process.returncode}")
-    return seconds, largest
+    return seconds, cpu_seconds() - used, largest
+
+
+PROGRAMS = ("pubmed_parser", "ours, files", "ours, files, one worker", "ours, archive")
 
 
 def processor() -> str:
@@ -83,7 +95,9 @@ def processor() -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--archive", type=Path, default=DATA / "corpora" / "elife_jats.tar.xz")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--workers", type=int, default=2)
@@ -91,7 +105,8 @@ def main() -> None:
     options.add_argument("--results", type=Path, default=HERE / "results" / "corpus_import.json")
     given = options.parse_args()
 
-    times: dict[str, list[float]] = {"pubmed_parser": [], "ours, files": [], "ours, archive": []}
+    times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
+    cpu: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     memory: dict[str, int] = dict.fromkeys(times, 0)
     with tempfile.TemporaryDirectory() as scratch:
         articles = Path(scratch) / "articles"
@@ -102,22 +117,28 @@ def main() -> None:
         programs = {
             "pubmed_parser": (PEER, articles),
             "ours, files": (OURS, articles, out, given.workers),
+            "ours, files, one worker": (OURS, articles, out, 1),
             "ours, archive": (OURS, given.archive, out, given.workers),
         }
         load = os.getloadavg()[0]
         for number in range(given.rounds):
             for name, (script, *arguments) in programs.items():
-                seconds, largest = run(script, *arguments)
+                seconds, used, largest = run(script, *arguments)
                 shutil.rmtree(out, ignore_errors=True)
                 times[name].append(round(seconds, 3))
+                cpu[name].append(round(used, 3))
                 memory[name] = max(memory[name], largest)
-                print(f"round {number + 1}: {name}: {seconds:.2f} s, {largest / 1e6:.0f} MB", flush=True)
+                print(
+                    f"round {number + 1}: {name}: {seconds:.2f} s, {used:.2f} s of CPU, {largest / 1e6:.0f} MB",
+                    flush=True,
+                )
 
     medians = {name: statistics.median(values) for name, values in times.items()}
     result = {
         "articles": count,
         "seconds": times,
         "median_seconds": medians,
+        "median_cpu_seconds": {name: statistics.median(values) for name, values in cpu.items()},
         "speed_up_on_files": round(medians["pubmed_parser"] / medians["ours, files"], 2),
         "speed_up_on_archive": round(medians["pubmed_parser"] / medians["ours, archive"], 2),
         "largest_resident_megabytes": {name: round(value / 1e6) for name, value in memory.items()},
@@ -134,9 +155,9 @@ def main() -> None:
         f"# corpus import beside pubmed_parser {result['versions']['pubmed_parser']}\n\n"
         f"{count:,} JATS articles, {given.workers} workers, {result['hardware']}, load before: {load:.1f}; medians of "
         f"{given.rounds} alternating rounds. Made by `python benchmarks/corpus_import.py`.\n\n"
-        "| | seconds | speed-up | peak memory |\n|---|---|---|---|\n"
+        "| | seconds | CPU seconds | speed-up | peak memory |\n|---|---|---|---|---|\n"
         + "".join(
-            f"| {name} | {medians[name]:.2f} | {medians['pubmed_parser'] / medians[name]:.2f} | "
+            f"| {name} | {medians[name]:.2f} | {statistics.median(cpu[name]):.2f} | {medians['pubmed_parser'] / medians[name]:.2f} | "
             f"{memory[name] / 1e6:.0f} MB |\n"
             for name in times
         )

@@ -101,7 +101,7 @@ def test_broken_documents_are_named_and_good_ones_kept(
     if streamed:
         monkeypatch.setattr("sentence_experts.corpus.jobs.WHOLE_DOCUMENT_BYTES", -1)
     good = {
-        "utf16": jats("10.1000/utf16", title="Żółw").replace("<article", '<?xml version="1.0" encoding="utf-16"?><article', 1)
+        "utf16": jats("10.1000/utf16", title="Żółw").replace("<article", '<?xml version="1.0" encoding="utf-16"?><article', 1)  # noqa: E501
         .encode("utf-16"),
         "latin_declared": b'<?xml version="1.0" encoding="iso-8859-1"?>'
         + jats("10.1000/latin", title="Caf\u00e9").encode("latin-1"),

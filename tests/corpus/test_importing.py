@@ -105,7 +105,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
 
 def test_workers_end_with_a_killed_parent(simulated: Path, tmp_path: Path) -> None:
     script = tmp_path / "run.py"
-    script.write_text(SLOW_IMPORT.replace("workers=1", "workers=2").replace("import_corpus(sys", "if __name__ == '__main__':\n    import_corpus(sys"))  # fmt: skip
+    script.write_text(SLOW_IMPORT.replace("workers=1", "workers=2").replace("import_corpus(sys", "if __name__ == '__main__':\n    import_corpus(sys"))  # fmt: skip  # noqa: E501
     # Two workers wait on their queue when the parent is killed.
     process = subprocess.Popen([sys.executable, script, simulated / "simulated.tar.gz", tmp_path / "out"])
     children: list[int] = []

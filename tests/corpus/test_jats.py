@@ -19,15 +19,19 @@ def one(document: str | bytes) -> Paper:
     return paper
 
 
-ABSTRACTS = """<abstract abstract-type="executive-summary"><title>eLife digest</title><p>Digest.</p></abstract>
-<abstract abstract-type="graphical"><p>Picture.</p></abstract><abstract abstract-type="teaser"><p>Buy.</p></abstract>
+ABSTRACTS = """<abstract abstract-type="executive-summary"><title>eLife digest</title><p>Digest.
+</p></abstract>
+<abstract abstract-type="graphical"><p>Picture.</p></abstract><abstract abstract-type="teaser">
+<p>Buy.</p></abstract>
 <abstract><title>Author Summary</title><p>Simple.</p></abstract>
 <trans-abstract xml:lang="fr"><p>Français.</p></trans-abstract>"""
 
 
 def test_the_main_abstract_with_its_sections_labelled() -> None:
-    main = """<abstract><title>Abstract</title><sec><title>Background:</title><p>One <italic>E. coli</italic>.</p></sec>
-    <sec><title>Results</title><p>Two<xref ref-type="bibr">1</xref>.</p><p>Three [<xref ref-type="bibr">2</xref>].</p>
+    main = """<abstract><title>Abstract</title><sec><title>Background:</title><p>One
+<italic>E. coli</italic>.</p></sec>
+    <sec><title>Results</title><p>Two<xref ref-type="bibr">1</xref>.</p><p>Three [
+<xref ref-type="bibr">2</xref>].</p>
     </sec><p><bold>DOI:</bold> <ext-link>http://dx.doi.org/10.7554/eLife.1.001</ext-link></p></abstract>"""
     paper = one(jats(abstract=None, meta=ABSTRACTS + main))
     assert paper.abstract == "Background: One E. coli. Results: Two. Three."
@@ -43,7 +47,8 @@ def test_the_abstract_in_the_articles_own_language() -> None:
     assert one(jats(abstract=None, meta=both)).abstract == "Hello."
 
 
-FORMULA = r"""<inline-formula><alternatives><tex-math>\documentclass{m}\usepackage{a}\begin{document}$$\alpha^{2}$$
+FORMULA = r"""<inline-formula><alternatives>
+<tex-math>\documentclass{m}\usepackage{a}\begin{document}$$\alpha^{2}$$
 \end{document}</tex-math><mml:math><mml:mfrac><mml:mi>α</mml:mi><mml:mn>2</mml:mn></mml:mfrac></mml:math>
 <inline-graphic xlink:href="x.gif"/></alternatives></inline-formula>"""
 
@@ -94,11 +99,11 @@ def test_keywords_and_mesh_apart() -> None:
 @pytest.mark.parametrize(
     ("permissions", "name"),
     [
-        ('<license xlink:href="https://creativecommons.org/licenses/by-nc-nd/4.0/legalcode"/>', "CC-BY-NC-ND-4.0"),
+        ('<license xlink:href="https://creativecommons.org/licenses/by-nc-nd/4.0/legalcode"/>', "CC-BY-NC-ND-4.0"),  # noqa: E501
         ('<license><license-p>See <ext-link xlink:href="http://creativecommons.org/publicdomain/zero/1.0/">data</ext-link>'
-         ' <ext-link xlink:href="http://creativecommons.org/licenses/by/4.0/">L</ext-link></license-p></license>', "CC-BY-4.0"),
+         ' <ext-link xlink:href="http://creativecommons.org/licenses/by/4.0/">L</ext-link></license-p></license>', "CC-BY-4.0"),  # noqa: E501
         ('<license xlink:href="http://creativecommons.org/publicdomain/zero/1.0/"/>', "CC0-1.0"),
-        ("<license><license-p>Creative Commons Attribution Non-Commercial License 3.0</license-p></license>", "CC-BY-NC-3.0"),
+        ("<license><license-p>Creative Commons Attribution Non-Commercial License 3.0</license-p></license>", "CC-BY-NC-3.0"),  # noqa: E501
         ('<license xlink:href="http://example.org/terms"/>', "http://example.org/terms"),
         ("<copyright-year>2010</copyright-year>", None),
     ],
@@ -108,7 +113,7 @@ def test_licences(permissions: str, name: str | None) -> None:
 
 
 def test_what_counts_as_a_reference() -> None:
-    two = "<ref><label>1</label><mixed-citation>A. <article-title>One</article-title> doi:10.1/a</mixed-citation>"
+    two = "<ref><label>1</label><mixed-citation>A. <article-title>One</article-title> doi:10.1/a</mixed-citation>"  # noqa: E501
     two += "<mixed-citation>B. <pub-id pub-id-type='pmid'>7</pub-id></mixed-citation></ref>"
     alternatives = "<ref><citation-alternatives><element-citation><article-title>Three</article-title>"
     alternatives += "</element-citation><mixed-citation>Three. <pub-id pub-id-type='doi'>10.1000/C</pub-id>"
@@ -126,7 +131,7 @@ def test_what_counts_as_a_reference() -> None:
 
 
 def test_retraction_notices_name_what_they_withdraw() -> None:
-    link = '<related-article related-article-type="retracted-article" ext-link-type="doi" xlink:href="10.1000/BAD"/>'
+    link = '<related-article related-article-type="retracted-article" ext-link-type="doi" xlink:href="10.1000/BAD"/>'  # noqa: E501
     notice = one(jats(kind="retraction", meta=link))
     assert notice.retracts == (Citation(doi="10.1000/bad"),)
     assert not notice.retracted

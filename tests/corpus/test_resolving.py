@@ -18,7 +18,7 @@ def test_every_id_of_a_corpus_paper_leads_to_it(folder: Callable[..., Path], tmp
     citers = {
         f"c{number}": jats(f"10.1000/c{number}", refs=ref(**ids))
         for number, ids in enumerate(
-            [{"doi": "https://doi.org/10.1000/One"}, {"pmid": "11"}, {"pmcid": "PMC5"}, {"pmid": "11", "doi": "10.1000/wrong"}]
+            [{"doi": "https://doi.org/10.1000/One"}, {"pmid": "11"}, {"pmcid": "PMC5"}, {"pmid": "11", "doi": "10.1000/wrong"}]  # noqa: E501
         )
     }  # fmt: skip
     corpus = import_corpus([folder(one=one, **citers)], tmp_path / "out", workers=1)
@@ -103,7 +103,7 @@ def test_self_and_repeated_citations_go_and_unidentified_ones_stay(
 
 
 def test_a_notice_marks_the_paper_it_withdraws(folder: Callable[..., Path], tmp_path: Path) -> None:
-    link = '<related-article related-article-type="retracted-article" ext-link-type="doi" xlink:href="10.1000/BAD"/>'
+    link = '<related-article related-article-type="retracted-article" ext-link-type="doi" xlink:href="10.1000/BAD"/>'  # noqa: E501
     documents = {"bad": jats("10.1000/bad"), "notice": jats("10.1000/n", kind="retraction", meta=link)}
     corpus = import_corpus([folder(**documents)], tmp_path / "out", workers=1)
     assert {paper["paper_id"]: paper["retracted"] for paper in papers(corpus)} == {

@@ -48,12 +48,10 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     if name.endswith("parquet"):
         pq.write_table(pa.Table.from_pylist(rows), path)
         return path
-    file = (
-        gzip.open(path, "wt", encoding="utf-8", newline="")
-        if path.name.endswith(".gz")
-        else path.open("w", newline="")
-    )
-    with file:
+    packed = path.name.endswith(".gz")
+    with (
+        gzip.open(path, "wt", encoding="utf-8", newline="") if packed else path.open("w", newline="") as file
+    ):
         if name.endswith("jsonl"):
             file.writelines(json.dumps(row) + "\n" for row in rows)
         else:
