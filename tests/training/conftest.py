@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from samples import make_tiny_encoder
 
+from samples import make_tiny_encoder
 from sentence_experts.pairs.dataset import PairsFolder, write_pairs_folder
 
 DOMAINS = {

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.callbacks import BadNumbersError
@@ -127,6 +128,21 @@ def test_a_bad_loss_stops_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_pa
     model.save_pretrained(str(broken), create_model_card=False)
     with pytest.raises(BadNumbersError, match="learning-rate"):
         train(str(broken), pairs, tmp_path / "run", SHORT)
+
+
+def test_tensorboard_logs_go_into_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+    train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"tensorboard": True}))
+    (events,) = (tmp_path / "run" / "logs").glob("events.*")
+    assert b"eval/validation_f1_max" in events.read_bytes()
+
+
+def test_a_logger_that_is_not_installed_is_named(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    if find_spec("wandb") is not None:
+        pytest.skip("wandb is installed")
+    with pytest.raises(SentenceExpertsError, match=r"sentence-experts\[wandb\]"):
+        train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"wandb": True}))
 
 
 def test_a_finished_run_is_left_alone(finished: Path, pairs: PairsFolder, tiny_experts: Path) -> None:

@@ -18,13 +18,14 @@ from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     MultipleNegativesRankingLoss,
 )
-from transformers import EarlyStoppingCallback, ProgressCallback, TrainerState, set_seed
+from transformers import EarlyStoppingCallback, ProgressCallback, TrainerCallback, TrainerState, set_seed
+from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from sentence_experts.console import progress, say
 from sentence_experts.encoding.engine import Encoder, load_model
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import read_json, replacing_folder, write_json, write_text
@@ -163,11 +164,33 @@ def _trainer(
         loss=_loss(model, config),
         evaluator=PairEvaluator(pairs.split("validation"), batch_size=config.batch_size),
         data_collator=collator if config.swap else None,
-        callbacks=[EarlyStoppingCallback(config.patience), EpochForSwaps(collator), EvaluateLastStep()],
+        callbacks=[
+            EarlyStoppingCallback(config.patience),
+            EpochForSwaps(collator),
+            EvaluateLastStep(),
+            *_loggers(out, config),
+        ],
     )
     for theirs in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(theirs)
     return trainer
+
+
+def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
+    """TensorBoard and Weights & Biases, where asked for.
+
+    Raises:
+        SentenceExpertsError: the library is not installed.
+    """
+    loggers: list[TrainerCallback] = []
+    if config.tensorboard:
+        require("tensorboard", "tensorboard")
+        writer = require("torch.utils.tensorboard", "tensorboard").SummaryWriter(out / "logs")
+        loggers.append(TensorBoardCallback(writer))
+    if config.wandb:
+        require("wandb", "wandb")
+        loggers.append(WandbCallback())
+    return loggers
 
 
 def _loss(model: SentenceTransformer, config: TrainConfig) -> torch.nn.Module:
@@ -179,9 +202,6 @@ def _loss(model: SentenceTransformer, config: TrainConfig) -> torch.nn.Module:
 
 
 def _arguments(out: Path, config: TrainConfig, steps: int) -> SentenceTransformerTrainingArguments:
-    loggers = [
-        name for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)) if wanted
-    ]
     return SentenceTransformerTrainingArguments(
         output_dir=str(out / "checkpoints"),
         max_steps=steps,
@@ -206,7 +226,7 @@ def _arguments(out: Path, config: TrainConfig, steps: int) -> SentenceTransforme
         bf16=config.bf16,
         activation_checkpointing=config.gradient_checkpointing,
         dataloader_pin_memory=torch.cuda.is_available(),
-        report_to=loggers or "none",
+        report_to="none",
         disable_tqdm=True,
         seed=config.seed,
         data_seed=config.seed,
