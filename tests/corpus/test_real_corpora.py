@@ -61,8 +61,8 @@ def test_counts_agree_with_an_independent_parser(elife: CorpusFolder, real_data:
     ours = dict(elife.manifest["counts"])
     ours["cocited_abstract_pairs"] = abstracts
     ours |= {f"title_cocitation_pairs_ge{n}": count for n, count in zip((1, 2, 3, 5), titles, strict=True)}
-    # The other parser has 214 more pairs, each of count one: it knows titles that no reference
-    # gives. One such work in an article with n titled references makes n pairs.
+    # The other parser has 214 more pairs (0.01%), each of count one. Why is not known: the counts of
+    # references, titles and DOIs agree, and so do the pairs of count two and more.
     once = "title_cocitation_pairs_ge1"
     assert ours.pop(once) == pytest.approx(expected.pop(once), rel=2e-4)
     assert {name: ours[name] for name in expected} == expected
