@@ -71,7 +71,7 @@ def evaluate_models(
     To measure scores that you already have: sentence-experts evaluate scores --help
     """
     from sentence_experts.evaluation.run import EvaluationPlan, run_evaluation
-    from sentence_experts.report.tables import evaluation_tables
+    from sentence_experts.report.tables import difference_table, evaluation_tables
 
     plan = EvaluationPlan(
         models=models or [],
@@ -91,6 +91,8 @@ def evaluate_models(
     found = run_evaluation(plan)
     for table in evaluation_tables(found):
         results.print(table)
+    if (compared := difference_table(found)) is not None:
+        results.print(compared)
     results.print(f"report: {out / 'report.html'}", markup=False, highlight=False)
 
 

@@ -107,9 +107,9 @@ def commands(material: Material, out: Path, steps: int, seed: int, base: str = "
         ["train", "--model", str(untrained / "dense"), "--out", str(dense), *training],
         ["train", "--model", str(untrained / "experts"), "--out", str(mixture), *training],
         [
-            *("evaluate", str(dense / "model"), str(mixture / "model"), "--pairs", str(pairs)),
+            *("evaluate", str(mixture / "model"), str(dense / "model"), "--pairs", str(pairs)),
             *("--baseline", "tfidf", "--baseline", base, "--out", str(out / "evaluation")),
-            *("--name", f"dense, tokens={dense / 'model'}", "--name", f"experts={mixture / 'model'}"),
+            *("--name", f"experts={mixture / 'model'}", "--name", f"dense, tokens={dense / 'model'}"),
             *("--name", f"base={base}"),
         ],
         *(

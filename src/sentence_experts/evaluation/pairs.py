@@ -15,6 +15,7 @@ from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
     POOLED,
+    Difference,
     Evaluation,
     Figures,
     ModelResult,
@@ -200,6 +201,19 @@ def compare(
         }
         for view, metrics in upper.items()
     }
+
+
+def differences(found: Evaluation, replicates: int = 1000, seed: int = 0) -> tuple[Difference, ...]:
+    """The first model against each other one: F1max and ROC-AUC, pooled and in the mean of the domains."""
+    first, *others = found.models
+    gaps = []
+    for other in others:
+        intervals = compare(found, first.label, other.label, replicates, seed)
+        for view in (POOLED, PAIR_WEIGHTED_MEAN):
+            for metric, bounds in intervals[view].items():
+                value = _gap(first, other, view, metric)
+                gaps.append(Difference(first.label, other.label, view, metric, value, bounds))
+    return tuple(gaps)
 
 
 def _by_view(

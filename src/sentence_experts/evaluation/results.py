@@ -51,6 +51,18 @@ class ModelResult:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """How much `first` is above `second` in a metric of a view, on the same pairs, with a paired interval."""
+
+    first: str
+    second: str
+    view: str
+    metric: str
+    value: float | None
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Several models on the same pairs.
 
@@ -59,11 +71,13 @@ class Evaluation:
         models: in the order they were given.
         scores: one row a pair: domain, anchor_id, positive_id, label, and a column a model label with its
             cosine. Not part of the JSON.
+        differences: of the first model to each other one, pooled and in the mean of the domains.
     """
 
     settings: Mapping[str, Any]
     models: tuple[ModelResult, ...]
     scores: pa.Table
+    differences: tuple[Difference, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
@@ -71,4 +85,5 @@ class Evaluation:
             "settings": dict(self.settings),
             "views": VIEWS,
             "models": [asdict(model) for model in self.models],
+            "differences": [asdict(difference) for difference in self.differences],
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
-from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, evaluate
+from sentence_experts.evaluation.pairs import PairScorer, checked_table, differences, domains_of, evaluate
 from sentence_experts.evaluation.results import Evaluation
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import sha256_file, write_json, write_parquet
@@ -79,6 +79,8 @@ def run_evaluation(plan: EvaluationPlan) -> Evaluation:
     }
     scorers = _scorers(plan, table, folder)
     found = evaluate(scorers, table, plan.replicates, plan.seed, plan.threshold_min, settings)
+    if plan.replicates:
+        found = replace(found, differences=differences(found, plan.replicates, plan.seed))
     write_results(plan.out, found)
     return found
 

@@ -13,7 +13,15 @@ import pyarrow as pa
 
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, Evaluation, Figures
 from sentence_experts.report.figures import curves, histograms
-from sentence_experts.report.tables import UNDEFINED, bounds, counted, number, views
+from sentence_experts.report.tables import (
+    DIFFERENCES,
+    UNDEFINED,
+    bounds,
+    counted,
+    difference_rows,
+    number,
+    views,
+)
 from sentence_experts.storage import write_text
 
 HEADINGS = {
@@ -98,6 +106,8 @@ def _sections(found: Evaluation) -> Iterator[str]:
                 "with means.</p>"
             )
         yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows)
+        if key == POOLED and found.differences:
+            yield _differences(found)
         if key != PAIR_WEIGHTED_MEAN:
             yield from _drawings(found, key, rows)
         yield "</section>"
@@ -157,14 +167,34 @@ def _table(caption: str, rows: dict[str, Figures]) -> str:
     )
 
 
+def _differences(found: Evaluation) -> str:
+    head = "".join(f'<th scope="col">{heading}</th>' for heading in ("Minus", *DIFFERENCES.values()))
+    body = "\n".join(
+        f'<tr><th scope="row">{escape(label)}</th>{"".join(map(_two_lines, row))}</tr>'
+        for label, row in difference_rows(found)
+    )
+    caption = (
+        f"{found.models[0].label} minus each other model: paired differences with 95% intervals. Mean: "
+        "of the domains, each with a threshold of its own."
+    )
+    return (
+        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _two_lines(cell: str) -> str:
+    figure, _, interval = cell.partition("\n")
+    return f"<td>{figure}{f'<small>{interval}</small>' if interval else ''}</td>"
+
+
 def _cells(figures: Figures, best: dict[str, float]) -> Iterator[str]:
     for name in HEADINGS:
         value = figures.metrics[name]
         text = number(value)
         if text != UNDEFINED and value == best.get(name):
             text = f"<strong>{text}</strong>"
-        interval = bounds(figures.intervals.get(name))
-        yield f"<td>{text}{f'<small>{interval}</small>' if interval else ''}</td>"
+        yield _two_lines(f"{text}\n{bounds(figures.intervals.get(name))}")
 
 
 def _meanings() -> str:

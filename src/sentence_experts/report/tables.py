@@ -22,6 +22,13 @@ COLUMNS = {
     "accuracy": "Acc.",
 }
 UNDEFINED = "–"
+# (view, metric) -> heading of the table of differences.
+DIFFERENCES = {
+    (POOLED, "f1_max"): "F1max, pooled",
+    (POOLED, "roc_auc"): "ROC-AUC, pooled",
+    (PAIR_WEIGHTED_MEAN, "f1_max"): "F1max, mean",
+    (PAIR_WEIGHTED_MEAN, "roc_auc"): "ROC-AUC, mean",
+}
 
 
 def views(found: Evaluation) -> Iterator[tuple[str, str, dict[str, Figures]]]:
@@ -66,6 +73,47 @@ def evaluation_tables(found: Evaluation) -> Iterator[Table]:
         for label, figures in rows.items():
             table.add_row(Text(label), *cells(figures))
         yield table
+
+
+def difference_rows(found: Evaluation) -> Iterator[tuple[str, list[str]]]:
+    """(other model, one cell a column of `DIFFERENCES`), each cell with its interval on a second line."""
+    for label in dict.fromkeys(difference.second for difference in found.differences):
+        cells = {(each.view, each.metric): each for each in found.differences if each.second == label}
+        yield (
+            label,
+            [
+                f"{signed(cells[key].value)}\n{signed_bounds(cells[key].interval)}".rstrip()
+                for key in DIFFERENCES
+            ],
+        )
+
+
+def difference_table(found: Evaluation) -> Table | None:
+    """How much the first model is above each other one; None where there is nothing to compare."""
+    if not found.differences:
+        return None
+    table = Table(
+        title=Text(f"\n{found.models[0].label} minus each other model (paired, 95% intervals)", style="bold"),
+        title_justify="left",
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("Minus", overflow="fold")
+    for heading in DIFFERENCES.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for label, row in difference_rows(found):
+        table.add_row(Text(label), *row)
+    return table
+
+
+def signed(value: float | None) -> str:
+    """`+0.012`, or a dash where the difference is undefined."""
+    return UNDEFINED if value is None else f"{value:+.3f}"
+
+
+def signed_bounds(interval: Interval | None) -> str:
+    """`-0.004 to +0.021`, or nothing where there is no interval."""
+    return f"{interval.low:+.3f} to {interval.high:+.3f}" if interval else ""
 
 
 def counted(figures: Figures) -> str:
