@@ -2,10 +2,11 @@
 
     python benchmarks/corpus_import.py [--archive elife_jats.tar.xz] [--rounds 3] [--workers 2] [--limit N]
 
-pubmed_parser runs as its users run it: one process, `parse_pubmed_xml` and `parse_pubmed_references` for every file.
-We run the whole import: hashing, parsing, resolving identifiers, writing the corpus. Both read the same extracted
-files; we also read them with one worker, and the compressed archive itself. Rounds alternate, medians are compared. Memory is
-the largest sum of the resident sets of our whole process tree, sampled every 10 ms (shared pages count in each).
+pubmed_parser runs as its users run it: one process, `parse_pubmed_xml` and `parse_pubmed_references` for
+every file. We run the whole import: hashing, parsing, resolving identifiers, writing the corpus. Both read
+the same extracted files; we also read them with one worker, and the compressed archive itself. Rounds
+alternate, medians are compared. Memory is the largest sum of the resident sets of our whole process tree,
+sampled every 10 ms (shared pages count in each).
 """
 
 from __future__ import annotations
@@ -128,10 +129,8 @@ def main() -> None:
                 times[name].append(round(seconds, 3))
                 cpu[name].append(round(used, 3))
                 memory[name] = max(memory[name], largest)
-                print(
-                    f"round {number + 1}: {name}: {seconds:.2f} s, {used:.2f} s of CPU, {largest / 1e6:.0f} MB",
-                    flush=True,
-                )
+                spent = f"{seconds:.2f} s, {used:.2f} s of CPU, {largest / 1e6:.0f} MB"
+                print(f"round {number + 1}: {name}: {spent}", flush=True)
 
     medians = {name: statistics.median(values) for name, values in times.items()}
     result = {
@@ -151,16 +150,30 @@ def main() -> None:
     print(json.dumps(result, indent=1))
     given.results.parent.mkdir(parents=True, exist_ok=True)
     given.results.write_text(json.dumps(result, indent=1) + "\n")
-    given.results.with_suffix(".md").write_text(
-        f"# corpus import beside pubmed_parser {result['versions']['pubmed_parser']}\n\n"
-        f"{count:,} JATS articles, {given.workers} workers, {result['hardware']}, load before: {load:.1f}; medians of "
-        f"{given.rounds} alternating rounds. Made by `python benchmarks/corpus_import.py`.\n\n"
-        "| | seconds | CPU seconds | speed-up | peak memory |\n|---|---|---|---|---|\n"
-        + "".join(
-            f"| {name} | {medians[name]:.2f} | {statistics.median(cpu[name]):.2f} | {medians['pubmed_parser'] / medians[name]:.2f} | "
-            f"{memory[name] / 1e6:.0f} MB |\n"
-            for name in times
-        )
+    given.results.with_suffix(".md").write_text(as_markdown(result))
+
+
+def as_markdown(result: dict) -> str:
+    """The result as a small table."""
+    seconds, cpu = result["median_seconds"], result["median_cpu_seconds"]
+    rows = [
+        f"| {name} | {seconds[name]:.2f} | {cpu[name]:.2f} | {seconds['pubmed_parser'] / seconds[name]:.2f} "
+        f"| {megabytes} MB |"
+        for name, megabytes in result["largest_resident_megabytes"].items()
+    ]
+    return "\n".join(
+        [
+            f"# corpus import beside pubmed_parser {result['versions']['pubmed_parser']}",
+            "",
+            f"{result['articles']:,} JATS articles, {result['workers']} workers, {result['hardware']}, load "
+            f"before: {result['load_before']:.1f}; medians of {len(result['seconds']['pubmed_parser'])} "
+            "alternating rounds. Made by `python benchmarks/corpus_import.py`.",
+            "",
+            "| | seconds | CPU seconds | speed-up | peak memory |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
     )
 
 
