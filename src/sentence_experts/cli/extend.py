@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sentence_experts.console import results
 from sentence_experts.errors import UsageError
+
+if TYPE_CHECKING:
+    from sentence_experts.models.checkpoint import ExpertEncoder
 
 
 def register(app: typer.Typer) -> None:
@@ -76,6 +79,10 @@ def extend(
         default_prompt_name=default_route,
     )
     save(encoder, out)
+    _describe(encoder, out)
+
+
+def _describe(encoder: ExpertEncoder, out: Path) -> None:
     total, active = encoder.parameter_counts()
     results.print(f"{out}: {total:,} parameters, {active:,} active for a text", markup=False)
     for one in encoder.routes:

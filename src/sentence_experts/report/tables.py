@@ -61,18 +61,8 @@ def evaluation_tables(found: Evaluation) -> Iterator[Table]:
     """One rich table a view, narrow enough for 80 columns."""
     for _, title, rows in views(found):
         first = next(iter(rows.values()))
-        table = Table(
-            title=Text(f"\n{title} ({counted(first)})", style="bold"),
-            title_justify="left",
-            box=None,
-            padding=(0, 1, 0, 0),
-        )
-        table.add_column("Model", overflow="fold")
-        for heading in COLUMNS.values():
-            table.add_column(heading, justify="right", no_wrap=True)
-        for label, figures in rows.items():
-            table.add_row(Text(label), *cells(figures))
-        yield table
+        lines = {label: cells(figures) for label, figures in rows.items()}
+        yield _table(f"{title} ({counted(first)})", "Model", list(COLUMNS.values()), lines)
 
 
 def difference_rows(found: Evaluation) -> Iterator[tuple[str, list[str]]]:
@@ -92,16 +82,18 @@ def difference_table(found: Evaluation) -> Table | None:
     """How much the first model is above each other one; None where there is nothing to compare."""
     if not found.differences:
         return None
+    title = f"{found.models[0].label} minus each other model (paired, 95% intervals)"
+    return _table(title, "Minus", list(DIFFERENCES.values()), dict(difference_rows(found)))
+
+
+def _table(title: str, corner: str, headings: list[str], rows: dict[str, list[str]]) -> Table:
     table = Table(
-        title=Text(f"\n{found.models[0].label} minus each other model (paired, 95% intervals)", style="bold"),
-        title_justify="left",
-        box=None,
-        padding=(0, 1, 0, 0),
+        title=Text(f"\n{title}", style="bold"), title_justify="left", box=None, padding=(0, 1, 0, 0)
     )
-    table.add_column("Minus", overflow="fold")
-    for heading in DIFFERENCES.values():
+    table.add_column(corner, overflow="fold")
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    for label, row in difference_rows(found):
+    for label, row in rows.items():
         table.add_row(Text(label), *row)
     return table
 
