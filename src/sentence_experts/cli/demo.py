@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option("--simulated", help="use the simulated corpus even where real articles are there"),
         ] = False,
-        steps: Annotated[int, typer.Option(min=1, help="training steps of each of the two models")] = 125,
+        steps: Annotated[int, typer.Option(min=1, help="training steps of each of the two models")] = 100,
         seed: Annotated[int, typer.Option(help="seed of the pairs and of training")] = 0,
     ) -> None:
         """Run the main job from articles to search, showing every command.

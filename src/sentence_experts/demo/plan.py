@@ -90,7 +90,7 @@ def commands(material: Material, out: Path, steps: int, seed: int, base: str = "
     corpus, pairs, untrained, runs = out / "corpus", out / "pairs", out / "untrained", out / "runs"
     experts = ",".join(material.domains)
     training = ["--pairs", str(pairs), "--max-steps", str(steps), "--batch-size", "32"]
-    training += ["--eval-steps", str(max(1, steps // 5)), "--seed", str(seed), "--resume"]
+    training += ["--eval-steps", str(max(1, steps // 4)), "--seed", str(seed), "--resume"]
     dense, mixture = runs / "dense", runs / "experts"
     return [
         ["corpus", "import", *map(str, material.sources), "--out", str(corpus)],
