@@ -7,18 +7,31 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.errors import RouteError
+from sentence_experts.errors import InputError, RouteError
 from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.training.data import SwappingCollator, routes_for, training_pairs
+from sentence_experts.training.data import SwappingCollator, in_batches, routes_for, training_pairs
 
 
 def test_each_text_stands_behind_the_route_of_its_domain(pairs: PairsFolder, tiny_experts: Path) -> None:
     model = SentenceTransformer(str(tiny_experts))
     data = training_pairs(pairs.split("train"), routes_for(model, pairs.domains))
-    assert data.column_names == ["anchor", "positive"]
-    for row, source in zip(data, pairs.split("train").to_pylist(), strict=True):
-        assert row["anchor"] == f"[{source['domain'].upper()}]{source['anchor']}"
-        assert row["positive"].startswith(f"[{source['domain'].upper()}]")
+    assert list(data) == pairs.domains
+    for domain, rows in data.items():
+        sources = [row for row in pairs.split("train").to_pylist() if row["domain"] == domain]
+        assert rows.column_names == ["anchor", "positive"]
+        for row, source in zip(rows, sources, strict=True):
+            assert row["anchor"] == f"[{domain.upper()}]{source['anchor']}"
+            assert row["positive"] == f"[{domain.upper()}]{source['positive']}"
+
+
+def test_mixed_batches_take_all_pairs_and_domain_batches_each_domain(pairs: PairsFolder) -> None:
+    data = training_pairs(pairs.split("train"), dict.fromkeys(pairs.domains, ""))
+    mixed, count = in_batches(data, "mixed", 10)
+    assert (len(mixed), count) == (64, 6)
+    apart, count = in_batches(data, "domain", 10)
+    assert ({name: len(part) for name, part in apart.items()}, count) == ({"plants": 32, "stars": 32}, 6)
+    with pytest.raises(InputError, match="plants: 32 training pairs do not fill one batch of 40"):
+        in_batches(data, "domain", 40)
 
 
 def test_a_domain_without_a_route_is_named(tiny_experts: Path) -> None:

@@ -22,6 +22,7 @@ from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.callbacks import BadNumbersError
 from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import SwappingCollator
 from sentence_experts.training.run import train
 
 SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3)
@@ -109,6 +110,29 @@ def test_gradient_caching_trains_the_same_model(
     train(str(still), pairs, tmp_path / "cached", SHORT.model_copy(update={"cache_mini_batch": 3}))
     one, other = weights(tmp_path / "plain"), weights(tmp_path / "cached")
     assert all(torch.allclose(one[name], other[name], atol=1e-4) for name in one)
+
+
+@pytest.mark.parametrize(("batches", "most"), [("mixed", 2), ("domain", 1)])
+def test_batches_are_of_one_domain_when_asked(
+    pairs: PairsFolder,
+    tiny_experts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    batches: str,
+    most: int,
+) -> None:
+    seen: list[set[str]] = []
+
+    class Watching(SwappingCollator):
+        def __call__(self, features: list[dict]) -> dict:
+            seen.append({row["anchor"].split("]")[0] for row in features})
+            return super().__call__(features)
+
+    monkeypatch.setattr("sentence_experts.training.run.SwappingCollator", Watching)
+    config = SHORT.model_copy(update={"batches": batches, "max_steps": 8})
+    train(str(tiny_experts), pairs, tmp_path / "run", config)
+    assert max(len(domains) for domains in seen) == most
+    assert set.union(*seen) == {"[PLANTS", "[STARS"}
 
 
 def test_early_stopping_counts_evaluations(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:

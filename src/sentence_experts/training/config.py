@@ -20,6 +20,11 @@ class TrainConfig(BaseModel):
     epochs: float = Field(1.0, gt=0, description="Passes over the training pairs")
     max_steps: int | None = Field(None, ge=1, description="Stop after so many steps, whatever the epochs")
     batch_size: int = Field(32, ge=2, description="Pairs in a batch; the others are a pair's negatives")
+    batches: Literal["mixed", "domain"] = Field(
+        "mixed",
+        description="mixed (domains meet in a batch, so most negatives are of other domains) or domain (a "
+        "batch is of one domain)",
+    )
     cache_mini_batch: int | None = Field(
         None,
         ge=1,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from datasets import Dataset
+from datasets import Dataset, DatasetDict, concatenate_datasets
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
@@ -32,23 +32,38 @@ def routes_for(model: SentenceTransformer, domains: list[str]) -> dict[str, str]
     return {domain: prompts[domain] for domain in domains}
 
 
-def training_pairs(table: pa.Table, routes: Mapping[str, str]) -> Dataset:
-    """Two columns, anchor and positive, each text behind the route of its domain.
-
-    The route is part of the text, so batches mix domains freely.
+def training_pairs(table: pa.Table, routes: Mapping[str, str]) -> DatasetDict:
+    """Domain -> its pairs: two columns, anchor and positive, each text behind the domain's route.
 
     Raises:
         InputError: there are no pairs.
     """
     if table.num_rows == 0:
         raise InputError("the train split holds no pairs")
-    fronts = [routes[domain] for domain in table["domain"].to_pylist()]
-    return Dataset.from_dict(
-        {
-            column: [front + text for front, text in zip(fronts, table[column].to_pylist(), strict=True)]
-            for column in ("anchor", "positive")
-        }
-    )
+    pairs: dict[str, dict[str, list[str]]] = {}
+    for row in table.select(["domain", "anchor", "positive"]).to_pylist():
+        columns = pairs.setdefault(row["domain"], {"anchor": [], "positive": []})
+        for column, texts in columns.items():
+            texts.append(routes[row["domain"]] + row[column])
+    return DatasetDict({domain: Dataset.from_dict(columns) for domain, columns in sorted(pairs.items())})
+
+
+def in_batches(pairs: DatasetDict, batches: str, batch_size: int) -> tuple[Dataset | DatasetDict, int]:
+    """What the trainer draws batches from, and how many whole batches that gives.
+
+    With "mixed" batches all pairs are one dataset: the route is part of the text, so domains mix freely. With
+    "domain" each batch is of one domain, so that a pair's negatives are too.
+
+    Raises:
+        InputError: there are too few pairs for one batch.
+    """
+    data = concatenate_datasets(list(pairs.values())) if batches == "mixed" else pairs
+    parts = {"all domains together": data} if isinstance(data, Dataset) else data
+    short = {name: len(part) for name, part in parts.items() if len(part) < batch_size}
+    if short:
+        name, count = next(iter(short.items()))
+        raise InputError(f"{name}: {count} training pairs do not fill one batch of {batch_size}")
+    return data, sum(len(part) // batch_size for part in parts.values())
 
 
 @dataclass

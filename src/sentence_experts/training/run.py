@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sentence_transformers.base.sampler import BatchSamplers
+from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
 from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     MultipleNegativesRankingLoss,
@@ -25,14 +25,14 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from sentence_experts.console import progress, say
 from sentence_experts.encoding.engine import Encoder, load_model
-from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.errors import UsageError, require
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import read_json, replacing_folder, write_json, write_text
 from sentence_experts.training.callbacks import BadNumbersError, EpochForSwaps, EvaluateLastStep, Progress
 from sentence_experts.training.card import model_card
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import SwappingCollator, routes_for, training_pairs
+from sentence_experts.training.data import SwappingCollator, in_batches, routes_for, training_pairs
 
 BEST_BY = "eval_validation_f1_max"
 FINISHED = "finished"
@@ -85,9 +85,9 @@ def train(
     model = encoder.model
     identity = {"model": encoder.fingerprint, "pairs": pairs.fingerprint(), "config": config.model_dump()}
     routes = routes_for(model, pairs.domains)
-    data = training_pairs(pairs.split("train"), routes)
-    if len(data) < config.batch_size:
-        raise InputError(f"{len(data)} training pairs do not fill one batch of {config.batch_size}")
+    every_pair = training_pairs(pairs.split("train"), routes)
+    data, batches = in_batches(every_pair, config.batches, config.batch_size)
+    steps = config.max_steps or max(1, math.floor(batches * config.epochs))
     checkpoint = _prepare(out, identity, resume)
     if checkpoint == FINISHED:
         say(f"{out}: this run is finished")
@@ -96,7 +96,7 @@ def train(
     config.write(out / "config.yaml")
     max_length = model.max_seq_length
     model.max_seq_length = config.max_length or max_length
-    trainer = _trainer(model, data, pairs, out, config)
+    trainer = _trainer(model, data, pairs, out, config, steps)
     with progress(f"train {out.name}", trainer.args.max_steps) as advance:
         trainer.add_callback(Progress(advance, BEST_BY))
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -153,9 +153,13 @@ def _prepare(out: Path, identity: dict[str, Any], resume: bool) -> str | None:
 
 
 def _trainer(
-    model: SentenceTransformer, data: Dataset, pairs: PairsFolder, out: Path, config: TrainConfig
+    model: SentenceTransformer,
+    data: Dataset | DatasetDict,
+    pairs: PairsFolder,
+    out: Path,
+    config: TrainConfig,
+    steps: int,
 ) -> Trainer:
-    steps = config.max_steps or max(1, math.floor(len(data) // config.batch_size * config.epochs))
     collator = SwappingCollator(preprocess_fn=model.preprocess, seed=config.seed)
     trainer = Trainer(
         model=model,
@@ -208,6 +212,7 @@ def _arguments(out: Path, config: TrainConfig, steps: int) -> SentenceTransforme
         per_device_train_batch_size=config.batch_size,
         # A text that occurs twice in a batch would be its own negative.
         batch_sampler=BatchSamplers.NO_DUPLICATES,
+        multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
         dataloader_drop_last=True,
         learning_rate=config.learning_rate,
         warmup_steps=config.warmup,
