@@ -7,8 +7,6 @@ from typing import Any
 
 from transformers import BertConfig, ModernBertConfig, NomicBertConfig
 
-from sentence_experts.models.registration import register_models
-
 
 @dataclass(kw_only=True)
 class ExpertsFields:
@@ -29,12 +27,6 @@ class ExpertsFields:
     expert_layers: list[int] = field(default_factory=list)
     expert_norms: bool = False
     inner_route_token_id: int | None = None
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)  # type: ignore[misc]
-        # A config always exists before its model, and by now transformers is imported whole: the one moment
-        # at which registering the model class can neither come too late nor run into a circular import.
-        register_models()
 
 
 class BertExpertsConfig(ExpertsFields, BertConfig):
