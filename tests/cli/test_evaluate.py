@@ -63,7 +63,7 @@ def test_scores_of_linked_pairs_only_take_a_lowest_threshold(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("score,label\n0.1,1\n", "no column 'prediction'; columns are score, label"),
+        ("score,label\n0.1,1\n", "one column must be called 'prediction'; columns are 'score', 'label'"),
         ("prediction,label\n0.1,2\n", "label 2 is not 0 or 1"),
         ("prediction,label\n,1\n", "row 1 has no prediction"),
         ("prediction,label\nmuch,1\n", "not a CSV of numbers"),
@@ -136,7 +136,7 @@ def test_wrong_use_says_what_to_do(pairs_folder, experts_model, tmp_path, capsys
         (["--baseline", "tfidf", "--tfidf-fit", "all"], 2, "fitted on train or evaluated"),
         (["--baseline", "tfidf", "--baseline", "tfidf"], 2, "two models are called 'TF-IDF'"),
         (["--baseline", "tfidf", "--route-map", "sky=x"], 2, "the domains are crops, neuro"),
-        (["--baseline", "tfidf", "--split", "dev"], 1, "no split 'dev'"),
+        (["--baseline", "tfidf", "--split", "dev"], 2, "no split 'dev'"),
         (["./nowhere"], 1, "no such model folder"),
         ([experts_model, "--route-map", "crops=maize"], 2, "no model has that route; routes: crops, neuro"),
     ):

@@ -103,7 +103,7 @@ def test_wrong_usage(
 
 def test_no_such_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(tmp_path / "none"), "--experts", "a", "--out", str(tmp_path / "model")) == 1
-    assert "no model could be loaded" in " ".join(capsys.readouterr().err.split())
+    assert "no such model folder" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.realdata

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from sentence_transformers.util import semantic_search
 
 from samples import PAPERS, make_tiny_encoder, write_corpus
+from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.encoding import index as index_module
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.encoding.index import CorpusIndex, corpus_index
 from sentence_experts.encoding.search import find_papers
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.storage import write_parquet
 
 
 def test_neighbours_are_those_of_sentence_transformers_exact_search(monkeypatch):
@@ -66,6 +69,17 @@ def test_vectors_are_used_again_until_corpus_route_or_unit_change(tmp_path, expe
     changed = write_corpus(tmp_path, PAPERS[:3])
     assert corpus_index(experts, changed, "crops").rows.tolist() == [0, 1, 2]
     assert [path.is_dir() for path in (tmp_path / ".vectors").iterdir()] == [True]
+
+
+def test_a_table_changed_behind_the_manifests_back_gets_new_vectors(tmp_path, plain):
+    corpus = write_corpus(tmp_path)
+    before = find_papers(plain, corpus, ["Wheat rust"], k=1)[0]["papers"][0]
+    table = pq.read_table(corpus.papers)
+    write_parquet(corpus.papers, table.slice(table.num_rows - 2))
+    kept = set(table["paper_id"].to_pylist()[-2:])
+    after = find_papers(plain, CorpusFolder.open(tmp_path), ["Wheat rust"], k=9)[0]["papers"]
+    assert {paper["paper_id"] for paper in after} <= kept
+    assert before["paper_id"] not in kept or after[0]["paper_id"] == before["paper_id"]
 
 
 def test_another_model_gets_vectors_of_its_own(tmp_path, plain, minilm):

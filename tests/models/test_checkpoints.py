@@ -184,6 +184,17 @@ def test_a_prompt_name_that_is_no_route_lists_the_routes(mixed: SentenceTransfor
             mixed.encode(["heart"], **options)
 
 
+def test_the_default_route_is_for_texts_without_one(
+    base: SentenceTransformer, scatter: Callable[..., SentenceTransformer]
+) -> None:
+    encoder = scatter(sentence_experts.extend(base, ["copd", "cvd"], default_prompt_name="cvd"))
+    routed = encoder.encode(["[COPD]a text", "a text", "[CVD]a text"])
+    for vector, name in zip(routed, ("copd", "cvd", "cvd"), strict=True):
+        np.testing.assert_allclose(vector, encoder.encode("a text", prompt_name=name), atol=1e-6)
+    assert np.abs(routed[0] - routed[1]).max() > 1e-3
+    np.testing.assert_allclose(encoder.encode("[COPD]a text"), routed[0], atol=1e-6)
+
+
 def test_default_route(base: SentenceTransformer, tmp_path: Path) -> None:
     encoder = sentence_experts.extend(base, ["copd", "cvd"], default_prompt_name="cvd")
     save(encoder, tmp_path / "model")

@@ -57,7 +57,7 @@ def test_another_family(plain_folders: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_no_model_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no model could be loaded"):
+    with pytest.raises(InputError, match="no such model folder"):
         sentence_experts.extend(tmp_path / "nothing", ["a"])
 
 

@@ -12,7 +12,7 @@ from compiling import RULES, SMALL, Compile
 
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.tables import CorpusFolder
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.pairs.domains import DomainRules
@@ -139,6 +139,32 @@ def test_random_split_says_how_many_test_papers_were_seen(compiled: Compile) -> 
     assert pairs.manifest["test_papers_seen_in_training"] == len(seen) > 0
 
 
+def test_a_corpus_paper_that_the_rules_drop_is_in_no_pair(corpus: CorpusFolder, tmp_path: Path) -> None:
+    # Many papers of these topics lack the word in their title, and are cited by papers that have it.
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("domains: {memory: {title: ['hippocampus*']}, cells: {title: ['mitosis*', 'spindle*']}}")
+    settings = PairSettings.model_validate({**SMALL, "unit": "title", "max_eval_per_domain": 5})
+    pairs = compile_pairs(corpus, tmp_path / "pairs", settings, rules)
+    domains_of = DomainRules.read(rules).classifier()
+    papers = {
+        row["paper_id"]: row for row in duckdb.read_parquet(str(corpus.papers)).to_arrow_table().to_pylist()
+    }
+    for name in SPLITS:
+        for paper in papers_in(pairs.split(name)) & set(papers):
+            assert domains_of(papers[paper])
+
+
+def test_what_is_not_a_pairs_dataset_is_never_replaced(corpus: CorpusFolder, tmp_path: Path) -> None:
+    before = sorted(file.name for file in corpus.path.iterdir())
+    with pytest.raises(UsageError, match="holds no pairs dataset"):
+        compile_pairs(corpus, corpus.path, PairSettings.model_validate(SMALL), RULES)
+    assert sorted(file.name for file in corpus.path.iterdir()) == before
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds no pairs dataset"):
+        compile_pairs(corpus, tmp_path, PairSettings.model_validate(SMALL), RULES)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
 def test_same_seed_same_bytes(compiled: Compile, corpus: CorpusFolder, tmp_path: Path) -> None:
     settings = PairSettings.model_validate(SMALL)
     again = compile_pairs(corpus, tmp_path / "again", settings, RULES)
@@ -223,7 +249,7 @@ def test_the_threshold_that_is_advised_works(compiled: Compile) -> None:
 def test_a_folder_that_is_no_dataset_is_refused(tmp_path: Path, compiled: Compile) -> None:
     with pytest.raises(InputError, match="sentence-experts pairs"):
         PairsFolder.open(tmp_path)
-    with pytest.raises(InputError, match="no split 'dev'"):
+    with pytest.raises(UsageError, match="no split 'dev'"):
         compiled().split("dev")
 
 
@@ -238,5 +264,5 @@ def test_links_of_real_articles_agree_with_an_independent_count(real_data: Path,
     counts = titles.manifest["link_counts"]
     for least in ("2", "3", "5"):
         assert counts[least] == expected[f"title_cocitation_pairs_ge{least}"]
-    # The independent parser keeps self-citations, which make pairs with the article's other references.
+    # tests/corpus/test_real_corpora.py names the records that make the difference.
     assert 0 <= expected["title_cocitation_pairs_ge1"] - counts["1"] < 1e-4 * counts["1"]

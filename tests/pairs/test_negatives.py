@@ -52,7 +52,7 @@ def test_works_with_the_same_text_are_no_negative() -> None:
 def test_one_end_comes_from_the_newest_papers_when_asked() -> None:
     known = works(60)
     sampler = NegativeSampler(known, linked_if_close, np.random.default_rng(0))
-    request = Request("test", "a", 50, np.arange(60), one_of=np.arange(50, 60))
+    request = Request("test", "a", 50, np.arange(60), one_end=np.arange(60) >= 50)
     ends = known.rows(sampler.draw([request], min_cited=0)[0])
     assert (ends >= 50).any(axis=1).all()
 
@@ -70,6 +70,22 @@ def test_too_high_a_threshold_is_answered_with_the_largest_that_would_do(needed:
         return sum(1 for a, b in combinations(range(threshold, count), 2) if b - a > 2)
 
     assert available(advised) >= needed > available(advised + 1)
+
+
+def test_the_advice_holds_for_sets_that_share_their_papers() -> None:
+    count = 40
+    sampler = NegativeSampler(works(count), linked_if_close, np.random.default_rng(0))
+    requests = [
+        Request("validation", "a", 200, np.arange(count)),
+        Request("test", "a", 200, np.arange(count)),
+    ]
+    with pytest.raises(InputError) as caught:
+        sampler.draw(requests, min_cited=1000)
+    advised = int(str(caught.value).split()[-1])
+    again = NegativeSampler(works(count), linked_if_close, np.random.default_rng(1))
+    assert [len(drawn) for drawn in again.draw(requests, advised)] == [200, 200]
+    with pytest.raises(InputError):
+        again.draw(requests, advised + 1)
 
 
 def test_when_no_threshold_would_do_it_says_so() -> None:

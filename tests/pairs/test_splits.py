@@ -13,6 +13,7 @@ from sentence_experts.pairs.splits import (
     CROSSING,
     SPLIT_METHODS,
     TEST,
+    VALIDATION,
     PairArrays,
     WorkArrays,
     papers_seen,
@@ -41,14 +42,14 @@ def graph(seed: int, works: int = 200, pairs: int = 600, copies: int = 0) -> tup
 def test_split_by_paper_never_puts_a_text_in_two_sets(seed: int, works: int, pairs: int, copies: int) -> None:
     linked, known = graph(seed, works, pairs, min(copies, works // 2))
     assigned = split_by_paper(linked, known, (0.6, 0.2, 0.2), np.random.default_rng(seed))
-    assert assigned.works is not None
     homes: dict[int, set[int]] = {}
     for left, right, home in zip(linked.left, linked.right, assigned.pairs, strict=True):
         for end in (left, right) if home != CROSSING else ():
             homes.setdefault(known.same_text[known.rows(end)], set()).add(home)
     assert all(len(home) == 1 for home in homes.values())
     for text in np.unique(known.same_text):
-        assert len(set(assigned.works[known.same_text == text])) == 1
+        home = [split for split in range(3) if assigned.pools[split][known.same_text == text].any()]
+        assert len(home) == 1
 
 
 def test_split_by_paper_keeps_more_pairs_than_papers_drawn_one_by_one() -> None:
@@ -59,7 +60,7 @@ def test_split_by_paper_keeps_more_pairs_than_papers_drawn_one_by_one() -> None:
     assigned = split_by_paper(pairs, works, (0.6, 0.2, 0.2), np.random.default_rng(0))
     assert (assigned.pairs != CROSSING).mean() > 0.9
     for split, share in enumerate((0.6, 0.2, 0.2)):
-        assert abs((assigned.works == split).mean() - share) < 0.05
+        assert abs(assigned.pools[split].mean() - share) < 0.05
 
 
 @pytest.mark.parametrize("method", ["paper", "random"])
@@ -88,6 +89,19 @@ def test_split_by_year_tests_on_pairs_with_a_paper_of_the_newest_year() -> None:
     touches = np.isin(pairs.left, newest) | np.isin(pairs.right, newest)
     assert (touches == (home == TEST)).all()
     assert touches.any()
+
+
+def test_split_by_year_makes_negatives_of_the_years_of_their_set() -> None:
+    pairs, works = graph(0)
+    # Papers that came out after the newest linked one: nobody cites them yet.
+    unlinked = np.setdiff1d(np.arange(len(works.work)), works.rows(np.union1d(pairs.left, pairs.right)))
+    assert len(unlinked) > 0
+    works.year[unlinked] = 2030
+    newest = works.year[works.rows(np.union1d(pairs.left, pairs.right))].max()
+    assigned = split_by_year(pairs, works, (0.9, 0.1, 0.0), np.random.default_rng(0))
+    assert (works.year[assigned.pools[TEST]] <= newest).all()
+    assert (works.year[assigned.one_end[TEST]] == newest).all()
+    assert (works.year[assigned.pools[VALIDATION]] < newest).all()
 
 
 def test_split_by_year_needs_years() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.training.config import TrainConfig
 
 
@@ -40,5 +40,5 @@ def test_a_faulty_config_is_named(tmp_path: Path, text: str, message: str) -> No
 
 
 def test_a_faulty_flag_is_named_as_a_flag() -> None:
-    with pytest.raises(InputError, match="--learning_rate"):
+    with pytest.raises(UsageError, match="--learning-rate"):
         TrainConfig.read(None, {"learning_rate": -1})

@@ -169,6 +169,20 @@ def test_a_logger_that_is_not_installed_is_named(
         train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"wandb": True}))
 
 
+def test_a_run_that_never_got_to_a_checkpoint_can_be_started_anew(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match="bf16"):
+        train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"bf16": True}))
+    assert not (tmp_path / "run").exists()
+    # As a run leaves it that was killed in its first steps, with other settings.
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "started.json").write_text("{}")
+    short = SHORT.model_copy(update={"max_steps": 2})
+    assert train(str(tiny_experts), pairs, tmp_path / "run", short)["steps"] == 2
+
+
 def test_a_finished_run_is_left_alone(finished: Path, pairs: PairsFolder, tiny_experts: Path) -> None:
     before = (finished / "model" / "model.safetensors").stat().st_mtime_ns
     assert train(str(tiny_experts), pairs, finished, SHORT, resume=True)["steps"] == SHORT.max_steps

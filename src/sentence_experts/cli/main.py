@@ -92,4 +92,6 @@ def _one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, SentenceExpertsError):
         return message
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
     return f"{type(error).__name__}: {message} (not foreseen; --debug shows the traceback)"

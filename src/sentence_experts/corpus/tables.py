@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import read_json, replacing, sha256_text
+from sentence_experts.storage import read_json, replacing, sha256_file, sha256_text
 
 FORMAT = "sentence-experts corpus"
 FORMAT_VERSION = 1
@@ -104,8 +104,11 @@ class CorpusFolder:
         return self.path / REJECTED
 
     def fingerprint(self) -> str:
-        """A hash of the tables' contents, equal for equal corpora wherever they lie."""
-        hashes = self.manifest["tables"]
+        """A hash of the tables' contents, equal for equal corpora wherever they lie.
+
+        Of the files as they are now: what is kept under the hash must not outlive a table that was changed.
+        """
+        hashes = {name: sha256_file(self.path / name) for name in (PAPERS, CITATIONS)}
         return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
 
 

@@ -184,6 +184,8 @@ def _text(value: Any) -> str | None:
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    if isinstance(value, dict | list):
+        raise _BadRowError(f"a text is expected, not {str(value)[:60]!r}")
     # Lone surrogates come out of JSON escapes; no file can hold them.
     return clean(str(value).encode("utf-8", "replace").decode("utf-8"))
 
@@ -207,6 +209,8 @@ def _list(value: Any) -> tuple[str, ...]:
                 raise _BadRowError(f"not a JSON array: {value[:60]!r}") from error
         else:
             value = _BETWEEN.split(value)
+    if value is not None and not isinstance(value, list):
+        raise _BadRowError(f"not a list: {str(value)[:60]!r}")
     return unique(_text(item) for item in value or ())
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.fingerprint import model_fingerprint
-from sentence_experts.errors import InputError, RouteError, require
+from sentence_experts.errors import InputError, RouteError
+from sentence_experts.models.loading import load_model
 from sentence_experts.models.minilm import model_folder
 
 if TYPE_CHECKING:
@@ -129,26 +130,6 @@ class Encoder:
             "max_length": self.model.max_seq_length,
             "routes": self.routes,
         }
-
-
-def load_model(source: str, device: str | None = None) -> SentenceTransformer:
-    """Load a sentence-transformers model.
-
-    Raises:
-        InputError: there is no such folder, or it holds no model that can be loaded.
-    """
-    sentence_transformers = require("sentence_transformers", "models")
-    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
-    if looks_local and not Path(source).is_dir():
-        raise InputError(f"{source}: no such model folder")
-    if Path(source).is_dir() and not any(Path(source).glob("*.json")):
-        raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
-    # One note a command is enough: the weights' own progress bar would break the lines of ours.
-    require("transformers.utils.logging", "models").disable_progress_bar()
-    try:
-        return sentence_transformers.SentenceTransformer(source, device=device)  # type: ignore[no-any-return]
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{source}: this model cannot be loaded: {error}") from error
 
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:

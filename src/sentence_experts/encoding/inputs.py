@@ -128,6 +128,12 @@ def _delimited(delimiter: str) -> Callable[[TextFile], Iterator[Row]]:
             column, id_column = source.chosen_columns(list(reader.fieldnames or []))
             try:
                 for record in reader:
+                    # csv puts surplus cells under None, and None into cells that are not there.
+                    if None in record or None in record.values():
+                        raise InputError(
+                            f"{source.path}: line {reader.line_num}: more or fewer cells than the header's "
+                            f"{len(reader.fieldnames or [])}"
+                        )
                     yield _row(record, column, id_column)
             except csv.Error as error:
                 raise InputError(f"{source.path}: line {reader.line_num}: {error}") from error

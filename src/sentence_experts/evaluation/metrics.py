@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 
 Metrics = dict[str, float | None]
 
@@ -64,9 +64,12 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
 
     Raises:
         InputError: no pairs, different lengths, a score that is not a finite number, a label not 0 or 1.
+        UsageError: `threshold_min` is not a finite number.
     """
     from sklearn.metrics import roc_auc_score
 
+    if threshold_min is not None and not np.isfinite(threshold_min):
+        raise UsageError(f"the lowest threshold must be a number, not {threshold_min}")
     values, truth = checked_pairs(scores, labels)
     both_classes = 0 < truth.sum() < truth.size
     return {

@@ -27,11 +27,12 @@ def read_scores(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
-    except (pa.ArrowInvalid, IsADirectoryError) as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a CSV of numbers: {error}") from error
     for column in COLUMNS:
-        if column not in table.column_names:
-            raise InputError(f"{path}: no column {column!r}; columns are {', '.join(table.column_names)}")
+        if table.column_names.count(column) != 1:
+            found = ", ".join(map(repr, table.column_names))
+            raise InputError(f"{path}: one column must be called {column!r}; columns are {found}")
         if table[column].null_count:
             row = table[column].to_pylist().index(None)
             raise InputError(f"{path}: row {row + 1} has no {column}")

@@ -54,6 +54,9 @@ class ExpertEncoder(SentenceTransformer):
                 processes. A text that begins with a route is then ordinary text: `expert_ids` decides.
             **kwargs: as `SentenceTransformer.encode`.
 
+        The model's default route is for texts that begin with none. (A stock `SentenceTransformer` puts its
+        default prompt in front of every text, also of one that names its route.)
+
         Raises:
             UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
             RouteError: a text, or `prompt_name`, has no known route.
@@ -62,6 +65,8 @@ class ExpertEncoder(SentenceTransformer):
         if prompt_name is not None and prompt_name not in self.prompts:
             raise RouteError(f"no route is named {prompt_name!r}; {describe(self.routes)}")
         if expert_ids is None:
+            if self.default_prompt_name and not args and not (kwargs.keys() & {"prompt", "prompt_name"}):
+                inputs, kwargs = self._with_default_route(inputs), kwargs | {"prompt": ""}
             return super().encode(inputs, *args, **kwargs)
         if args or kwargs.get("prompt") or kwargs.get("prompt_name"):
             raise UsageError("expert_ids and a prompt both choose the expert; give one of them, as a keyword")
@@ -71,6 +76,19 @@ class ExpertEncoder(SentenceTransformer):
         routed = [_prepend(lead, text) for lead, text in zip(leads, texts, strict=True)]
         kwargs |= {"prompt": "", "prompt_name": None}  # no default prompt on top
         return super().encode(routed[0] if single else routed, **kwargs)
+
+    def _with_default_route(self, inputs: Any) -> Any:
+        """The default route in front of every text that does not begin with a route of its own."""
+        lead = self.prompts[self.default_prompt_name or ""] or ""
+        if self.is_singular_input(inputs):
+            return inputs if self._begins_with_route(inputs) else _prepend(lead, inputs)
+        return [text if self._begins_with_route(text) else _prepend(lead, text) for text in inputs]
+
+    def _begins_with_route(self, text: Any) -> bool:
+        start = text if isinstance(text, str) else text[0]
+        longest = max(len(route.text) for route in self.routes)
+        ids = tuple(self.tokenizer(start[: longest + 1])["input_ids"])
+        return any(ids[: len(route.token_ids)] == route.token_ids for route in self.routes)
 
     def _route_texts(self, expert_ids: Any, count: int) -> list[str]:
         """What stands in front of each of `count` texts."""
@@ -85,7 +103,7 @@ class ExpertEncoder(SentenceTransformer):
             text = self.prompts.get(route.name) or route.text
             texts.setdefault(route.expert, text)
             texts.setdefault(self.experts[route.expert], text)
-        unknown = sorted({repr(one) for one in chosen if one not in texts})
+        unknown = sorted({repr(one) for one in chosen if isinstance(one, bool | float) or one not in texts})
         if unknown:
             names = ", ".join(f"{index} or {name!r}" for index, name in enumerate(self.experts))
             raise UsageError(f"expert_ids {', '.join(unknown)}: no such expert; choose {names}")

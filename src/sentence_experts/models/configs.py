@@ -28,6 +28,13 @@ class ExpertsFields:
     expert_norms: bool = False
     inner_route_token_id: int | None = None
 
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)  # type: ignore[misc]
+        # Whoever makes a config may hand it to AutoModel next. Imported here, since it needs this module.
+        from sentence_experts.models.registration import register_now
+
+        register_now()
+
 
 class BertExpertsConfig(ExpertsFields, BertConfig):
     """`BertConfig` with experts."""

@@ -22,6 +22,7 @@ from sentence_experts.console import say
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.checkpoint import ExpertEncoder
 from sentence_experts.models.families import Family, family_of_base
+from sentence_experts.models.loading import load_model
 from sentence_experts.models.route_tokens import prefix_routes, with_domain_tokens
 from sentence_experts.models.routing import Route
 from sentence_experts.storage import write_json
@@ -69,7 +70,7 @@ def extend(
     if default_prompt_name is not None and default_prompt_name not in names:
         known = ", ".join(names)
         raise UsageError(f"default route {default_prompt_name!r} is not an expert; the experts are {known}")
-    encoder = base if isinstance(base, SentenceTransformer) else _load_base(str(base))
+    encoder = base if isinstance(base, SentenceTransformer) else load_model(str(base), device="cpu")
     dense = _dense_model(encoder)
     family = family_of_base(dense.config.model_type)
     tokenizer = encoder.tokenizer
@@ -118,13 +119,6 @@ def _instructions(names: Sequence[str], prefixes: Mapping[str, str] | None) -> d
     if unknown:
         raise UsageError(f"instruction for {', '.join(map(repr, unknown))}, which is not an expert")
     return {name: (prefixes or {}).get(name, f"{name}: ") for name in names}
-
-
-def _load_base(base: str) -> SentenceTransformer:
-    try:
-        return SentenceTransformer(base, device="cpu")
-    except (OSError, ValueError) as error:
-        raise InputError(f"base {base}: no model could be loaded: {error}") from error
 
 
 def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:

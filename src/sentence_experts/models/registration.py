@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 from typing import Any
@@ -29,8 +30,9 @@ def register() -> None:
         sys.meta_path.insert(0, _AfterAutoConfig())
 
 
+@cache
 def register_now() -> None:
-    """Register the configs with `AutoConfig` and the models with `AutoModel` (imports torch)."""
+    """Register the configs with `AutoConfig` and the models with `AutoModel` (imports torch), once."""
     from transformers import AutoConfig, AutoModel
 
     for family in FAMILIES:

@@ -83,7 +83,7 @@ def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str
         prefixes: expert -> instruction; the order gives the expert indices.
 
     Raises:
-        UsageError: an instruction is empty, runs into the text that follows it, or equals another.
+        UsageError: an instruction is empty, runs into the text that follows it, or begins with another.
     """
     lead = tokenizer("")["input_ids"]
     lead = lead[: 1 if lead and lead[0] == tokenizer.cls_token_id else 0]
@@ -93,14 +93,23 @@ def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str
         if not bare:
             raise UsageError(f"the instruction of expert {name!r} is empty: {prefix!r}")
         ids = (*lead, *bare)
-        for probe in PROBES:
-            if tuple(tokenizer(prefix + probe)["input_ids"][: len(ids)]) != ids:
-                raise UsageError(
-                    f"expert {name!r}: instruction {prefix!r} runs into the text after it; end it with ': '"
-                )
+        # After a letter or digit a text can go on with the same word, whatever the probes show.
+        runs_on = prefix[-1].isalnum() or any(
+            tuple(tokenizer(prefix + probe)["input_ids"][: len(ids)]) != ids for probe in PROBES
+        )
+        if runs_on:
+            raise UsageError(
+                f"expert {name!r}: instruction {prefix!r} runs into the text after it; end it with ': '"
+            )
         for other in routes:
             if other.token_ids == ids:
                 raise UsageError(f"experts {other.name!r} and {name!r} have the same instruction: {prefix!r}")
+            shared = min(len(other.token_ids), len(ids))
+            if other.token_ids[:shared] == ids[:shared]:
+                raise UsageError(
+                    f"experts {other.name!r} and {name!r}: one instruction begins with the other, so a text "
+                    f"could turn {other.text!r} into {prefix!r} or back; change one"
+                )
         routes.append(Route(name, prefix, ids, index))
     return routes
 

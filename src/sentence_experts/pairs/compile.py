@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
-from sentence_experts.pairs.dataset import PairsFolder, write_pairs_folder
+from sentence_experts.pairs.dataset import PairsFolder, check_replaceable, write_pairs_folder
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import NegativeSampler, Request
 from sentence_experts.pairs.settings import PairSettings
@@ -38,7 +38,9 @@ def compile_pairs(
     Raises:
         InputError: nothing is linked, a domain rule cannot be applied, a split is empty, or the negatives
             asked for cannot be made (the message gives the threshold that would do).
+        UsageError: `out` is there and holds something else than a pairs dataset.
     """
+    check_replaceable(out)
     with tempfile.TemporaryDirectory() as scratch:
         graph = LinkGraph(corpus, settings, rules_file, Path(scratch))
         pairs = graph.pairs
@@ -61,7 +63,7 @@ def compile_pairs(
             if len(split) == 0:
                 raise InputError(_empty_split(name, settings, len(pairs)))
         seen = papers_seen(splits[TRAIN], splits[TEST])
-        negatives = _draw_negatives(graph, splits, assignment, settings, rng)
+        negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
         if settings.frequency == "duplication":
             splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
         tables = {}
@@ -92,22 +94,19 @@ def _draw_negatives(
     graph: LinkGraph,
     splits: list[PairArrays],
     assignment: Assignment,
-    settings: PairSettings,
+    min_cited: int,
     rng: np.random.Generator,
 ) -> dict[int, PairArrays]:
     """As many negatives as positives for each domain of each evaluation set."""
     requests, homes = [], []
-    newest = graph.works.year == graph.works.year.max()
     for split in (VALIDATION, TEST):
         for domain in np.unique(splits[split].domain):
-            pool = graph.pool(domain)
-            if assignment.works is not None:
-                pool = pool[assignment.works[pool] == split]
-            one_of = np.flatnonzero(newest) if settings.split == "year" and split == TEST else None
+            pool = np.flatnonzero(graph.in_domain(domain) & assignment.pools[split])
+            one_end = assignment.one_end.get(split)
             needed = int((splits[split].domain == domain).sum())
-            requests.append(Request(SPLITS[split], domain, needed, pool, one_of))
+            requests.append(Request(SPLITS[split], domain, needed, pool, one_end))
             homes.append(split)
-    drawn = NegativeSampler(graph.works, graph.linked, rng).draw(requests, settings.negatives_min_cited)
+    drawn = NegativeSampler(graph.works, graph.linked, rng).draw(requests, min_cited)
     negatives: dict[int, PairArrays] = {}
     for split in (VALIDATION, TEST):
         mine = [

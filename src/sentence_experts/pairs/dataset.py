@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts import __version__
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.card import dataset_card
 from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import (
@@ -63,10 +63,11 @@ class PairsFolder:
         """The pairs of `train`, `validation` or `test`.
 
         Raises:
-            InputError: no such split, or a column is missing.
+            UsageError: no such split.
+            InputError: a column is missing.
         """
         if name not in SPLITS:
-            raise InputError(f"no split {name!r}; there are {', '.join(SPLITS)}")
+            raise UsageError(f"no split {name!r}; there are {', '.join(SPLITS)}")
         file = self.path / f"{name}.parquet"
         table = pq.read_table(file)
         missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
@@ -86,8 +87,26 @@ class PairsFolder:
         return sha256_text(*(self.manifest["files"][f"{name}.parquet"] for name in SPLITS))
 
 
+def check_replaceable(out: Path) -> None:
+    """Whether a pairs dataset may be written to `out`.
+
+    Raises:
+        UsageError: `out` is there and holds something else, which would be lost.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    manifest = out / "manifest.json"
+    if not manifest.is_file() or read_json(manifest).get("kind") != "pairs":
+        raise UsageError(f"{out} is there and holds no pairs dataset; choose another --out")
+
+
 def write_pairs_folder(out: Path, tables: dict[str, pa.Table], manifest: dict[str, Any]) -> PairsFolder:
-    """Write the splits, the manifest and the card to `out`, whole or not at all."""
+    """Write the splits, the manifest and the card to `out`, whole or not at all.
+
+    Raises:
+        UsageError: as `check_replaceable`.
+    """
+    check_replaceable(out)
     with replacing_folder(out) as folder:
         for name in SPLITS:
             write_parquet(folder / f"{name}.parquet", tables[name])

@@ -15,13 +15,14 @@ A rules file:
         subjects: ["Neuroscience"]
 
 Within a domain any match is enough. Patterns are compared without regard to case; `*` stands for any text.
+A cited work outside the corpus, which only its title is known of, takes the domain that cites it most; where
+two domains cite it equally often, none.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from fnmatch import translate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,7 +53,7 @@ class DomainRules(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    domains: dict[str, DomainRule]
+    domains: dict[str, DomainRule] = Field(min_length=1)
     several: Literal["first", "drop", "each"] = "first"
     none: str = "drop"
     mesh_descriptors: Path | None = None
@@ -66,6 +67,7 @@ class DomainRules(BaseModel):
         """
         try:
             content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            _check_names(content, path)
             rules = cls.model_validate(content)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise InputError(f"{path}: cannot be read as domain rules: {error}") from error
@@ -107,6 +109,14 @@ class DomainRules(BaseModel):
         return domains_of
 
 
+def _check_names(content: Any, path: Path) -> None:
+    """YAML reads a bare `no` or `2020` as something else than a name."""
+    domains = content.get("domains") if isinstance(content, dict) else None
+    for name in domains if isinstance(domains, dict) else ():
+        if not isinstance(name, str):
+            raise InputError(f"{path}: domain name {name!r} is not text; put it in quotes")
+
+
 def _matcher(domain: str, rule: DomainRule, tree: MeshTree | None) -> Callable[[Mapping[str, Any]], bool]:
     lists = {
         "subjects": _any_of(rule.subjects),
@@ -115,8 +125,9 @@ def _matcher(domain: str, rule: DomainRule, tree: MeshTree | None) -> Callable[[
         "mesh": _mesh_matcher(domain, rule.mesh, tree),
     }
     checks = {field: check for field, check in lists.items() if check is not None}
-    words = "|".join(_wildcard(phrase) for phrase in rule.title)
-    in_title = re.compile(rf"\b(?:{words})\b", re.IGNORECASE) if words else None
+    words = "|".join(_pattern(phrase, r"\w*") for phrase in rule.title)
+    # Not \b: a phrase may begin or end with a sign, as "C++" does.
+    in_title = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE) if words else None
 
     def matches(paper: Mapping[str, Any]) -> bool:
         for field, check in checks.items():
@@ -128,15 +139,16 @@ def _matcher(domain: str, rule: DomainRule, tree: MeshTree | None) -> Callable[[
     return matches
 
 
-def _wildcard(phrase: str) -> str:
-    return r"\w*".join(re.escape(part) for part in phrase.split("*"))
+def _pattern(text: str, star: str) -> str:
+    """A regular expression for `text`: `*` stands for `star`, every other character for itself."""
+    return star.join(re.escape(part) for part in text.split("*"))
 
 
 def _any_of(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
     if not patterns:
         return None
-    expression = re.compile("|".join(translate(pattern.casefold()) for pattern in patterns))
-    return lambda value: expression.match(value.casefold()) is not None
+    expression = re.compile("|".join(_pattern(pattern.casefold(), ".*") for pattern in patterns), re.DOTALL)
+    return lambda value: expression.fullmatch(value.casefold()) is not None
 
 
 def _mesh_matcher(

@@ -91,7 +91,7 @@ class LinkGraph:
             )
         domains_of = DomainRules.read(rules_file).classifier()
         fields = papers.select("paper_id", "title", "subjects", "mesh", "keywords", "journal")
-        self._kept("fields", fields.join(nodes, "paper_id").order_by("node"))
+        inside_nodes = self._kept("fields", fields.join(nodes, "paper_id").order_by("node"))
         found: list[tuple[int, str]] = []
         for batch in pq.ParquetFile(self._scratch / "fields.parquet").iter_batches():
             for paper in batch.to_pylist():
@@ -100,7 +100,7 @@ class LinkGraph:
             raise InputError(f"{rules_file}: no paper of the corpus falls into any of its domains")
         work, domain = zip(*found, strict=True)
         inside = self._stored("inside", pa.table({"work": work, "domain": domain}))
-        outside = domains_of_cited(self._texts, self._citations, inside)
+        outside = domains_of_cited(self._texts, inside_nodes, self._citations, inside)
         return self._kept("memberships", inside.union(outside.select("work", "domain")))
 
     def _pairs_of_one_domain(self, memberships: ir.Table, min_count: int) -> PairArrays:
@@ -135,10 +135,10 @@ class LinkGraph:
         size = int(self.works.work.max()) + 1
         return np.isin(left * size + right, hits["left"].to_numpy() * size + hits["right"].to_numpy())
 
-    def pool(self, domain: str) -> np.ndarray:
-        """Positions in `works` of a domain's works."""
+    def in_domain(self, domain: str) -> np.ndarray:
+        """Which of `works` are of a domain: a mask of shape (works,)."""
         nodes = self.memberships.filter(pc.equal(self.memberships["domain"], domain))["work"].to_numpy()
-        return np.flatnonzero(np.isin(self.works.work, nodes))
+        return np.isin(self.works.work, nodes)
 
     def pair_table(self, pairs: PairArrays, labels: np.ndarray, rng: np.random.Generator) -> pa.Table:
         """The pairs with texts and ids, in random order, each with its two ends in random order."""

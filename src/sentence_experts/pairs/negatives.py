@@ -30,8 +30,8 @@ class Request:
     domain: str
     needed: int
     pool: np.ndarray
-    # One end of every negative comes from here, as it does for the positives of a split by year.
-    one_of: np.ndarray | None = None
+    # A mask over the works: each negative has one end there, as each positive of a split by year has.
+    one_end: np.ndarray | None = None
 
 
 class NegativeSampler:
@@ -49,15 +49,23 @@ class NegativeSampler:
         Raises:
             InputError: a request cannot be met; the message gives the largest `min_cited` that would do.
         """
-        drawn, failed = [], []
+        drawn = self._try(requests, min_cited)
+        short = [
+            (request, len(found))
+            for request, found in zip(requests, drawn, strict=True)
+            if len(found) < request.needed
+        ]
+        if short:
+            raise InputError(self._explain(requests, short, min_cited))
+        return drawn
+
+    def _try(self, requests: list[Request], min_cited: int) -> list[np.ndarray]:
+        """As many negatives as can be had for each request, none of them twice."""
+        self._taken = set()
+        drawn = []
         for request in requests:
-            found = self._draw_one(request, min_cited)
-            if len(found) < request.needed:
-                failed.append((request, len(found)))
-            drawn.append(found)
-            self._taken.update(map(tuple, found.tolist()))
-        if failed:
-            raise InputError(self._explain(failed, min_cited))
+            drawn.append(self._draw_one(request, min_cited))
+            self._taken.update(map(tuple, drawn[-1].tolist()))
         return drawn
 
     def _draw_one(self, request: Request, min_cited: int) -> np.ndarray:
@@ -67,7 +75,7 @@ class NegativeSampler:
         if len(pool) <= ENUMERATE_UP_TO:
             every = np.stack(np.triu_indices(len(pool), k=1), axis=1)
             return self._clean(pool[self._rng.permutation(every)], request)[: request.needed]
-        first = pool if request.one_of is None else np.intersect1d(pool, request.one_of)
+        first = pool if request.one_end is None else pool[request.one_end[pool]]
         found = np.empty((0, 2), dtype=np.int64)
         for _ in range(ROUNDS if len(first) else 0):
             ends = np.stack(
@@ -86,8 +94,8 @@ class NegativeSampler:
         positions = positions[
             self._works.same_text[positions[:, 0]] != self._works.same_text[positions[:, 1]]
         ]
-        if request.one_of is not None:
-            positions = positions[np.isin(positions, request.one_of).any(axis=1)]
+        if request.one_end is not None:
+            positions = positions[request.one_end[positions].any(axis=1)]
         ends = np.sort(self._works.work[positions], axis=1)
         untaken = np.array([tuple(pair) not in self._taken for pair in ends.tolist()], dtype=bool)
         ends = ends[untaken] if len(ends) else ends
@@ -100,29 +108,33 @@ class NegativeSampler:
                 break
         return np.concatenate(clean) if clean else ends
 
-    def _largest_min_cited(self, request: Request, below: int) -> int | None:
-        """The largest threshold under `below` that gives enough; fewer citations only add papers."""
-        if len(self._draw_one(request, 0)) < request.needed:
-            return None
-        enough, too_many = 0, below
-        while too_many - enough > 1:
-            middle = (enough + too_many) // 2
-            if len(self._draw_one(request, middle)) >= request.needed:
-                enough = middle
-            else:
-                too_many = middle
-        return enough
+    def _largest_min_cited(self, requests: list[Request], below: int) -> int | None:
+        """The largest threshold under `below` that serves all requests; fewer citations only add papers."""
 
-    def _explain(self, failed: list[tuple[Request, int]], min_cited: int) -> str:
-        request, found = failed[0]
+        def enough(min_cited: int) -> bool:
+            drawn = self._try(requests, min_cited)
+            return all(len(found) >= each.needed for each, found in zip(requests, drawn, strict=True))
+
+        if below == 0 or not enough(0):
+            return None
+        served, too_high = 0, below
+        while too_high - served > 1:
+            middle = (served + too_high) // 2
+            if enough(middle):
+                served = middle
+            else:
+                too_high = middle
+        return served
+
+    def _explain(self, requests: list[Request], short: list[tuple[Request, int]], min_cited: int) -> str:
+        request, found = short[0]
         what = (
             f"{request.domain} ({request.split}) needs {request.needed} negative pairs, only {found} can be "
             f"made of unlinked papers that are both cited at least {min_cited} times"
         )
-        if len(failed) > 1:
-            what += f" (and {len(failed) - 1} more sets fall short)"
-        largest = [self._largest_min_cited(each, min_cited) for each, _ in failed]
-        if any(value is None for value in largest):
+        if len(short) > 1:
+            what += f" (and {len(short) - 1} more sets fall short)"
+        would_do = self._largest_min_cited(requests, min_cited)
+        if would_do is None:
             return f"{what}; no threshold gives enough: lower the positives with --max-eval-per-domain"
-        would_do = min(value for value in largest if value is not None)
         return f"{what}; the largest that would do is --negatives-min-cited {would_do}"

@@ -55,7 +55,7 @@ class PairSettings(BaseModel):
     max_eval_per_domain: int | None = Field(
         None, ge=1, description="Draw at most so many positive pairs for validation, and for test"
     )
-    seed: int = Field(0, description="Same seed, same bytes")
+    seed: int = Field(0, ge=0, description="Same seed, same bytes")
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> PairSettings:

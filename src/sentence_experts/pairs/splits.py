@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -52,10 +52,17 @@ class WorkArrays:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Where each pair goes (shape (pairs,), -1 for none), and each work if works are what is split."""
+    """Where each pair goes, and which works the negatives of a set may be made of.
+
+    Attributes:
+        pairs: shape (pairs,), the set of each, -1 for none.
+        pools: set -> mask of shape (works,).
+        one_end: set -> mask of shape (works,): each negative has one such work, as each positive has.
+    """
 
     pairs: np.ndarray
-    works: np.ndarray | None
+    pools: Mapping[int, np.ndarray]
+    one_end: Mapping[int, np.ndarray] = field(default_factory=dict)
 
 
 def split_by_paper(
@@ -83,9 +90,9 @@ def split_by_paper(
         places = (rng.permutation(len(blocks)) + 0.5) / max(len(blocks), 1)
         for block, split in zip(blocks, np.searchsorted(bounds, places, side="right"), strict=True):
             split_of[block] = split
-    split_of_work = split_of[text_of]
     same = split_of[left] == split_of[right]
-    return Assignment(np.where(same, split_of[left], CROSSING), split_of_work)
+    pools = {split: split_of[text_of] == split for split in (TRAIN, VALIDATION, TEST)}
+    return Assignment(np.where(same, split_of[left], CROSSING), pools)
 
 
 def _blocks_of_neighbours(nodes: np.ndarray, left: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
@@ -108,7 +115,9 @@ def split_by_pair(
     Source: Hallee et al. 2025, Data compilation ("split randomly in a 99:1 ratio"). Faithful, not clean.
     """
     drawn = rng.permutation(len(pairs)) / max(len(pairs), 1)
-    return Assignment(np.searchsorted(np.cumsum(fractions)[:2], drawn, side="right"), None)
+    every_work = np.ones(len(works.work), dtype=bool)
+    home = np.searchsorted(np.cumsum(fractions)[:2], drawn, side="right")
+    return Assignment(home, {VALIDATION: every_work, TEST: every_work})
 
 
 def split_by_year(
@@ -116,7 +125,9 @@ def split_by_year(
 ) -> Assignment:
     """Test: pairs with a paper of the newest year; the rest is drawn by pair, train to validation.
 
-    Source: Hallee et al. 2024 (preprint), 3.1. Papers of test pairs may stand in training too.
+    The newest year is that of the linked papers: papers that came out later are cited by nobody yet, and take
+    no part in negatives either. Source: Hallee et al. 2024 (preprint), 3.1. Papers of test pairs may stand in
+    training too.
 
     Raises:
         InputError: no paper has a year, or every pair is of the newest one.
@@ -131,7 +142,8 @@ def split_by_year(
     train, validation, _ = fractions
     drawn = rng.permutation(len(pairs)) / max(len(pairs), 1)
     rest = np.where(drawn < validation / (train + validation), VALIDATION, TRAIN)
-    return Assignment(np.where(is_test, TEST, rest), None)
+    pools = {VALIDATION: works.year < newest, TEST: works.year <= newest}
+    return Assignment(np.where(is_test, TEST, rest), pools, {TEST: works.year == newest})
 
 
 @dataclass(frozen=True)

@@ -85,9 +85,15 @@ def numbered_citations(citations: ir.Table, nodes: ir.Table) -> ir.Table:
     return joined.filter(joined.citing != joined.cited).distinct()
 
 
-def domains_of_cited(works: ir.Table, citations: ir.Table, memberships: ir.Table) -> ir.Table:
-    """`work, domain` for works outside the corpus: the domain that cites them most, ties left out."""
-    outside = works.anti_join(memberships, works.work == memberships.work).select("work")
+def domains_of_cited(
+    works: ir.Table, papers: ir.Table, citations: ir.Table, memberships: ir.Table
+) -> ir.Table:
+    """`work, domain` for works outside the corpus: the domain that cites them most, ties left out.
+
+    A paper of the corpus has the domains that the rules give it, or none. `papers` has the nodes of the
+    corpus's papers.
+    """
+    outside = works.anti_join(papers, works.work == papers.node).select("work")
     citing = citations.join(memberships, citations.citing == memberships.work).select("cited", "domain")
     votes = citing.semi_join(outside, citing.cited == outside.work)
     counted = votes.group_by("cited", "domain").aggregate(votes=votes.count())

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
 
 
@@ -49,14 +49,15 @@ class TrainConfig(BaseModel):
     gradient_checkpointing: bool = Field(False, description="Less memory for more computation")
     tensorboard: bool = Field(False, description="Log to TensorBoard, in RUN/logs")
     wandb: bool = Field(False, description="Log to Weights & Biases")
-    seed: int = Field(0, description="Fixes the order of pairs, swaps and dropout")
+    seed: int = Field(0, ge=0, description="Fixes the order of pairs, swaps and dropout")
 
     @classmethod
     def read(cls, path: Path | None, given: dict[str, Any]) -> TrainConfig:
         """The file's settings (or the defaults), with those in `given` put over them.
 
         Raises:
-            InputError: no such file, not YAML, an unknown key, or a value out of range.
+            InputError: no such file, not YAML, or an unknown key or bad value in it.
+            UsageError: a value in `given` is out of range.
         """
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
@@ -69,11 +70,13 @@ class TrainConfig(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(str(part) for part in first["loc"])
-            where = f"{path}: " if path and key not in given else "--"
+            problem = f"{first['msg']} (got {first['input']!r})"
+            if key in given:
+                raise UsageError(f"--{key.replace('_', '-')}: {problem}") from error
             known = (
                 f"; known keys: {', '.join(cls.model_fields)}" if first["type"] == "extra_forbidden" else ""
             )
-            raise InputError(f"{where}{key}: {first['msg']} (got {first['input']!r}){known}") from error
+            raise InputError(f"{path}: {key}: {problem}{known}") from error
 
     def write(self, path: Path) -> None:
         """Write every setting as YAML."""

@@ -24,9 +24,10 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from sentence_experts.console import progress, say
-from sentence_experts.encoding.engine import Encoder, load_model
+from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import UsageError, require
 from sentence_experts.evaluation.evaluator import PairEvaluator
+from sentence_experts.models.loading import load_model
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import read_json, replacing_folder, write_json, write_text
 from sentence_experts.training.callbacks import BadNumbersError, EpochForSwaps, EvaluateLastStep, Progress
@@ -51,7 +52,7 @@ class Trainer(SentenceTransformerTrainer):
         if not math.isfinite(loss.item()):
             raise BadNumbersError(
                 f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower --learning-rate, or "
-                "leave out --bf16; the checkpoints before it are kept"
+                "leave out --bf16, and give another --out"
             )
         return loss
 
@@ -88,6 +89,9 @@ def train(
     every_pair = training_pairs(pairs.split("train"), routes)
     data, batches = in_batches(every_pair, config.batches, config.batch_size)
     steps = config.max_steps or max(1, math.floor(batches * config.epochs))
+    # Whatever can be wrong with the settings shows before anything is written.
+    arguments = _arguments(out, config, steps)
+    _check_loggers(config)
     checkpoint = _prepare(out, identity, resume)
     if checkpoint == FINISHED:
         say(f"{out}: this run is finished")
@@ -96,9 +100,10 @@ def train(
     config.write(out / "config.yaml")
     max_length = model.max_seq_length
     model.max_seq_length = config.max_length or max_length
-    trainer = _trainer(model, data, pairs, out, config, steps)
-    with progress(f"train {out.name}", trainer.args.max_steps) as advance:
-        trainer.add_callback(Progress(advance, BEST_BY))
+    trainer = _trainer(model, data, pairs, arguments, config)
+    with progress(f"train {out.name}", steps) as advance:
+        for callback in (*_loggers(out, config), Progress(advance, BEST_BY)):
+            trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=checkpoint)
     return _keep_best(trainer.state, max_length, pairs, out, identity)
 
@@ -135,9 +140,11 @@ def _keep_best(
 def _prepare(out: Path, identity: dict[str, Any], resume: bool) -> str | None:
     """Where to go on from: a checkpoint, `FINISHED`, or None for the beginning."""
     started = out / "started.json"
-    if not started.exists():
-        if out.exists() and any(out.iterdir()):
-            raise UsageError(f"{out}: not empty and not a training run; give another --out")
+    if not started.exists() and out.exists() and any(out.iterdir()):
+        raise UsageError(f"{out}: not empty and not a training run; give another --out")
+    checkpoint = get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").exists() else None
+    if checkpoint is None and not (out / "run.json").exists():
+        # Nothing to lose: no run yet, or one that stopped before its first checkpoint.
         out.mkdir(parents=True, exist_ok=True)
         write_json(started, identity)
         return None
@@ -147,23 +154,20 @@ def _prepare(out: Path, identity: dict[str, Any], resume: bool) -> str | None:
     for key, value in identity.items():
         if before[key] != value:
             raise UsageError(f"{out}: this run was started with another {key}: {before[key]}")
-    if (out / "run.json").exists():
-        return FINISHED
-    return get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").exists() else None
+    return FINISHED if (out / "run.json").exists() else checkpoint
 
 
 def _trainer(
     model: SentenceTransformer,
     data: Dataset | DatasetDict,
     pairs: PairsFolder,
-    out: Path,
+    arguments: SentenceTransformerTrainingArguments,
     config: TrainConfig,
-    steps: int,
 ) -> Trainer:
     collator = SwappingCollator(preprocess_fn=model.preprocess, seed=config.seed)
     trainer = Trainer(
         model=model,
-        args=_arguments(out, config, steps),
+        args=arguments,
         train_dataset=data,
         loss=_loss(model, config),
         evaluator=PairEvaluator(pairs.split("validation"), batch_size=config.batch_size),
@@ -172,7 +176,6 @@ def _trainer(
             EarlyStoppingCallback(config.patience),
             EpochForSwaps(collator),
             EvaluateLastStep(),
-            *_loggers(out, config),
         ],
     )
     for theirs in (ProgressCallback, PrinterCallback):
@@ -180,19 +183,21 @@ def _trainer(
     return trainer
 
 
-def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
-    """TensorBoard and Weights & Biases, where asked for.
+def _check_loggers(config: TrainConfig) -> None:
+    """Whether the loggers that are asked for are installed."""
+    for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)):
+        if wanted:
+            require(name, name)
 
-    Raises:
-        SentenceExpertsError: the library is not installed.
-    """
+
+def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
+    """TensorBoard and Weights & Biases, where asked for."""
     loggers: list[TrainerCallback] = []
     if config.tensorboard:
-        require("tensorboard", "tensorboard")
-        writer = require("torch.utils.tensorboard", "tensorboard").SummaryWriter(out / "logs")
-        loggers.append(TensorBoardCallback(writer))
+        from torch.utils.tensorboard import SummaryWriter
+
+        loggers.append(TensorBoardCallback(SummaryWriter(out / "logs")))
     if config.wandb:
-        require("wandb", "wandb")
         loggers.append(WandbCallback())
     return loggers
 
@@ -206,6 +211,8 @@ def _loss(model: SentenceTransformer, config: TrainConfig) -> torch.nn.Module:
 
 
 def _arguments(out: Path, config: TrainConfig, steps: int) -> SentenceTransformerTrainingArguments:
+    if config.bf16 and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()):
+        raise UsageError("--bf16: there is no GPU here that computes in bfloat16; leave it out")
     return SentenceTransformerTrainingArguments(
         output_dir=str(out / "checkpoints"),
         max_steps=steps,
