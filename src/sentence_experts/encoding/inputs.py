@@ -15,7 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 
 ROWS_READ_AT_ONCE = 1024
 
@@ -34,7 +34,7 @@ class TextFile:
 
     Attributes:
         path: its ending says what it is (`READERS`), `.gz` behind it that it is gzipped.
-        column: the column with the texts; not used for lines. May be left out if there is one column only.
+        column: the column with the texts; not for lines. May be left out if there is one column only.
         id_column: a column to carry along with the vectors.
     """
 
@@ -62,6 +62,7 @@ class TextFile:
         Raises:
             InputError: no such file, a column that is missing (the message lists the columns), or a record
                 that cannot be read (the message names the line).
+            UsageError: a column of a file of lines.
         """
         if not self.path.is_file():
             raise InputError(f"{self.path}: no such file")
@@ -114,6 +115,10 @@ class TextFile:
 
 
 def _lines(source: TextFile) -> Iterator[Row]:
+    if source.column or source.id_column:
+        raise UsageError(
+            f"{source.path}: has a text on each line and no columns; leave out --column, --id-column"
+        )
     with source.open_text() as file:
         # Split at \n and \r\n only: form feeds and the like belong to a text.
         for line in file:
