@@ -154,6 +154,14 @@ def test_a_bad_loss_stops_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_pa
         train(str(broken), pairs, tmp_path / "run", SHORT)
 
 
+def test_an_update_that_breaks_the_model_stops_the_run(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    config = SHORT.model_copy(update={"learning_rate": 1e38, "max_steps": 1, "warmup": 0.0})
+    with pytest.raises(BadNumbersError, match=r"after step 1 .*learning-rate"):
+        train(str(tiny_experts), pairs, tmp_path / "run", config)
+
+
 def test_tensorboard_logs_go_into_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
     train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"tensorboard": True}))
     (events,) = (tmp_path / "run" / "logs").glob("events.*")

@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
             say(f"error: {_one_line(error)}")
         sys.exit(getattr(error, "exit_code", 1))
     if status == INTERRUPTED:
-        say("interrupted: what was finished is kept; the same command goes on from there")
+        say("interrupted: what was finished is kept; the same command goes on (train: with --resume)")
     sys.exit(status if isinstance(status, int) else 0)
 
 

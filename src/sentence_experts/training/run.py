@@ -25,7 +25,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from sentence_experts.console import progress, say
 from sentence_experts.encoding.engine import Encoder
-from sentence_experts.errors import UsageError, require
+from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.models.loading import load_model
 from sentence_experts.pairs.dataset import PairsFolder
@@ -37,6 +37,7 @@ from sentence_experts.training.data import SwappingCollator, in_batches, routes_
 
 BEST_BY = "eval_validation_f1_max"
 FINISHED = "finished"
+REMEDY = "lower --learning-rate, or leave out --bf16, and give another --out"
 
 
 class Trainer(SentenceTransformerTrainer):
@@ -50,11 +51,20 @@ class Trainer(SentenceTransformerTrainer):
         """
         loss = super().training_step(*args, **kwargs)
         if not math.isfinite(loss.item()):
-            raise BadNumbersError(
-                f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower --learning-rate, or "
-                "leave out --bf16, and give another --out"
-            )
+            raise BadNumbersError(f"the loss is {loss.item()} at step {self.state.global_step + 1}: {REMEDY}")
         return loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Figures on the validation split.
+
+        Raises:
+            BadNumbersError: the last update made vectors that are not finite.
+        """
+        try:
+            figures: dict[str, float] = super().evaluate(*args, **kwargs)
+        except InputError as error:
+            raise BadNumbersError(f"after step {self.state.global_step} {error}: {REMEDY}") from error
+        return figures
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Nothing: `training.card` writes the card once, at the end."""
