@@ -4,7 +4,8 @@ set -eu
 
 PYTHON="${PYTHON:-python3}"
 if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-    echo "error: sentence-experts needs Python 3.11 or newer; '$PYTHON' is $("$PYTHON" --version 2>&1 || echo 'not there')." >&2
+    found=$("$PYTHON" --version 2>/dev/null) || found="not there"
+    echo "error: sentence-experts needs Python 3.11 or newer; '$PYTHON' is $found." >&2
     echo "Install one and run: make PYTHON=/path/to/python3.11" >&2
     exit 1
 fi
