@@ -82,7 +82,9 @@ def make_pairs_folder(folder: Path, pairs: int = 24, seed: int = 1) -> Path:
     names = [f"{split}.parquet" for split in ("train", "validation", "test")]
     files = {name: sha256_file(folder / name) for name in names}
     domains = {domain: {} for domain in TOPICS}
-    write_json(folder / "manifest.json", {"kind": "pairs", "domains": domains, "files": files})
+    settings = {"relation": "co-citation", "unit": "title", "split": "paper"}
+    manifest = {"kind": "pairs", "settings": settings, "domains": domains, "files": files}
+    write_json(folder / "manifest.json", manifest)
     return folder
 
 

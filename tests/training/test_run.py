@@ -132,7 +132,7 @@ def test_batches_are_of_one_domain_when_asked(
     config = SHORT.model_copy(update={"batches": batches, "max_steps": 8})
     train(str(tiny_experts), pairs, tmp_path / "run", config)
     assert max(len(domains) for domains in seen) == most
-    assert set.union(*seen) == {"[PLANTS", "[STARS"}
+    assert set.union(*seen) == {"[CROPS", "[NEURO"}
 
 
 def test_early_stopping_counts_evaluations(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_foreign_folders_and_missing_models_are_refused(
 def test_the_card_names_routes_data_and_figures(finished: Path) -> None:
     card = (finished / "model" / "README.md").read_text()
     for expected in (
-        "[PLANTS]",
+        "[CROPS]",
         "2 experts in 2 of its 2 blocks",
         "64 pairs of titles",
         "F1max",
