@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from sentence_experts.cli.options import parse_settings, with_settings
+from sentence_experts.console import results
 from sentence_experts.pairs.settings import PairSettings
+
+if TYPE_CHECKING:
+    from sentence_experts.pairs.dataset import PairsFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -34,8 +39,32 @@ def pairs(
     """
     settings = parse_settings(PairSettings, given)
 
-    from sentence_experts.cli.tables import show_pairs
     from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.pairs.compile import compile_pairs
 
-    show_pairs(compile_pairs(CorpusFolder.open(corpus), out, settings, domains))
+    _show(compile_pairs(CorpusFolder.open(corpus), out, settings, domains))
+
+
+def _show(pairs: PairsFolder) -> None:
+    """How many pairs each domain got, and what a reader of results on them should know."""
+    from sentence_experts.pairs.splits import SPLITS
+
+    manifest = pairs.manifest
+    settings = manifest["settings"]
+    table = Table(title=f"{settings['relation']} pairs of {settings['unit']}s, split by {settings['split']}")
+    table.add_column("domain")
+    for heading in ("train", "validation (+/-)", "test (+/-)", "papers in test"):
+        table.add_column(heading, justify="right")
+    for domain, counts in manifest["domains"].items():
+        sets = [f"{counts[name]['positives']:,} / {counts[name]['negatives']:,}" for name in SPLITS[1:]]
+        table.add_row(domain, f"{counts['train']['positives']:,}", *sets, f"{counts['test']['papers']:,}")
+    results.print(table)
+    linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
+    results.print(f"linked pairs in the corpus: {linked}")
+    if manifest["pairs_between_splits_left_out"]:
+        results.print(
+            f"left out, since their papers are in two sets: {manifest['pairs_between_splits_left_out']:,}"
+        )
+    seen, papers = manifest["test_papers_seen_in_training"], manifest["test_papers"]
+    results.print(f"test papers seen in training: {seen:,} of {papers:,}")
+    results.print(f"written to {pairs.path}")

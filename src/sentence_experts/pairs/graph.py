@@ -109,11 +109,14 @@ class LinkGraph:
         joined = links.join(left, links.left == left.work).select(*links.columns, "domain")
         same = joined.semi_join(right, [joined.right == right.work, joined.domain == right.domain])
         columns = same.order_by("left", "right", "domain").to_pyarrow()
+        # One string a domain, not one a pair.
+        domains = columns["domain"].combine_chunks().dictionary_encode()
+        names = np.array(domains.dictionary.to_pylist(), dtype=object)
         return PairArrays(
             left=columns["left"].to_numpy(),
             right=columns["right"].to_numpy(),
             count=columns["count"].to_numpy(),
-            domain=np.array(columns["domain"].to_pylist(), dtype=object),
+            domain=names[domains.indices.to_numpy()],
         )
 
     def _nothing_linked(self, settings: PairSettings) -> str:
