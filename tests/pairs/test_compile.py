@@ -26,7 +26,9 @@ VARIANTS = [
     {"relation": "citation", "unit": "abstract", "max_eval_per_domain": 5},
     {"split": "random", "fractions": (0.8, 0.1, 0.1)},
     {"split": "year", "max_eval_per_domain": 5, "negatives_min_cited": 0},
+    {"split": "article", "unit": "title"},
 ]
+WITHOUT_SHARED_PAPERS = [*VARIANTS[:4], VARIANTS[6]]
 LINKED = {
     "co-citation": "select count(distinct a.citing) from c a join c b on a.citing = b.citing "
     "where a.cited = $one and b.cited = $other",
@@ -35,6 +37,16 @@ LINKED = {
     "(select cited from c where cited is not null group by cited having count(distinct citing) <= $rare)",
     "citation": "select count(*) from c where (citing = $one and cited = $other) "
     "or (citing = $other and cited = $one)",
+}
+
+EVERY_LINK = {
+    "co-citation": "select distinct a.cited, b.cited from c a join c b on a.citing = b.citing "
+    "where a.cited < b.cited and a.cited in (from trained) and b.cited in (from trained)",
+    "coupling": "select distinct a.citing, b.citing from c a join c b on a.cited = b.cited "
+    "where a.citing < b.citing and a.citing in (from trained) and b.citing in (from trained) and a.cited in "
+    "(select cited from c where cited is not null group by cited having count(distinct citing) <= $rare)",
+    "citation": "select distinct least(citing, cited), greatest(citing, cited) from c "
+    "where citing <> cited and citing in (from trained) and cited in (from trained)",
 }
 
 
@@ -114,8 +126,8 @@ def papers_in(table: pa.Table) -> set[str]:
     return set(table["anchor_id"].to_pylist()) | set(table["positive_id"].to_pylist())
 
 
-def test_split_by_paper_shares_no_paper_and_no_text(compiled: Compile) -> None:
-    for variant in VARIANTS[:4]:
+def test_split_by_paper_or_article_shares_no_paper_and_no_text(compiled: Compile) -> None:
+    for variant in WITHOUT_SHARED_PAPERS:
         pairs = compiled(**variant)
         sets = [papers_in(pairs.split(name)) for name in SPLITS]
         texts = [
@@ -139,6 +151,46 @@ def test_random_split_says_how_many_test_papers_were_seen(compiled: Compile) -> 
     assert pairs.manifest["test_papers_seen_in_training"] == len(seen) > 0
 
 
+def test_split_by_article_shares_no_article_that_cites_both(compiled: Compile, corpus: CorpusFolder) -> None:
+    connection = citations_of(corpus)
+    pairs = compiled(split="article", unit="title")
+    behind = []
+    for name in SPLITS:
+        connection.register("pairs", pairs.split(name))
+        rows = connection.execute(
+            "select distinct a.citing from pairs join c a on a.cited = anchor_id "
+            "join c b on b.cited = positive_id and a.citing = b.citing where label = 1"
+        ).fetchall()
+        behind.append({citing for (citing,) in rows})
+    assert all(behind)
+    assert not behind[0] & behind[1]
+    assert not behind[0] & behind[2]
+    assert not behind[1] & behind[2]
+    assert pairs.manifest["test_articles"] == len(behind[2])
+
+
+def test_known_links_are_all_links_of_the_training_papers(pairs: PairsFolder, corpus: CorpusFolder) -> None:
+    settings, connection = pairs.manifest["settings"], citations_of(corpus)
+    links = pairs.known_links()
+    assert links.column_names == ["left_id", "right_id"]
+    known = list(zip(links["left_id"].to_pylist(), links["right_id"].to_pylist(), strict=True))
+    assert known == sorted(set(known))
+    assert all(left < right for left, right in known)
+    train = pairs.split("train")
+    trained = {tuple(sorted((row["anchor_id"], row["positive_id"]))) for row in train.to_pylist()}
+    assert trained < set(known), "links that were not drawn are known, too"
+    connection.register("trained", pa.table({"id": sorted(papers_in(train))}))
+    values = {"rare": settings["rare"]} if settings["relation"] == "coupling" else {}
+    expected = connection.execute(EVERY_LINK[settings["relation"]], values).fetchall()
+    assert set(known) == set(expected)
+
+
+def test_the_fingerprint_covers_the_known_links(compiled: Compile) -> None:
+    pairs = compiled()
+    files = pairs.manifest["files"] | {"known_links.parquet": "other"}
+    assert PairsFolder(pairs.path, pairs.manifest | {"files": files}).fingerprint() != pairs.fingerprint()
+
+
 def test_a_corpus_paper_that_the_rules_drop_is_in_no_pair(corpus: CorpusFolder, tmp_path: Path) -> None:
     # Many papers of these topics lack the word in their title, and are cited by papers that have it.
     rules = tmp_path / "rules.yaml"
@@ -152,6 +204,31 @@ def test_a_corpus_paper_that_the_rules_drop_is_in_no_pair(corpus: CorpusFolder, 
     for name in SPLITS:
         for paper in papers_in(pairs.split(name)) & set(papers):
             assert domains_of(papers[paper])
+
+
+@pytest.mark.parametrize("unit", ["abstract", "title"])
+def test_works_of_a_domain_are_of_its_years(corpus: CorpusFolder, tmp_path: Path, unit: str) -> None:
+    years = duckdb.sql(f"select distinct year from '{corpus.papers}' order by year").fetchall()
+    middle = years[len(years) // 2][0]
+    rules = tmp_path / "rules.yaml"
+    ranges = {"old": (1900, middle), "new": (middle + 1, 2100)}
+    rules.write_text(
+        json.dumps({"domains": {name: {"title": ["*"], "years": years} for name, years in ranges.items()}})
+    )
+    settings = PairSettings.model_validate({**SMALL, "unit": unit, "negatives_min_cited": 0})
+    pairs = compile_pairs(corpus, tmp_path / "pairs", settings, rules)
+    year_of = dict(
+        duckdb.sql(
+            f"select paper_id, year from '{corpus.papers}' union all select cited, min(cited_year) from "
+            f"'{corpus.citations}' where cited not in (select paper_id from '{corpus.papers}') group by cited"
+        ).fetchall()
+    )
+    rows = [row for name in SPLITS for row in pairs.split(name).to_pylist()]
+    assert {row["domain"] for row in rows} == set(ranges)
+    for row in rows:
+        first, last = ranges[row["domain"]]
+        assert first <= year_of[row["anchor_id"]] <= last
+        assert first <= year_of[row["positive_id"]] <= last
 
 
 def test_what_is_not_a_pairs_dataset_is_never_replaced(corpus: CorpusFolder, tmp_path: Path) -> None:
@@ -189,6 +266,11 @@ def test_caps_hold_for_each_domain(compiled: Compile) -> None:
     for counts in compiled().manifest["domains"].values():
         assert counts["train"]["positives"] <= SMALL["max_train_per_domain"]
         assert counts["test"]["positives"] <= SMALL["max_eval_per_domain"]
+
+
+def test_validation_may_have_a_lower_cap_than_test(compiled: Compile) -> None:
+    for counts in compiled(max_validation_per_domain=5).manifest["domains"].values():
+        assert counts["validation"]["positives"] <= 5 < counts["test"]["positives"]
 
 
 def test_without_rules_all_papers_are_one_domain(compiled: Compile) -> None:

@@ -54,6 +54,26 @@ def test_a_rule_matches(tmp_path: Path, rule: dict, matching: dict, other: dict)
     assert domains_of(other) == ()
 
 
+@pytest.mark.parametrize(
+    ("year", "expected"), [(2009, ()), (2010, ("a",)), (2022, ("a",)), (2023, ()), (None, ())]
+)
+def test_a_domain_may_be_of_some_years(tmp_path: Path, year: int | None, expected: tuple[str, ...]) -> None:
+    domains_of = rules(
+        tmp_path, {"domains": {"a": {"mesh": ["Asthma"], "title": ["rice"], "years": [2010, 2022]}}}
+    ).classifier()
+    assert domains_of(paper(mesh=["Asthma"], year=year)) == expected
+    assert domains_of(paper(title="Rice", year=year)) == expected
+    assert domains_of(paper(year=year)) == ()
+
+
+def test_a_paper_of_other_years_goes_to_the_next_domain(tmp_path: Path) -> None:
+    content = "domains: {old: {keywords: [x], years: [1990, 2000]}, new: {keywords: [x]}}\nseveral: first"
+    (tmp_path / "rules.yaml").write_text(content)
+    domains_of = DomainRules.read(tmp_path / "rules.yaml").classifier()
+    assert domains_of(paper(keywords=["x"], year=1995)) == ("old",)
+    assert domains_of(paper(keywords=["x"], year=2005)) == ("new",)
+
+
 @pytest.mark.parametrize("heading", ["C14", "Cardiovascular Diseases", "D1"])
 def test_a_mesh_heading_stands_for_its_subtree(tmp_path: Path, heading: str) -> None:
     content = {"mesh_descriptors": "desc.xml", "domains": {"cvd": {"mesh": [heading]}}}
@@ -84,6 +104,8 @@ def test_a_paper_in_no_domain_goes_where_none_says(tmp_path: Path) -> None:
         ("domains: {a b: {subjects: [x]}}", "domain name 'a b'"),
         ("just text", "domain rules need"),
         ("domains: {}", "domains"),
+        ("domains: {a: {years: [2022, 2010]}}", "first year before the last"),
+        ("domains: {a: {years: [2022]}}", "domains.a.years"),
         ("domains: {no: {subjects: [x]}}", "put it in quotes"),
         ("a: [", "cannot be read"),
         ("domains: {a: {mesh: [C14]}}", "mesh_descriptors"),

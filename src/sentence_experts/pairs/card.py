@@ -14,8 +14,13 @@ MEANING = {
     "coupling": "both papers cite a same work (bibliographic coupling, not co-citation)",
     "citation": "one paper cites the other",
 }
+# What pairs by co-citation may add to their caution.
+CAUTION_OF_ARTICLES = (
+    " {seen} of {articles} articles that cite both papers of a test pair do so for a training pair too."
+)
 CAUTION = {
     "paper": "No paper occurs in two of the splits.",
+    "article": "No paper occurs in two of the splits, and no article stands behind pairs of two of them.",
     "random": (
         "Pairs were split at random, as published: {seen} of {papers} test papers also occur in training "
         "pairs, so figures on this test set are optimistic."
@@ -42,6 +47,10 @@ def dataset_card(manifest: dict[str, Any], trainer_columns: Sequence[str]) -> st
     caution = CAUTION[settings["split"]].format(
         seen=manifest["test_papers_seen_in_training"], papers=manifest["test_papers"]
     )
+    if manifest["test_articles_seen_in_training"]:
+        caution += CAUTION_OF_ARTICLES.format(
+            seen=manifest["test_articles_seen_in_training"], articles=manifest["test_articles"]
+        )
     return f"""---
 {yaml.safe_dump(metadata, sort_keys=False)}---
 # Pairs of scientific texts by {settings["relation"]}
@@ -53,8 +62,11 @@ and citation; both works are cited at least {settings["negatives_min_cited"]} ti
 {_counts(manifest["domains"])}
 
 `load_dataset(folder)` gives anchor, positive and label, ready for the sentence-transformers trainer;
-`load_dataset(folder, "full")` adds domain, count and the papers' ids. Every setting, hash and count is in
-`manifest.json`. The texts keep the licences of their articles: {_licences(manifest["corpus"]["licences"])}.
+`load_dataset(folder, "full")` adds domain, count and the papers' ids. `known_links.parquet` has every linked
+pair of the training papers, drawn or not, so that none is taken for a negative.
+
+Every setting, hash and count is in `manifest.json`. The texts keep the licences of their articles:
+{_licences(manifest["corpus"]["licences"])}.
 """
 
 

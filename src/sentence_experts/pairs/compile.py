@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
+from sentence_experts.pairs.article_split import ARTICLE_FRACTIONS, articles_seen, split_by_article
 from sentence_experts.pairs.dataset import PairsFolder, check_replaceable, write_pairs_folder
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import NegativeSampler, Request
@@ -45,15 +46,13 @@ def compile_pairs(
         graph = LinkGraph(corpus, settings, rules_file, Path(scratch))
         pairs = graph.pairs
         rng = np.random.default_rng(settings.seed)
-        method = SPLIT_METHODS[settings.split]
-        fractions = settings.fractions or method.fractions
-        assignment = method.assign(pairs, graph.works, fractions, rng)
+        assignment, fractions = _assign(graph, settings, rng)
         splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
         before = [len(split) for split in splits]
         splits = [
             sampling.draw_per_domain(
                 split,
-                settings.max_train_per_domain if number == TRAIN else settings.max_eval_per_domain,
+                settings.most_per_domain(SPLITS[number]),
                 by_count=number == TRAIN and settings.frequency == "sampling",
                 rng=rng,
             )
@@ -62,7 +61,8 @@ def compile_pairs(
         for name, split in zip(SPLITS, splits, strict=True):
             if len(split) == 0:
                 raise InputError(_empty_split(name, settings, len(pairs)))
-        seen = papers_seen(splits[TRAIN], splits[TEST])
+        leaks = _seen_in_training(graph, splits, settings)
+        known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
         negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
         if settings.frequency == "duplication":
             splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
@@ -84,10 +84,42 @@ def compile_pairs(
             },
             "pairs_between_splits_left_out": int((assignment.pairs == CROSSING).sum()),
             "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
-            "test_papers": seen[1],
-            "test_papers_seen_in_training": seen[0],
+            "known_links": known_links.num_rows,
+            **leaks,
         }
-        return write_pairs_folder(out, tables, manifest)
+        return write_pairs_folder(out, tables, known_links, manifest)
+
+
+def _assign(
+    graph: LinkGraph, settings: PairSettings, rng: np.random.Generator
+) -> tuple[Assignment, tuple[float, float, float]]:
+    """The set of each pair, and the shares that the sets were given."""
+    if settings.split == "article":
+        fractions = settings.fractions or ARTICLE_FRACTIONS
+        citing = graph.citing_articles(graph.pairs)
+        return split_by_article(graph.pairs, graph.works, citing, fractions, rng), fractions
+    method = SPLIT_METHODS[settings.split]
+    fractions = settings.fractions or method.fractions
+    return method.assign(graph.pairs, graph.works, fractions, rng), fractions
+
+
+def _seen_in_training(
+    graph: LinkGraph, splits: list[PairArrays], settings: PairSettings
+) -> dict[str, int | None]:
+    """Counted on the pairs as drawn: papers of test pairs, and articles behind them, that training had.
+
+    Only co-citation has articles behind its pairs; None otherwise.
+    """
+    papers = papers_seen(splits[TRAIN], splits[TEST])
+    articles: tuple[int | None, int | None] = (None, None)
+    if settings.relation == "co-citation":
+        articles = articles_seen(*(graph.citing_articles(splits[split]) for split in (TRAIN, TEST)))
+    return {
+        "test_papers": papers[1],
+        "test_papers_seen_in_training": papers[0],
+        "test_articles": articles[1],
+        "test_articles_seen_in_training": articles[0],
+    }
 
 
 def _draw_negatives(

@@ -26,6 +26,7 @@ FORMAT = 1
 # The sentence-transformers trainer reads anchor, positive and label (1 co-cited, 0 not); the card's default
 # configuration shows it these alone. The rest says where the pair comes from.
 TRAINER_COLUMNS = ("anchor", "positive", "label")
+KNOWN_LINKS = "known_links.parquet"
 PAIR_COLUMNS = (*TRAINER_COLUMNS, "domain", "count", "anchor_id", "positive_id")
 
 
@@ -77,14 +78,27 @@ class PairsFolder:
             )
         return table
 
+    def known_links(self) -> pa.Table:
+        """Every linked pair of the training works, drawn or not: string columns `left_id` < `right_id`.
+
+        Such works are no negatives of each other, wherever they meet.
+
+        Raises:
+            InputError: the dataset was written before there was such a table.
+        """
+        file = self.path / KNOWN_LINKS
+        if not file.is_file():
+            raise InputError(f"{self.path}: no {KNOWN_LINKS} here; write the pairs again")
+        return pq.read_table(file)
+
     @property
     def domains(self) -> list[str]:
         """The names of the domains, sorted."""
         return sorted(self.manifest["domains"])
 
     def fingerprint(self) -> str:
-        """A hash that changes when any split's bytes do."""
-        return sha256_text(*(self.manifest["files"][f"{name}.parquet"] for name in SPLITS))
+        """A hash that changes when the bytes of a split or of the known links do."""
+        return sha256_text(*(digest for _, digest in sorted(self.manifest["files"].items())))
 
 
 def check_replaceable(out: Path) -> None:
@@ -100,17 +114,20 @@ def check_replaceable(out: Path) -> None:
         raise UsageError(f"{out} is there and holds no pairs dataset; choose another --out")
 
 
-def write_pairs_folder(out: Path, tables: dict[str, pa.Table], manifest: dict[str, Any]) -> PairsFolder:
-    """Write the splits, the manifest and the card to `out`, whole or not at all.
+def write_pairs_folder(
+    out: Path, splits: dict[str, pa.Table], known_links: pa.Table, manifest: dict[str, Any]
+) -> PairsFolder:
+    """Write the splits, the known links, the manifest and the card to `out`, whole or not at all.
 
     Raises:
         UsageError: as `check_replaceable`.
     """
     check_replaceable(out)
+    tables = {f"{name}.parquet": splits[name] for name in SPLITS} | {KNOWN_LINKS: known_links}
     with replacing_folder(out) as folder:
-        for name in SPLITS:
-            write_parquet(folder / f"{name}.parquet", tables[name])
-        files = {f"{name}.parquet": sha256_file(folder / f"{name}.parquet") for name in SPLITS}
+        for name, table in tables.items():
+            write_parquet(folder / name, table)
+        files = {name: sha256_file(folder / name) for name in tables}
         manifest = {"kind": "pairs", "format": FORMAT, "version": __version__, "files": files, **manifest}
         write_json(folder / "manifest.json", manifest)
         (folder / "README.md").write_text(dataset_card(manifest, TRAINER_COLUMNS), encoding="utf-8")

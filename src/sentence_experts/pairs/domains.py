@@ -9,6 +9,7 @@ A rules file:
       copd:
         mesh: ["Pulmonary Disease, Chronic Obstructive"]
         keywords: ["COPD", "emphysema*"]
+        years: [2010, 2022]   # only papers of these years, both included
       cvd:
         mesh: ["C14"]         # a tree number: everything under Cardiovascular Diseases
       neuroscience:
@@ -17,6 +18,9 @@ A rules file:
 Within a domain any match is enough. Patterns are compared without regard to case; `*` stands for any text.
 A cited work outside the corpus, which only its title is known of, takes the domain that cites it most; where
 two domains cite it equally often, none.
+
+`years` are those in which the papers of the pairs came out, not those in which they were cited: both versions
+of the paper query for papers published within them (Data compilation). A paper of unknown year is left out.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sentence_experts.corpus.formats.mesh import MeshTree, read_descriptors
 from sentence_experts.errors import InputError
@@ -46,6 +50,14 @@ class DomainRule(BaseModel):
     keywords: tuple[str, ...] = ()
     journals: tuple[str, ...] = ()
     title: tuple[str, ...] = Field((), description="words or phrases found in the title")
+    years: tuple[int, int] | None = Field(None, description="first and last year of the papers")
+
+    @field_validator("years")
+    @classmethod
+    def _in_order(cls, years: tuple[int, int] | None) -> tuple[int, int] | None:
+        if years is not None and years[0] > years[1]:
+            raise ValueError(f"give the first year before the last, not {years[0]}, {years[1]}")
+        return years
 
 
 class DomainRules(BaseModel):
@@ -76,7 +88,7 @@ class DomainRules(BaseModel):
             where = ".".join(str(part) for part in first["loc"]) or "the file"
             raise InputError(
                 f"{path}: {where}: {first['msg']} (domain rules need 'domains: NAME: subjects|mesh|keywords|"
-                f"journals|title: [...]'; also several, none, mesh_descriptors)"
+                f"journals|title|years: [...]'; also several, none, mesh_descriptors)"
             ) from error
         for name in [*rules.domains, rules.none]:
             if not re.match(DOMAIN_NAME, name):
@@ -130,6 +142,8 @@ def _matcher(domain: str, rule: DomainRule, tree: MeshTree | None) -> Callable[[
     in_title = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE) if words else None
 
     def matches(paper: Mapping[str, Any]) -> bool:
+        if rule.years is not None and not _within(rule.years, paper.get("year")):
+            return False
         for field, check in checks.items():
             values = paper.get(field) or ()
             if any(check(value) for value in ([values] if isinstance(values, str) else values)):
@@ -137,6 +151,10 @@ def _matcher(domain: str, rule: DomainRule, tree: MeshTree | None) -> Callable[[
         return bool(in_title and in_title.search(paper.get("title") or ""))
 
     return matches
+
+
+def _within(years: tuple[int, int], year: int | None) -> bool:
+    return year is not None and years[0] <= year <= years[1]
 
 
 def _pattern(text: str, star: str) -> str:

@@ -14,12 +14,20 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
+from sentence_experts.pairs.article_split import CitingArticles
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.links import RELATIONS, linked_by_any
+from sentence_experts.pairs.links import RELATIONS, citing_both, linked_by_any
 from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.pairs.splits import UNKNOWN_YEAR, PairArrays, WorkArrays
-from sentence_experts.pairs.works import domains_of_cited, number_nodes, numbered_citations, numbered_works
+from sentence_experts.pairs.works import (
+    citations_of_texts,
+    domains_of_cited,
+    number_nodes,
+    numbered_citations,
+    numbered_works,
+    within_years,
+)
 
 ONE_DOMAIN = "all"
 LINK_COUNTS = (1, 2, 3, 5)
@@ -32,6 +40,7 @@ class LinkGraph:
         self, corpus: CorpusFolder, settings: PairSettings, rules_file: Path | None, scratch: Path
     ) -> None:
         self._engine = ibis.duckdb.connect()
+        self._engine.raw_sql("SET enable_progress_bar = false")
         self._scratch = scratch
         self._rounds = 0
         papers = self._engine.read_parquet(str(corpus.papers), table_name="papers")
@@ -39,11 +48,12 @@ class LinkGraph:
         nodes = self._kept("nodes", number_nodes(papers, citations))
         self._texts = self._kept("works", numbered_works(settings.unit, papers, citations, nodes))
         self._citations = self._kept("edges", numbered_citations(citations, nodes))
+        self._citations_of_texts = self._kept("texts", citations_of_texts(self._citations, self._texts))
         self.works = self._work_arrays()
         links = RELATIONS[settings.relation](self._citations, self._texts.select("work"), settings.rare)
-        every_link = self._kept("every_link", links)
-        self.link_counts = _at_least(every_link)
-        self._links = self._kept("links", self._of_two_texts(every_link))
+        self._every_link = self._kept("every_link", links)
+        self.link_counts = _at_least(self._every_link)
+        self._links = self._kept("links", self._of_two_texts(self._every_link))
         self.same_text_pairs = self.link_counts["1"] - self._links.count().to_pyarrow().as_py()
         memberships = self._memberships(papers, nodes, rules_file)
         self.pairs = self._pairs_of_one_domain(memberships, settings.min_count)
@@ -61,6 +71,11 @@ class LinkGraph:
         path = self._scratch / f"{name}.parquet"
         pq.write_table(table, path)
         return self._engine.read_parquet(str(path), table_name=name)
+
+    def _asked(self, **columns: np.ndarray) -> ir.Table:
+        """A table of node numbers that is joined once."""
+        self._rounds += 1
+        return self._stored(f"asked_{self._rounds}", pa.table(columns))
 
     def _work_arrays(self) -> WorkArrays:
         times = self._citations.group_by("cited").aggregate(times=self._citations.citing.count())
@@ -89,8 +104,9 @@ class LinkGraph:
                 "memberships",
                 pa.table({"work": self.works.work, "domain": [ONE_DOMAIN] * len(self.works.work)}),
             )
-        domains_of = DomainRules.read(rules_file).classifier()
-        fields = papers.select("paper_id", "title", "subjects", "mesh", "keywords", "journal")
+        rules = DomainRules.read(rules_file)
+        domains_of = rules.classifier()
+        fields = papers.select("paper_id", "title", "subjects", "mesh", "keywords", "journal", "year")
         inside_nodes = self._kept("fields", fields.join(nodes, "paper_id").order_by("node"))
         found: list[tuple[int, str]] = []
         for batch in pq.ParquetFile(self._scratch / "fields.parquet").iter_batches():
@@ -101,6 +117,8 @@ class LinkGraph:
         work, domain = zip(*found, strict=True)
         inside = self._stored("inside", pa.table({"work": work, "domain": domain}))
         outside = domains_of_cited(self._texts, inside_nodes, self._citations, inside)
+        years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
+        outside = within_years(outside, self._texts, years)
         return self._kept("memberships", inside.union(outside.select("work", "domain")))
 
     def _pairs_of_one_domain(self, memberships: ir.Table, min_count: int) -> PairArrays:
@@ -131,12 +149,52 @@ class LinkGraph:
         )
 
     def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Which of the pairs (node numbers, left < right) any relation links: a mask of shape (pairs,)."""
-        self._rounds += 1
-        candidates = self._stored(f"candidates_{self._rounds}", pa.table({"left": left, "right": right}))
-        hits = linked_by_any(candidates, self._citations).to_pyarrow()
+        """Which of the pairs (node numbers) any relation links: a mask of shape (pairs,).
+
+        A link of one of two works with the same text is a link of the other.
+        """
+        left, right = (self.works.same_text[self.works.rows(ends)] for ends in (left, right))
+        candidates = self._asked(left=left, right=right)
+        hits = linked_by_any(candidates, self._citations_of_texts).to_pyarrow()
         size = int(self.works.work.max()) + 1
         return np.isin(left * size + right, hits["left"].to_numpy() * size + hits["right"].to_numpy())
+
+    def citing_articles(self, pairs: PairArrays) -> CitingArticles:
+        """The articles that cite both works of each pair, ordered by pair and article."""
+        asked = self._asked(pair=np.arange(len(pairs)), left=pairs.left, right=pairs.right)
+        found = citing_both(asked, self._citations).order_by("pair", "article").to_pyarrow()
+        return CitingArticles(found["pair"].to_numpy(), found["article"].to_numpy())
+
+    def known_links(self, works: np.ndarray) -> pa.Table:
+        """`left_id, right_id` (left < right) of every link between the works, whatever its count and domain.
+
+        What links a text links all works with that text, and those are links of each other: none of them is
+        a negative of another. Ordered by the ids, which is the order of the node numbers.
+        """
+        among = self._asked(work=works, same_text=self.works.same_text[self.works.rows(works)])
+        first, second = among.view(), among.view()
+        links = self._text_links_among(among)
+        linked = links.join(first, links.left_text == first.same_text).select("right_text", one="work")
+        linked = linked.join(second, linked.right_text == second.same_text).select("one", other="work")
+        twins = first.join(second, first.same_text == second.same_text).select(
+            one=first.work, other=second.work
+        )
+        both = linked.union(twins).filter(lambda ends: ends.one != ends.other)
+        ends = both.select(left=ibis.least(both.one, both.other), right=ibis.greatest(both.one, both.other))
+        ends = ends.distinct().order_by("left", "right").to_pyarrow()
+        named = self._texts.semi_join(among, "work").select("work", "paper_id").order_by("work").to_pyarrow()
+        numbers, ids = named["work"].to_numpy(), named["paper_id"]
+        columns = {f"{end}_id": ids.take(np.searchsorted(numbers, ends[end])) for end in ("left", "right")}
+        return pa.table(columns).combine_chunks()
+
+    def _text_links_among(self, among: ir.Table) -> ir.Table:
+        """`left_text, right_text` of every link between works that have a text of `among(same_text)`."""
+        wanted = self._texts.semi_join(among, "same_text").select("work", "same_text")
+        left, right = wanted.view(), wanted.view()
+        links = self._every_link
+        links = links.join(left, links.left == left.work).select("right", left_text="same_text")
+        links = links.join(right, links.right == right.work).select("left_text", right_text="same_text")
+        return links.distinct()
 
     def in_domain(self, domain: str) -> np.ndarray:
         """Which of `works` are of a domain: a mask of shape (works,)."""
@@ -148,8 +206,7 @@ class LinkGraph:
         order = PairArrays(pairs.left, pairs.right, pairs.count, np.arange(len(pairs)))
         order = sampling.shuffled(order, rng)
         needed = np.unique(np.concatenate([order.left, order.right]))
-        wanted = self._stored("wanted", pa.table({"work": needed}))
-        texts = self._texts.semi_join(wanted, "work").order_by("work").to_pyarrow()
+        texts = self._texts.semi_join(self._asked(work=needed), "work").order_by("work").to_pyarrow()
         left, right = np.searchsorted(needed, order.left), np.searchsorted(needed, order.right)
         columns = {
             "anchor": texts["text"].take(left),

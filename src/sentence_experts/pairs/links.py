@@ -60,6 +60,16 @@ def _counted(ends: ir.Table) -> ir.Table:
     return ends.group_by("left", "right").aggregate(count=ends.count())
 
 
+def citing_both(pairs: ir.Table, citations: ir.Table) -> ir.Table:
+    """`pair, article`: each article that cites both works of a row of `pairs(pair, left, right)`."""
+    first, second = citations.view(), citations.view()
+    cites_left = pairs.join(first, pairs.left == first.cited).select("pair", "right", article="citing")
+    both = cites_left.semi_join(
+        second, [cites_left.article == second.citing, cites_left.right == second.cited]
+    )
+    return both.select("pair", "article")
+
+
 def linked_by_any(candidates: ir.Table, citations: ir.Table) -> ir.Table:
     """Those rows of `candidates(left, right)` that any relation links: the opposite of a clean negative.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from sentence_experts.errors import UsageError
 
 
 def _shares(value: Any) -> Any:
@@ -12,6 +14,12 @@ def _shares(value: Any) -> Any:
     if parts is not None and len(parts) != 3:
         raise ValueError("give three shares that add up to 1, such as 0.6,0.2,0.2")
     return parts
+
+
+def _add_up(shares: tuple[float, float, float] | None) -> tuple[float, float, float] | None:
+    if shares and (min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6):
+        raise ValueError("give three shares that add up to 1, such as 0.6,0.2,0.2")
+    return shares
 
 
 class PairSettings(BaseModel):
@@ -33,15 +41,18 @@ class PairSettings(BaseModel):
         10, ge=2, description="With coupling, a shared reference counts if at most so many papers cite it"
     )
     min_count: int = Field(1, ge=1, description="Leave out pairs that are linked fewer times")
-    split: Literal["paper", "random", "year"] = Field(
+    split: Literal["paper", "article", "random", "year"] = Field(
         "paper",
-        description="paper (no paper in two sets), random (pairs, as published: the same papers are in train "
-        "and test), year (the newest year is the test set)",
+        description="paper (no paper in two sets), article (nor an article that cites both of a pair, with "
+        "co-citation), random (pairs, as published: the same papers are in train and test), year (the newest "
+        "year is the test set)",
     )
-    fractions: Annotated[tuple[float, float, float] | None, BeforeValidator(_shares)] = Field(
+    fractions: Annotated[
+        tuple[float, float, float] | None, BeforeValidator(_shares), AfterValidator(_add_up)
+    ] = Field(
         None,
-        description="Shares of train,validation,test: of papers with split paper (0.6,0.2,0.2 if not given), "
-        "of pairs with random (0.98,0.01,0.01) and year (0.99,0.01,0)",
+        description="Shares of train,validation,test: of papers with split paper and of citing articles with "
+        "article (0.6,0.2,0.2 if not given), of pairs with random (0.98,0.01,0.01) and year (0.99,0.01,0)",
     )
     negatives_min_cited: int = Field(
         15, ge=0, description="Both papers of a negative pair are cited at least so often within the corpus"
@@ -55,11 +66,24 @@ class PairSettings(BaseModel):
     max_eval_per_domain: int | None = Field(
         None, ge=1, description="Draw at most so many positive pairs for validation, and for test"
     )
+    max_validation_per_domain: int | None = Field(
+        None, ge=1, description="Draw fewer for validation, which is measured again and again while training"
+    )
     seed: int = Field(0, ge=0, description="Same seed, same bytes")
 
+    def most_per_domain(self, split: str) -> int | None:
+        """How many positive pairs of a domain are drawn at most for a split; None for all."""
+        if split == "train":
+            return self.max_train_per_domain
+        if split == "validation" and self.max_validation_per_domain is not None:
+            return self.max_validation_per_domain
+        return self.max_eval_per_domain
+
     @model_validator(mode="after")
-    def _shares_add_up(self) -> PairSettings:
-        shares = self.fractions
-        if shares and (min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6):
-            raise ValueError(f"fractions {shares}: give three shares that add up to 1, such as 0.6,0.2,0.2")
+    def _articles_stand_behind_pairs(self) -> PairSettings:
+        if self.split == "article" and self.relation != "co-citation":
+            raise UsageError(
+                "--split article is for --relation co-citation, where an article cites both works of a pair; "
+                f"{self.relation} has no such articles, use --split paper"
+            )
         return self

@@ -1,4 +1,7 @@
-"""Train, validation and test: by paper (no leak), by pair (as published), by year (as in the preprint)."""
+"""Train, validation and test: by paper (no leak), by pair (as published), by year (as in the preprint).
+
+`article_split` has a fourth way, for pairs of works that the same articles cite.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ SPLITS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)
 CROSSING = -1
 UNKNOWN_YEAR = -1
+# What does not make two texts different: citing papers give a title with and without its final stop.
+NOT_WORDS = r"[\p{P}\s]+"
 # Blocks of papers that are drawn for each domain: fewer keep more pairs, more make the sets more alike.
 BLOCKS = 25
 
@@ -76,8 +81,7 @@ def split_by_paper(
     """
     texts, text_of = np.unique(works.same_text, return_inverse=True)
     left, right = text_of[works.rows(pairs.left)], text_of[works.rows(pairs.right)]
-    bounds = np.cumsum(fractions)[:2]
-    split_of = np.searchsorted(bounds, rng.permutation(len(texts)) / max(len(texts), 1), side="right")
+    split_of = draw_texts(len(texts), fractions, rng)
     drawn = np.zeros(len(texts), dtype=bool)
     for domain in np.unique(pairs.domain):
         rows = pairs.domain == domain
@@ -86,25 +90,39 @@ def split_by_paper(
         if len(linked) == 0:
             continue
         drawn[linked] = True
-        blocks = _blocks_of_neighbours(linked, left[rows], right[rows])
-        places = (rng.permutation(len(blocks)) + 0.5) / max(len(blocks), 1)
-        for block, split in zip(blocks, np.searchsorted(bounds, places, side="right"), strict=True):
-            split_of[block] = split
+        order = _neighbours_together(linked, left[rows], right[rows])
+        split_of[order] = draw_blocks(len(order), fractions, rng)
     same = split_of[left] == split_of[right]
     pools = {split: split_of[text_of] == split for split in (TRAIN, VALIDATION, TEST)}
     return Assignment(np.where(same, split_of[left], CROSSING), pools)
 
 
-def _blocks_of_neighbours(nodes: np.ndarray, left: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
-    """`nodes` (ascending) in at most `BLOCKS` blocks of one size, linked ones mostly in the same block.
+def draw_texts(count: int, fractions: tuple[float, float, float], rng: np.random.Generator) -> np.ndarray:
+    """A set for each of `count` texts, drawn one by one: shape (count,)."""
+    bounds = np.cumsum(fractions)[:2]
+    return np.searchsorted(bounds, rng.permutation(count) / max(count, 1), side="right")
 
-    Reverse Cuthill-McKee orders a graph so that neighbours stand close together.
+
+def draw_blocks(count: int, fractions: tuple[float, float, float], rng: np.random.Generator) -> np.ndarray:
+    """A set for each of `count` things in order, the same for all of a block: shape (count,).
+
+    There are at most `BLOCKS` blocks, of one size.
+    """
+    sizes = [len(block) for block in np.array_split(np.arange(count), BLOCKS) if len(block)]
+    places = (rng.permutation(len(sizes)) + 0.5) / max(len(sizes), 1)
+    return np.repeat(np.searchsorted(np.cumsum(fractions)[:2], places, side="right"), sizes)
+
+
+def _neighbours_together(nodes: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """`nodes` (given ascending) in an order in which linked ones stand close together.
+
+    It is the reverse Cuthill-McKee order of the graph of their links.
     """
     inside = np.isin(left, nodes) & np.isin(right, nodes)
     ends = np.searchsorted(nodes, left[inside]), np.searchsorted(nodes, right[inside])
     graph = coo_array((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
-    order = reverse_cuthill_mckee((graph + graph.T).tocsr(), symmetric_mode=True)
-    return [block for block in np.array_split(nodes[order], BLOCKS) if len(block)]
+    order: np.ndarray = nodes[reverse_cuthill_mckee((graph + graph.T).tocsr(), symmetric_mode=True)]
+    return order
 
 
 def split_by_pair(

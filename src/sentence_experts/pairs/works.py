@@ -5,10 +5,12 @@ Each unit is one ibis expression over the corpus tables that gives `paper_id, te
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import ibis
 import ibis.expr.types as ir
+
+from sentence_experts.pairs.splits import NOT_WORDS
 
 TITLE_AND_ABSTRACT = "\n"
 
@@ -66,11 +68,11 @@ def number_nodes(papers: ir.Table, citations: ir.Table) -> ir.Table:
 def numbered_works(unit: str, papers: ir.Table, citations: ir.Table, nodes: ir.Table) -> ir.Table:
     """`work, paper_id, text, year, same_text`: works under their node number.
 
-    `same_text` is the smallest number among the works whose text is the same but for case and white space
-    (a paper published twice): such works are one paper where leaks are concerned.
+    `same_text` is the smallest number among the works whose text is the same but for case, punctuation and
+    white space (a paper published twice): such works are one paper where leaks are concerned.
     """
     works = UNITS[unit](papers, citations).join(nodes, "paper_id")
-    folded = works.text.lower().re_replace(r"\s+", " ").strip()
+    folded = works.text.lower().re_replace(NOT_WORDS, " ").strip()
     works = works.mutate(folded=folded)
     return works.mutate(
         same_text=works.node.min().over(ibis.window(group_by=works.folded)),
@@ -83,6 +85,29 @@ def numbered_citations(citations: ir.Table, nodes: ir.Table) -> ir.Table:
     joined = citations.join(citing, citations.citing == citing.paper_id).select("cited", citing_node="node")
     joined = joined.join(cited, joined.cited == cited.paper_id).select(citing="citing_node", cited="node")
     return joined.filter(joined.citing != joined.cited).distinct()
+
+
+def citations_of_texts(citations: ir.Table, works: ir.Table) -> ir.Table:
+    """`citing, cited` with each work under its `same_text`: what cites a reprint cites the paper."""
+    texts = works.select("work", "same_text")
+    citing, cited = texts.view(), texts.view()
+    joined = citations.left_join(citing, citations.citing == citing.work).select(
+        "cited", citing=ibis.coalesce(citing.same_text, citations.citing)
+    )
+    joined = joined.left_join(cited, joined.cited == cited.work).select(
+        "citing", cited=ibis.coalesce(cited.same_text, joined.cited)
+    )
+    return joined.filter(joined.citing != joined.cited).distinct()
+
+
+def within_years(memberships: ir.Table, works: ir.Table, years: Mapping[str, tuple[int, int]]) -> ir.Table:
+    """Rows of `memberships(work, domain)` whose work came out in its domain's years, where it has any."""
+    dated = memberships.join(works.select("work", "year"), "work")
+    conditions = [
+        (dated.domain != domain) | dated.year.between(first, last).fill_null(False)
+        for domain, (first, last) in sorted(years.items())
+    ]
+    return dated.filter(ibis.and_(*conditions)).select("work", "domain")
 
 
 def domains_of_cited(

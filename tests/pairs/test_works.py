@@ -1,0 +1,95 @@
+"""Which works count as the same text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from samples import write_corpus
+from sentence_experts.corpus.tables import CITATIONS_SCHEMA
+from sentence_experts.evaluation.audit.pair_sets import fold_texts
+from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.works import number_nodes, numbered_works
+from sentence_experts.storage import write_parquet
+
+TITLES = [
+    "CD4+ cells: a study",
+    "CD4+ cells: a study.",
+    "Cd4+  Cells — “A Study”",
+    "CD4- cells, a study",
+    "CD4+ cells: two studies",
+]
+
+
+def same_texts() -> dict[str, list[str]]:
+    papers = ibis.memtable(
+        pa.table({"paper_id": list("abcde"), "title": TITLES, "abstract": TITLES, "year": [2020] * 5})
+    )
+    nothing = {
+        "citing": pa.string(),
+        "cited": pa.string(),
+        "cited_title": pa.string(),
+        "cited_year": pa.int32(),
+    }
+    citations = ibis.memtable(pa.schema(nothing).empty_table())
+    works = numbered_works("abstract", papers, citations, number_nodes(papers, citations))
+    groups: dict[str, list[str]] = {}
+    for row in ibis.duckdb.connect().to_pyarrow(works.order_by("paper_id")).to_pylist():
+        groups.setdefault(row["same_text"], []).append(row["paper_id"])
+    return groups
+
+
+def test_case_punctuation_and_white_space_make_no_other_text() -> None:
+    assert sorted(same_texts().values()) == [["a", "b", "c"], ["d"], ["e"]]
+
+
+def test_an_audit_folds_texts_as_the_pairs_do() -> None:
+    folded = fold_texts(pa.chunked_array([TITLES])).to_pylist()
+    groups: dict[str, list[str]] = {}
+    for paper, text in zip("abcde", folded, strict=True):
+        groups.setdefault(text, []).append(paper)
+    assert sorted(groups.values()) == sorted(same_texts().values())
+
+
+CITES = {
+    "co-citation": [("citing", "paper"), ("citing", "other")],
+    "coupling": [("paper", "citing"), ("other", "citing")],
+    "citation": [("other", "paper")],
+}
+
+
+@pytest.mark.parametrize("relation", CITES)
+def test_what_links_a_paper_links_its_reprint(relation: str, tmp_path: Path) -> None:
+    titles = {"citing": "Third", "other": "Other", "paper": "Paper", "reprint": "PAPER.", "stranger": "Else"}
+    papers = [(name, title, None, 2020, False) for name, title in titles.items()]
+    corpus = write_corpus(tmp_path / "corpus", papers)
+    rows = [{"citing": citing, "cited": cited} for citing, cited in CITES[relation]]
+    write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
+    graph = LinkGraph(corpus, PairSettings(unit="title", relation=relation), None, tmp_path)
+    node = {name: number for number, name in enumerate(sorted(titles))}
+    right = np.array([node[name] for name in ("paper", "reprint", "stranger")])
+    assert graph.linked(np.full(3, node["other"]), right).tolist() == [True, True, False]
+
+
+def test_what_links_a_text_is_known_of_all_works_with_that_text(tmp_path: Path) -> None:
+    titles = {"citing": "Third", "other": "Other", "paper": "Paper", "reprint": "PAPER.", "stranger": "Else"}
+    papers = [(name, title, None, 2020, False) for name, title in titles.items()]
+    corpus = write_corpus(tmp_path / "corpus", papers)
+    rows = [{"citing": citing, "cited": cited} for citing, cited in CITES["co-citation"]]
+    write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
+    graph = LinkGraph(corpus, PairSettings(unit="title"), None, tmp_path)
+    node = {name: number for number, name in enumerate(sorted(titles))}
+
+    def known(*names: str) -> list[tuple[str, str]]:
+        table = graph.known_links(np.array(sorted(node[name] for name in names)))
+        return list(zip(table["left_id"].to_pylist(), table["right_id"].to_pylist(), strict=True))
+
+    linked = [("other", "paper"), ("other", "reprint"), ("paper", "reprint")]
+    assert known("other", "paper", "reprint", "stranger") == linked
+    # Also where the work that was cited is not among those asked for.
+    assert known("other", "reprint") == [("other", "reprint")]
