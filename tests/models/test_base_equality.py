@@ -11,8 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from sentence_experts.models.extend import base_key
-from sentence_experts.models.families import family_of
+from sentence_experts.models.families import base_key, family_of
 
 CHOICES = list(itertools.product(("all", "alternate", [0, 3]), (False, True), ("token", "prefix")))
 PREFIXES = {"query": "search query: ", "document": "search document: ", "class": "classification: "}

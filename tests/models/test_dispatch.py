@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from packing import packed
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import sentence_experts
-from sentence_experts.models.experts import dispatch
+from sentence_experts.models.dispatch import dispatch
 
 ROUTED = [
     "[CVD]the heart pumps blood",
@@ -168,43 +167,16 @@ def test_gradient_checkpointing_changes_nothing(mixed: SentenceTransformer, reen
         assert torch.allclose(recomputed[name], gradient, atol=1e-5), name
 
 
-def _packed_attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
-) -> tuple[Tensor, None]:
-    """What variable-length flash attention computes, sequence by sequence: (1, heads, tokens, width)."""
-    bounds, window = kwargs["cu_seq_lens_q"].tolist(), kwargs.get("sliding_window")
-    parts = []
-    for start, end in pairwise(bounds):
-        distance = torch.arange(end - start)[:, None] - torch.arange(end - start)
-        near = None if window is None else distance.abs() < window
-        one = [tensor[:, :, start:end] for tensor in (query, key, value)]
-        scale = kwargs["scaling"]
-        parts.append(nn.functional.scaled_dot_product_attention(*one, attn_mask=near, scale=scale))
-    return torch.cat(parts, dim=2).transpose(1, 2), None
-
-
 def test_packed_sequences_are_routed_and_put_back(mixed: SentenceTransformer) -> None:
-    """As flash attention gets them: one row of all tokens, told apart by their cumulative lengths."""
-    ALL_ATTENTION_FUNCTIONS.register("packed_for_test", _packed_attention)
-    ALL_MASK_ATTENTION_FUNCTIONS.register("packed_for_test", lambda *_, **__: None)
     model = mixed[0].auto_model
     padded = features_of(mixed, ROUTED)
     expected = model(**padded).last_hidden_state
-    lengths = padded["attention_mask"].sum(1)
-    bounds = torch.cat([torch.zeros(1, dtype=torch.int32), lengths.cumsum(0, dtype=torch.int32)])
-    rows = [row[:length] for row, length in zip(padded["input_ids"], lengths.tolist(), strict=True)]
-    model.set_attn_implementation("packed_for_test")
-    output = model(
-        input_ids=torch.cat(rows)[None],
-        position_ids=torch.cat([torch.arange(len(row)) for row in rows])[None],
-        cu_seq_lens_q=bounds,
-        cu_seq_lens_k=bounds,
-        output_hidden_states=True,
-    )
+    inputs = packed(model, padded)
+    output = model(**inputs, output_hidden_states=True)
     assert torch.equal(output.hidden_states[-1], output.last_hidden_state)
-    for row, length in enumerate(lengths.tolist()):
-        mine = output.last_hidden_state[0, bounds[row] : bounds[row + 1]]
-        assert torch.allclose(mine, expected[row, :length], atol=1e-5)
+    for row, (start, end) in enumerate(pairwise(inputs["cu_seq_lens_q"].tolist())):
+        mine = output.last_hidden_state[0, start:end]
+        assert torch.allclose(mine, expected[row, : end - start], atol=1e-5)
 
 
 def test_a_batch_of_one_expert_is_not_moved() -> None:

@@ -31,6 +31,13 @@ from sentence_experts.models.checkpoint import save
         ({"experts": ["a"], "prefixes": {"a": "a: "}}, "route='prefix'"),
         ({"experts": ["a"], "route": "prefix", "prefixes": {"b": "b: "}}, "'b', which is not an expert"),
         ({"experts": ["a"], "default_prompt_name": "b"}, "not an expert"),
+        ({"experts": ["a"], "route": "none"}, "router='learned'"),
+        ({"experts": ["a"], "router": "magic"}, "route, learned"),
+        ({"experts": ["a"], "router": "learned", "layers": "none"}, "needs blocks with experts"),
+        (
+            {"experts": ["a"], "router": "learned", "route": "none", "default_prompt_name": "a"},
+            "makes no routes",
+        ),
         ({"experts": ["a,b"]}, "expert name"),
     ],
 )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sentence_experts.console import say
 from sentence_experts.encoding.fingerprint import model_fingerprint
 from sentence_experts.errors import InputError, RouteError
-from sentence_experts.models.loading import load_model
+from sentence_experts.models.auto_route import AUTO, has_auto_route
+from sentence_experts.models.decoders import is_decoder
+from sentence_experts.models.loading import load_model, pooling_of
 from sentence_experts.models.minilm import model_folder
 
 if TYPE_CHECKING:
@@ -27,7 +31,9 @@ class Encoder:
         model: the sentence-transformers model.
         name: the folder's base name, or the hub id.
         fingerprint: a hash of the model's files (`encoding.fingerprint`).
-        routes: route name -> prompt text; empty prompts are left out.
+        pooling: how token vectors become one: mean, last, cls, or sentence-transformers' name.
+        routes: route name -> prompt text; empty prompts are left out. "auto" is among them where the model
+            chooses routes by itself.
     """
 
     def __init__(self, model: SentenceTransformer, name: str, fingerprint: str, batch_size: int = 32) -> None:
@@ -36,19 +42,29 @@ class Encoder:
         self.fingerprint = fingerprint
         self.batch_size = batch_size
         self.routes = {route: prompt for route, prompt in (model.prompts or {}).items() if prompt}
+        self._auto_routes: Any = None if AUTO in self.routes else getattr(model, "auto_routes", None)
+        if self._auto_routes is not None:
+            self.routes[AUTO] = "(chosen from the text)"
+        self._unsure = self._routed_by_choice = 0
+        self.pooling = pooling_of(model)
 
     @classmethod
-    def open(cls, source: str, device: str | None = None, batch_size: int = 32) -> Encoder:
+    def open(
+        cls, source: str, device: str | None = None, batch_size: int = 32, pooling: str | None = None
+    ) -> Encoder:
         """Load a model folder, a hub id, or "minilm" (the packaged all-MiniLM-L6-v2).
 
-        A plain transformers model gets mean pooling.
+        `pooling` (mean, last, cls) takes the place of the model's own; `models.loading.load_model` says what
+        a plain transformers model gets.
 
         Raises:
+            UsageError: an unknown pooling.
             InputError: there is no such folder, or it holds no model that can be loaded.
         """
-        name = Path(source).resolve().name if Path(source).is_dir() else source
+        name = source_name(source)
         source = model_folder(source)
-        model = load_model(source, device)
+        model = None if pooling else _load_with_auto_routes(source, device)
+        model = model or load_model(source, device, pooling)
         return cls(model, name, model_fingerprint(source, model), batch_size)
 
     @property
@@ -74,7 +90,7 @@ class Encoder:
         Raises:
             RouteError: the model has routes and none is named or set as default, or it does not know `route`.
         """
-        known = ", ".join(sorted(self.routes)) or "none"
+        known = ", ".join(sorted(self.routes)) or self._no_routes
         if route is None:
             if self.routes and self.default_route is None:
                 raise RouteError(f"{self.name} needs a route; its routes: {known}")
@@ -86,41 +102,60 @@ class Encoder:
     def encode(self, texts: Sequence[str], route: str | None = None, normalize: bool = False) -> Vectors:
         """Vectors of shape (texts, dimensions), float32, in the order of the texts.
 
-        `route` None means no prompt at all; call `chosen_route` first for the default.
+        `route` None means no prompt at all; call `chosen_route` first for the default. An empty text has the
+        zero vector where a decoder's tokenizer gives it no token.
 
         Raises:
             InputError: the model gives a vector that is not finite.
         """
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        vectors: Vectors = np.asarray(
-            self.model.encode(
-                list(texts),
-                # An empty prompt, because no name would mean the model's default one.
-                prompt=self.routes[route] if route else "",
-                batch_size=self.batch_size,
-                normalize_embeddings=normalize,
-                show_progress_bar=False,
-                convert_to_numpy=True,
-            ),
-            dtype=np.float32,
-        )
+        if "" in texts and not route and self._empty_has_no_token:
+            vectors: Vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+            if written := [row for row, text in enumerate(texts) if text]:
+                vectors[written] = self.encode([texts[row] for row in written], route, normalize)
+            return vectors
+        options: dict[str, Any] = {
+            "batch_size": self.batch_size,
+            "normalize_embeddings": normalize,
+            "show_progress_bar": False,
+            "convert_to_numpy": True,
+        }
+        if route == AUTO and self._auto_routes is not None:
+            encoded, unsure = self._auto_routes.encode(self.model, texts, **options)
+            self._unsure += unsure
+            self._routed_by_choice += len(texts)
+        else:
+            # An empty prompt, because no name would mean the model's default one.
+            prompt = self.routes[route] if route else ""
+            encoded = self.model.encode(list(texts), prompt=prompt, **options)
+        vectors = np.asarray(encoded, dtype=np.float32)
         bad = ~np.isfinite(vectors).all(axis=1)
         if bad.any():
             start = texts[int(np.argmax(bad))][:60]
             raise InputError(f"{self.name} gives numbers that are not finite for the text {start!r}...")
         return vectors
 
-    def exact_settings(self, route: str | None) -> dict[str, Any]:
-        """Everything about the model that decides a vector to the last bit: what parts are kept under."""
+    def say_unsure(self) -> None:
+        """Say of how many texts since the last time no automatic route was found, if of any."""
+        if self._unsure:
+            say(self._auto_routes.said_of(self._unsure, self._routed_by_choice))
+        self._unsure = self._routed_by_choice = 0
+
+    def vector_settings(self, route: str | None) -> dict[str, Any]:
+        """What decides a text's vector, but for the last bits: what vectors are kept under."""
         return {
             "fingerprint": self.fingerprint,
             "route": route,
+            "pooling": self.pooling,
             "max_length": self.model.max_seq_length,
-            "batch_size": self.batch_size,
-            "device": self.model.device.type,
             "number_type": str(self.model.dtype),
         }
+
+    def exact_settings(self, route: str | None) -> dict[str, Any]:
+        """Everything about the model that decides a vector to the last bit: what parts are kept under."""
+        machine = {"batch_size": self.batch_size, "device": self.model.device.type}
+        return self.vector_settings(route) | machine
 
     def settings(self) -> dict[str, Any]:
         """What names this model in a result: no machine paths."""
@@ -128,8 +163,36 @@ class Encoder:
             "model": self.name,
             "fingerprint": self.fingerprint,
             "max_length": self.model.max_seq_length,
+            "pooling": self.pooling,
             "routes": self.routes,
         }
+
+    @property
+    def _no_routes(self) -> str:
+        config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
+        return (
+            "none"
+            if not getattr(config, "experts", None)
+            else "none, its blocks choose experts by themselves"
+        )
+
+    @cached_property
+    def _empty_has_no_token(self) -> bool:
+        return is_decoder(self.model) and not self.model.tokenizer("")["input_ids"]
+
+
+def _load_with_auto_routes(source: str, device: str | None) -> SentenceTransformer | None:
+    """The model, where it chooses routes by itself; a stock `SentenceTransformer` does not know how."""
+    if not has_auto_route(source):
+        return None
+    from sentence_experts.models.checkpoint import load
+
+    return load(source, device)
+
+
+def source_name(source: str) -> str:
+    """What a model is called that nobody named: the folder's base name, or the hub id."""
+    return Path(source).resolve().name if Path(source).is_dir() else source
 
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:

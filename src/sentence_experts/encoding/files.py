@@ -70,6 +70,7 @@ def encode_file(
         files = encode_chunks(
             lambda part: encoder.encode(part, route, normalize), texts, folder, settings, advance
         )
+    encoder.say_unsure()
     if not files:
         shutil.rmtree(folder)
         raise InputError(f"{source.path}: no texts in it")

@@ -32,6 +32,7 @@ def find_papers(
     chosen = encoder.chosen_route(route)
     index = corpus_index(encoder, corpus, chosen, unit)
     hits = index.search(encoder.encode(queries, chosen), k)
+    encoder.say_unsure()
     papers = iter(shown_papers(corpus, [hit.row for found in hits for hit in found]))
     return [
         {"query": query, "papers": [{"rank": hit.rank, "score": hit.score, **next(papers)} for hit in found]}

@@ -8,15 +8,18 @@ from torch import Tensor, nn
 from transformers.models.bert.modeling_bert import BertLayer, BertModel
 
 from sentence_experts.models.configs import BertExpertsConfig
-from sentence_experts.models.experts import ExpertSlices, RoutedModel, take_experts
+from sentence_experts.models.dispatch import NOTHING_ROUTED, Dispatch
+from sentence_experts.models.experts import RoutedModel, take_experts
+from sentence_experts.models.learned_router import RoutedBlock, router_of
 
 
-class BertExpertsLayer(BertLayer):
+class BertExpertsLayer(RoutedBlock, BertLayer):
     """`BertLayer` whose MLP, and norms if so configured, are the routed expert's."""
 
     def __init__(self, config: BertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx=layer_idx)
         self.experts = take_experts(self, config, layer_idx)
+        self.router = router_of(config, layer_idx)
         self.expert_norms = config.expert_norms
 
     def forward(  # type: ignore[override]
@@ -26,10 +29,10 @@ class BertExpertsLayer(BertLayer):
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
         *,
-        expert_slices: ExpertSlices = (),
+        plan: Dispatch = NOTHING_ROUTED,
         **kwargs: Any,
     ) -> Tensor:
-        """One block; hidden_states and the result are (batch, length, width), grouped by `expert_slices`.
+        """One block; hidden_states and the result are (batch, length, width), the experts by `plan`.
 
         `BertEncoder` passes `encoder_*` to every block; without cross-attention they mean nothing.
         """
@@ -38,7 +41,7 @@ class BertExpertsLayer(BertLayer):
         context, _ = self.attention.self(hidden_states, attention_mask, **kwargs)
         projection = self.attention.output
         attended = projection.dropout(projection.dense(context)) + hidden_states
-        return self.experts.run(attended, expert_slices, self._norm_mlp_norm)
+        return self.experts.run(attended, plan, self._norm_mlp_norm)
 
     def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
         own = self.expert_norms

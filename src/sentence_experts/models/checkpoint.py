@@ -2,120 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.decorators import deprecated_kwargs
 
+from sentence_experts.console import say
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.experts import RoutedModel
+from sentence_experts.models.auto_encode import AutoRoutes
+from sentence_experts.models.auto_route import AUTO, RouteClassifier, has_auto_route
+from sentence_experts.models.encoder import RoutedEncoder
 from sentence_experts.models.families import MODEL_TYPES
-from sentence_experts.models.routing import Route, describe
+from sentence_experts.models.routing import describe
 from sentence_experts.storage import replacing_folder
 
 
-class ExpertEncoder(SentenceTransformer):
-    """A `SentenceTransformer` that knows its experts; a stock one loads and encodes the same files."""
+class ExpertEncoder(RoutedEncoder):
+    """What `extend` and `load` give: an encoder with experts, and automatic routes once they are trained.
 
-    @property
-    def experts(self) -> tuple[str, ...]:
-        """The experts' names, in the order of their indices."""
-        return tuple(self._routed_model.config.experts)
+    Attributes:
+        auto_routes: what chooses the routes for `prompt_name="auto"`; None until it is trained.
+    """
 
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """The routes to the experts."""
-        return self._routed_model.routes
+    auto_routes: AutoRoutes | None = None
 
-    def parameter_counts(self) -> tuple[int, int]:
-        """All parameters, and those that one text meets: its expert's and the shared ones."""
-        sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
-        total = sum(sizes.values())
-        in_experts = sum(size for name, size in sizes.items() if ".experts." in name)
-        return total, total - in_experts + in_experts // len(self.experts)
+    def __init__(self, model_name_or_path: str | None = None, *args: Any, **kwargs: Any) -> None:
+        """As `SentenceTransformer`; automatic routes are read from a folder that has them."""
+        super().__init__(model_name_or_path, *args, **kwargs)
+        if model_name_or_path is not None and has_auto_route(model_name_or_path):
+            self.auto_routes = AutoRoutes(RouteClassifier.read(Path(model_name_or_path)))
 
-    @property
-    def _routed_model(self) -> RoutedModel:
-        model = getattr(self[0], "auto_model", None)
-        if not isinstance(model, RoutedModel):
-            raise InputError(f"a model of type {type(model).__name__} has no experts; make one with `extend`")
-        return model
+    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """As `SentenceTransformer.save`, with the automatic routes if there are any."""
+        super().save(path, *args, **kwargs)
+        if self.auto_routes is not None:
+            self.auto_routes.classifier.write(Path(path))
 
     @deprecated_kwargs(sentences="inputs")
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
-        """`SentenceTransformer.encode`, which also takes the experts by index or name.
+        """As `RoutedEncoder.encode`.
 
-        Args:
-            inputs: a text or pair of texts, or a list of them.
-            *args: as `SentenceTransformer.encode`.
-            expert_ids: one index or name for all inputs, or one for each (list, array or tensor). It is put
-                in front of each text as that expert's route, and so survives sorting, batching and other
-                processes. A text that begins with a route is then ordinary text: `expert_ids` decides.
-            **kwargs: as `SentenceTransformer.encode`.
-
-        The model's default route is for texts that begin with none. (A stock `SentenceTransformer` puts its
-        default prompt in front of every text, also of one that names its route.)
+        With `prompt_name="auto"`, each text takes the route that `choose_route` finds for it. How many were
+        below the stored confidence, and took the averaged model instead, is said.
 
         Raises:
-            UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
-            RouteError: a text, or `prompt_name`, has no known route.
+            UsageError: as there, or automatic routes come with another choice.
+            RouteError: as there, or no automatic routes have been trained.
         """
         prompt_name = args[0] if args else kwargs.get("prompt_name")
-        if prompt_name is not None and prompt_name not in self.prompts:
-            raise RouteError(f"no route is named {prompt_name!r}; {describe(self.routes)}")
-        if expert_ids is None:
-            if self.default_prompt_name and not args and not (kwargs.keys() & {"prompt", "prompt_name"}):
-                inputs, kwargs = self._with_default_route(inputs), kwargs | {"prompt": ""}
-            return super().encode(inputs, *args, **kwargs)
-        if args or kwargs.get("prompt") or kwargs.get("prompt_name"):
-            raise UsageError("expert_ids and a prompt both choose the expert; give one of them, as a keyword")
+        if prompt_name == AUTO and AUTO not in self.prompts:
+            return self._encode_by_choice(inputs, expert_ids, *args[1:], **kwargs)
+        return super().encode(inputs, *args, expert_ids=expert_ids, **kwargs)
+
+    def choose_route(self, texts: str | Sequence[str]) -> tuple[list[str], NDArray[np.float64]]:
+        """The most probable route of each text, and the probabilities, (texts, routes of the classifier).
+
+        Raises:
+            RouteError: no automatic routes have been trained.
+        """
+        given = [texts] if isinstance(texts, str) else list(texts)
+        return self._trained_auto_routes().choose(self, given)
+
+    def _trained_auto_routes(self) -> AutoRoutes:
+        if self.auto_routes is None:
+            raise RouteError(
+                f"this model has no automatic routes: train them with sentence-experts auto-route, or give a "
+                f"route; {describe(self.routes) if self.routes else 'it has none'}"
+            )
+        return self.auto_routes
+
+    def _encode_by_choice(self, inputs: Any, expert_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        if expert_ids is not None or args or kwargs.get("prompt"):
+            raise UsageError(f"prompt_name={AUTO!r} goes with neither expert_ids nor a prompt")
+        auto_routes = self._trained_auto_routes()
         single = self.is_singular_input(inputs)
         texts = [inputs] if single else list(inputs)
-        leads = self._route_texts(expert_ids, len(texts))
-        routed = [_prepend(lead, text) for lead, text in zip(leads, texts, strict=True)]
-        kwargs |= {"prompt": "", "prompt_name": None}  # no default prompt on top
-        return super().encode(routed[0] if single else routed, **kwargs)
-
-    def _with_default_route(self, inputs: Any) -> Any:
-        """The default route in front of every text that does not begin with a route of its own."""
-        lead = self.prompts[self.default_prompt_name or ""] or ""
-        if self.is_singular_input(inputs):
-            return inputs if self._begins_with_route(inputs) else _prepend(lead, inputs)
-        return [text if self._begins_with_route(text) else _prepend(lead, text) for text in inputs]
-
-    def _begins_with_route(self, text: Any) -> bool:
-        start = text if isinstance(text, str) else text[0]
-        longest = max(len(route.text) for route in self.routes)
-        ids = tuple(self.tokenizer(start[: longest + 1])["input_ids"])
-        return any(ids[: len(route.token_ids)] == route.token_ids for route in self.routes)
-
-    def _route_texts(self, expert_ids: Any, count: int) -> list[str]:
-        """What stands in front of each of `count` texts."""
-        chosen = expert_ids.tolist() if hasattr(expert_ids, "tolist") else expert_ids
-        if isinstance(chosen, str | int):
-            chosen = [chosen] * count
-        chosen = list(chosen)
-        if len(chosen) != count:
-            raise UsageError(f"expert_ids has {len(chosen)} entries for {count} texts")
-        texts: dict[Any, str] = {}
-        for route in self.routes:
-            text = self.prompts.get(route.name) or route.text
-            texts.setdefault(route.expert, text)
-            texts.setdefault(self.experts[route.expert], text)
-        unknown = sorted({repr(one) for one in chosen if isinstance(one, bool | float) or one not in texts})
-        if unknown:
-            names = ", ".join(f"{index} or {name!r}" for index, name in enumerate(self.experts))
-            raise UsageError(f"expert_ids {', '.join(unknown)}: no such expert; choose {names}")
-        return [texts[one] for one in chosen]
-
-
-def _prepend(prefix: str, text: Any) -> Any:
-    if isinstance(text, str):
-        return prefix + text
-    if isinstance(text, tuple | list) and text and isinstance(text[0], str):
-        return (prefix + text[0], *text[1:])
-    raise UsageError(f"expert_ids work for texts and pairs of texts, not for {type(text).__name__}")
+        options = {name: value for name, value in kwargs.items() if name not in ("prompt", "prompt_name")}
+        vectors, unsure = auto_routes.encode(self, texts, **options)
+        if unsure:
+            say(auto_routes.said_of(unsure, len(texts)))
+        return vectors[0] if single else vectors
 
 
 def is_replaceable(folder: Path) -> bool:

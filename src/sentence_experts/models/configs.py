@@ -14,19 +14,26 @@ class ExpertsFields:
 
     Attributes:
         experts: the experts' names; their order gives the expert indices.
-        route_kind: "token" or "prefix", how the routes were made (routing itself reads only `routes`).
+        route_kind: "token" or "prefix", how the routes were made (routing itself reads only `routes`), or
+            "none" where texts name no route.
+        router: "route" (the route chooses the expert) or "learned" (each block's `learned_router.Router`).
         routes: one dict a route, the fields of `routing.Route`.
         expert_layers: the blocks that hold experts, ascending.
         inner_route_token_id: what a route token inside a text is read as (token routes).
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
+        base_vocab_size: the rows of the base's embeddings, those of route tokens come after; None: not noted.
+        lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
     """
 
     experts: list[str] = field(default_factory=list)
     route_kind: str = "token"
+    router: str = "route"
     routes: list[dict[str, Any]] = field(default_factory=list)
     expert_layers: list[int] = field(default_factory=list)
     expert_norms: bool = False
     inner_route_token_id: int | None = None
+    base_vocab_size: int | None = None
+    lora: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[misc]

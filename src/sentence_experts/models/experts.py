@@ -1,8 +1,10 @@
 """Experts inside a block, and the model that sends each sequence through one of them.
 
-Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of Experts"; MoTE, section 3.1),
-so the batch is put in the order of its experts once, at the model's entry. All blocks then work on contiguous
-slices, one an expert, and the outputs are put back in the batch's order once, at the exit.
+Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of Experts"; MoTE, section 3.1).
+Where routes choose it, it is the same in all blocks, so the batch is put in the order of its experts once, at
+the model's entry. All blocks then work on contiguous slices, one an expert, and the outputs are put back in
+the batch's order once, at the exit. Where each block chooses (`learned_router`), each puts the batch in order
+for its experts and back.
 
 An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad`
 stays None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
@@ -12,7 +14,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +21,10 @@ from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
 from sentence_experts.models.families import family_of
+from sentence_experts.models.learned_router import LEARNED, RouterPass
+from sentence_experts.models.lora import insert_adapter
 from sentence_experts.models.routing import (
     Route,
     experts_of,
@@ -28,62 +32,25 @@ from sentence_experts.models.routing import (
     without_inner_route_tokens,
 )
 
-# (expert, first token, token after the last) over the tokens of a whole batch, in that order.
-ExpertSlices = tuple[tuple[int, int, int], ...]
-
-
-@dataclass(frozen=True)
-class Dispatch:
-    """How a batch is put in the order of its experts.
-
-    Attributes:
-        order: (sequences,) the sequences, grouped by expert; None when the batch is grouped already.
-        slices: the tokens of each expert that the batch calls.
-    """
-
-    order: Tensor | None
-    slices: ExpertSlices
-
-
-def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | None:
-    """Group sequences by expert, with one transfer from the device.
-
-    Args:
-        expert_ids: (sequences,) the expert of each.
-        lengths: (sequences,) how many tokens each takes in the batch, padding included.
-        experts: how many experts there are.
-
-    Returns:
-        None when some id is outside [0, experts).
-    """
-    numbers = torch.arange(experts, device=expert_ids.device)
-    tokens_each = ((expert_ids[:, None] == numbers) * lengths[:, None]).sum(dim=0)  # (experts,)
-    strays = ((expert_ids < 0) | (expert_ids >= experts)).sum()
-    descents = (expert_ids[1:] < expert_ids[:-1]).sum()
-    *tokens, stray, descent = torch.cat([tokens_each, strays[None], descents[None]]).tolist()
-    if stray:
-        return None
-    slices, start = [], 0
-    for expert, count in enumerate(tokens):
-        if count:
-            slices.append((expert, start, start + count))
-            start += count
-    return Dispatch(torch.argsort(expert_ids, stable=True) if descent else None, tuple(slices))
-
 
 class Experts(nn.ModuleList):
     """One `nn.ModuleDict` an expert, each holding the modules that the expert owns in one block."""
 
     def run(
-        self, hidden: Tensor, slices: ExpertSlices, function: Callable[[nn.ModuleDict, Tensor], Tensor]
+        self, hidden: Tensor, plan: Dispatch, function: Callable[[nn.ModuleDict, Tensor], Tensor]
     ) -> Tensor:
         """Apply `function(expert, tokens)` to each expert's tokens.
 
         Args:
-            hidden: (..., width), its tokens in the order of `slices`.
-            slices: which tokens each expert takes.
+            hidden: (..., width).
+            plan: which tokens each expert takes, and in what order they come to be grouped so.
             function: (..., width) -> (..., width), treating every token by itself.
         """
+        if plan.order is not None:
+            grouped = hidden.index_select(plan.dim, plan.order)
+            done = self.run(grouped, Dispatch(None, plan.slices), function)
+            return done.index_select(plan.dim, torch.argsort(plan.order))
+        slices = plan.slices
         if len(slices) == 1:
             return function(self.expert(slices[0][0]), hidden)
         tokens = hidden.reshape(-1, hidden.shape[-1])
@@ -115,7 +82,7 @@ def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:
 class RoutedModel:
     """Mixed in before a transformers encoder: reads the routes, groups the batch, puts the outputs back.
 
-    A subclass sets `block_class`, the block that takes `expert_slices`.
+    A subclass sets `block_class`, the block that takes a `plan`.
     """
 
     block_class: Any
@@ -127,6 +94,9 @@ class RoutedModel:
         blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)
         self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
         self.post_init()  # type: ignore[attr-defined]
+        if self.config.lora is not None:
+            # After post_init, which would start an adapter's second factor at random instead of at zero.
+            insert_adapter(self, self.config.lora)  # type: ignore[arg-type]
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -145,38 +115,31 @@ class RoutedModel:
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As the base model's forward, each sequence through the expert that its route names.
+        """As the base model's forward, each sequence through the expert that its route or each router names.
+
+        With learned routers the output has `router_logits` too: a tuple with (sequences, experts) for each
+        block with experts.
 
         Args:
             input_ids: (batch, length), or (1, tokens) with `cu_seq_lens_q`.
             attention_mask: (batch, length), padding on either side.
             token_type_ids: (batch, length), for families that have them.
             position_ids: (batch, length) or (1, length).
-            inputs_embeds: (batch, length, width) in place of `input_ids`; needs `expert_ids`.
-            expert_ids: (sequences,) integers, used instead of the routes in the sequences.
+            inputs_embeds: (batch, length, width) in place of `input_ids`; a model with routes then needs
+                `expert_ids`.
+            expert_ids: (sequences,) integers, used instead of the routes in the sequences and of the routers'
+                choices.
             return_dict: False for a tuple.
             **kwargs: passed to the base model.
 
         Raises:
             RouteError: a sequence begins with no known route.
-            UsageError: `expert_ids` has the wrong shape or names an expert that is not there.
+            UsageError: `expert_ids` has the wrong shape or names an expert that is not there, or a mask of
+                another shape hides from routes or routers where a sequence begins and ends.
         """
         packed = kwargs.get("cu_seq_lens_q")
         if input_ids is not None and self.config.inner_route_token_id is not None:
-            # A mask of another shape is the caller's own attention pattern and says nothing about padding.
-            padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
-            input_ids = without_inner_route_tokens(
-                self.routes, self.config.inner_route_token_id, input_ids, padding, packed
-            )
-        explicit = expert_ids is not None
-        if expert_ids is None:
-            expert_ids = self._read_routes(input_ids, attention_mask, packed)
-        first = input_ids if input_ids is not None else inputs_embeds
-        if first is None:
-            raise UsageError("give input_ids or inputs_embeds")
-        plan = self._plan(expert_ids, first, packed)
-        if plan is None:
-            raise self._stray_error(expert_ids, explicit)
+            input_ids = self._without_inner_routes(input_ids, attention_mask, packed)
         given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -185,9 +148,38 @@ class RoutedModel:
             "inputs_embeds": inputs_embeds,
         }
         inputs = {name: value for name, value in given.items() if value is not None}
-        outputs = self._grouped_forward(inputs, kwargs, plan, packed)
+        lengths, plan = self._lengths_and_plan(inputs, expert_ids, packed)
+        if self.config.router == LEARNED:
+            chosen = plan if expert_ids is not None else None
+            passing = RouterPass(lengths, attention_mask, packed, given=chosen)
+            outputs = self._choosing_forward(inputs, kwargs, passing)
+        else:
+            assert plan is not None
+            outputs = self._grouped_forward(inputs, kwargs, plan, packed)
         wants_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
         return outputs.to_tuple() if wants_tuple else outputs
+
+    def _without_inner_routes(
+        self, input_ids: Tensor, attention_mask: Tensor | None, packed: Tensor | None
+    ) -> Tensor:
+        # A mask of another shape is the caller's own attention pattern and says nothing about padding.
+        padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
+        unknown = self.config.inner_route_token_id
+        return without_inner_route_tokens(self.routes, unknown, input_ids, padding, packed)
+
+    def _lengths_and_plan(
+        self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None
+    ) -> tuple[Tensor, Dispatch | None]:
+        """The tokens of each sequence, and its expert; no plan where nothing but the routers chooses."""
+        input_ids, explicit = inputs.get("input_ids"), expert_ids is not None
+        if not explicit and (self.config.routes or self.config.router != LEARNED):
+            # With a learned router too, a text that lacks the route its model was made for is a mistake.
+            expert_ids = self._read_routes(input_ids, inputs.get("attention_mask"), packed)
+        first = input_ids if input_ids is not None else inputs.get("inputs_embeds")
+        if first is None:
+            raise UsageError("give input_ids or inputs_embeds")
+        lengths = _lengths(first, packed)
+        return lengths, None if expert_ids is None else self._plan(expert_ids, lengths, explicit)
 
     def _read_routes(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, packed: Tensor | None
@@ -198,13 +190,16 @@ class RoutedModel:
             raise RouteError("this model has no routes in its config; pass expert_ids")
         return experts_of(self.routes, input_ids, attention_mask, packed)
 
-    def _plan(self, expert_ids: Tensor, inputs: Tensor, packed: Tensor | None) -> Dispatch | None:
-        sequences = inputs.shape[0] if packed is None else packed.shape[0] - 1
-        expert_ids = torch.as_tensor(expert_ids, device=inputs.device)
-        if expert_ids.shape != (sequences,) or expert_ids.is_floating_point():
-            raise UsageError(f"expert_ids must be {sequences} integers, one a sequence; got {expert_ids!r}")
-        lengths = expert_ids.new_full((sequences,), inputs.shape[1]) if packed is None else packed.diff()
-        return dispatch(expert_ids, lengths, len(self.config.experts))
+    def _plan(self, expert_ids: Tensor, lengths: Tensor, explicit: bool) -> Dispatch:
+        expert_ids = torch.as_tensor(expert_ids, device=lengths.device)
+        if expert_ids.shape != lengths.shape or expert_ids.is_floating_point():
+            raise UsageError(
+                f"expert_ids must be {len(lengths)} integers, one a sequence; got {expert_ids!r}"
+            )
+        plan = dispatch(expert_ids, lengths, len(self.config.experts))
+        if plan is None:
+            raise self._stray_error(expert_ids, explicit)
+        return plan
 
     def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
         if not explicit:
@@ -220,52 +215,29 @@ class RoutedModel:
         packed: Tensor | None,
     ) -> ModelOutput:
         """The base model's forward in the plan's order, its outputs in the inputs' order."""
-        kwargs = {**kwargs, "expert_slices": plan.slices, "return_dict": True}
+        kwargs = {**kwargs, "plan": Dispatch(None, plan.slices), "return_dict": True}
         base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
         if plan.order is None:
             return base_forward(**inputs, **kwargs)
         if packed is None:
-            return _put_back(base_forward(**_take(inputs, plan.order), **kwargs), plan.order)
+            return put_back(base_forward(**take(inputs, plan.order), **kwargs), plan.order)
         tokens = next(iter(inputs.values())).shape[1]
         order, packing = reorder_packed(packed, plan.order, tokens)
-        outputs = base_forward(**_take(inputs, order, dim=1), **{**kwargs, **packing})
-        return _put_back(outputs, order, dim=1)
+        outputs = base_forward(**take(inputs, order, dim=1), **{**kwargs, **packing})
+        return put_back(outputs, order, dim=1)
+
+    def _choosing_forward(
+        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], passing: RouterPass
+    ) -> ModelOutput:
+        """The base model's forward in which each block puts the batch in order for its own experts."""
+        base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
+        outputs = base_forward(**inputs, **{**kwargs, "routers": passing, "return_dict": True})
+        outputs["router_logits"] = tuple(passing.logits)
+        return outputs
 
 
-def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """Put packed sequences in another order.
-
-    Args:
-        cu_seq_lens: (sequences + 1,) cumulative lengths.
-        order: (sequences,) the sequences in their new order.
-        tokens: the tokens of all sequences.
-
-    Returns:
-        The tokens in their new order, (tokens,), and the keyword arguments that describe the new packing.
-    """
-    lengths = cu_seq_lens.diff()[order]
-    moved = torch.cat([cu_seq_lens[:1], lengths.cumsum(0, dtype=cu_seq_lens.dtype)])
-    numbers = torch.arange(len(order), device=order.device)
-    sequence = torch.repeat_interleave(numbers, lengths, output_size=tokens)
-    shift = (cu_seq_lens[:-1][order] - moved[:-1])[sequence]
-    token_order = torch.arange(tokens, device=order.device) + shift
-    return token_order, {"cu_seq_lens_q": moved, "cu_seq_lens_k": moved, "seq_idx": sequence[None].int()}
-
-
-def _take(inputs: dict[str, Tensor], order: Tensor, dim: int = 0) -> dict[str, Tensor]:
-    """The inputs in `order` along `dim`; one row of positions that stands for all rows stays."""
-    return {
-        name: value.index_select(dim, order) if value.shape[dim] == len(order) else value
-        for name, value in inputs.items()
-    }
-
-
-def _put_back(outputs: ModelOutput, order: Tensor, dim: int = 0) -> ModelOutput:
-    """Undo `_take` in every output; `pooler_output` (batch, width) has no tokens to put back when packed."""
-    back = torch.argsort(order)
-    for name, value in outputs.items():
-        if dim == 0 or name != "pooler_output":
-            parts = value if isinstance(value, tuple) else (value,)
-            moved = tuple(part.index_select(dim, back) for part in parts)
-            outputs[name] = moved if isinstance(value, tuple) else moved[0]
-    return outputs
+def _lengths(inputs: Tensor, packed: Tensor | None) -> Tensor:
+    """How many tokens each sequence takes in the batch, (sequences,); arguments as `RoutedModel.forward`."""
+    if packed is not None:
+        return packed.diff()
+    return torch.full((inputs.shape[0],), inputs.shape[1], device=inputs.device)

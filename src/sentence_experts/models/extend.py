@@ -1,13 +1,11 @@
 """A pretrained encoder -> the same encoder with experts, which gives the same vectors until it is trained.
 
 Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), and every domain
-token as a copy of [CLS].
+token as a copy of [CLS]. (Another pooling or a head, where asked for, makes other vectors.)
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,18 +19,19 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sentence_experts.console import say
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.checkpoint import ExpertEncoder
-from sentence_experts.models.families import Family, family_of_base
+from sentence_experts.models.families import NOT_INHERITED, Family, base_key, family_of_base
+from sentence_experts.models.heads import check_head, put_head, put_normalize
+from sentence_experts.models.learned_router import LEARNED, ROUTERS, initialize_routers
 from sentence_experts.models.loading import load_model
+from sentence_experts.models.rebuild import rebuilt
 from sentence_experts.models.route_tokens import prefix_routes, with_domain_tokens
 from sentence_experts.models.routing import Route
-from sentence_experts.storage import write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-ROUTE_KINDS = ("token", "prefix")
-# What a config says about the class that it belongs to, not about the model.
-NOT_INHERITED = ("model_type", "architectures", "transformers_version", "tokenizer_class", "auto_map")
+ROUTE_KINDS = ("token", "prefix", "none")
+ROUTER_WEIGHT = ".router."  # in the name of a weight that no base has
 
 
 def extend(
@@ -43,6 +42,11 @@ def extend(
     expert_norms: bool = False,
     prefixes: Mapping[str, str] | None = None,
     default_prompt_name: str | None = None,
+    router: str = "route",
+    pooling: str | None = None,
+    head: str | None = None,
+    normalize: bool | None = None,
+    seed: int = 0,
 ) -> ExpertEncoder:
     """Turn the MLP of each chosen block into one expert per name, and give each expert a route.
 
@@ -53,40 +57,43 @@ def extend(
         layers: "all" blocks, "alternate" (every other block, beginning with the second: 1, 3, 5, ..., as in
             GShard and MoTE's EOB), "none" (a dense model with the same routes: the control for what experts
             bring), or block numbers counted from 0.
-        route: "token": a domain token stands where [CLS] stood; "prefix": the instruction text is the route.
+        route: "token": a domain token stands where [CLS] stood; "prefix": the instruction text is the route;
+            "none": texts stay as the base reads them, for router="learned".
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
         prefixes: with route="prefix", expert -> instruction; by default "name: ".
         default_prompt_name: the expert for texts without a route; None makes those an error.
+        router: "route": the route chooses the expert; "learned": each block chooses by what the text says
+            (`learned_router`), and a route only tells it the domain.
+        pooling: "mean", "cls" or "pooler" (`heads.put_head`); by default the base's own.
+        head: "tanh", a head on the pooling (`heads.put_head`); by default none is added.
+        normalize: whether vectors are of length 1 (`heads.put_normalize`); by default as the base has it.
+        seed: of the weights that the base does not have: the routers', a pooler's, a head's.
 
     Raises:
         UsageError: a wrong argument, or names that give no usable route.
         InputError: a base that cannot be extended.
     """
     names = _checked_names(experts)
-    if route not in ROUTE_KINDS:
-        raise UsageError(f"route {route!r}: choose one of {', '.join(ROUTE_KINDS)}")
-    if prefixes is not None and route != "prefix":
-        raise UsageError("prefixes are instructions, for route='prefix'")
-    if default_prompt_name is not None and default_prompt_name not in names:
-        known = ", ".join(names)
-        raise UsageError(f"default route {default_prompt_name!r} is not an expert; the experts are {known}")
+    _check_routing(names, layers, route, router, prefixes, default_prompt_name)
+    check_head(pooling, head)
     encoder = base if isinstance(base, SentenceTransformer) else load_model(str(base), device="cpu")
     dense = _dense_model(encoder)
     family = family_of_base(dense.config.model_type)
-    tokenizer = encoder.tokenizer
-    if route == "token":
-        tokenizer, routes = with_domain_tokens(tokenizer, names)
-    else:
-        routes = prefix_routes(tokenizer, _instructions(names, prefixes))
+    tokenizer, routes = _routes(encoder.tokenizer, route, names, prefixes)
     fields = {
         "experts": names,
         "route_kind": route,
+        "router": router,
         "expert_layers": _checked_layers(layers, dense.config.num_hidden_layers),
         "expert_norms": expert_norms,
     }
     model = _model(family, _config(family, dense.config, tokenizer, routes, fields), dense, tokenizer)
+    initialize_routers(model, seed)
     device = str(encoder.device) if encoder is base else None
-    return _assemble(encoder, model, tokenizer, routes, default_prompt_name, device)
+    extended = _assemble(encoder, model, tokenizer, routes, default_prompt_name, device)
+    put_head(extended, pooling, head, seed)
+    put_normalize(extended, normalize)
+    return extended
 
 
 def _checked_names(experts: Sequence[str]) -> list[str]:
@@ -97,6 +104,40 @@ def _checked_names(experts: Sequence[str]) -> list[str]:
     if twice:
         raise UsageError(f"expert named twice: {', '.join(map(repr, twice))}")
     return names
+
+
+def _check_routing(
+    names: Sequence[str],
+    layers: str | Sequence[int],
+    route: str,
+    router: str,
+    prefixes: Mapping[str, str] | None,
+    default_prompt_name: str | None,
+) -> None:
+    if route not in ROUTE_KINDS:
+        raise UsageError(f"route {route!r}: choose one of {', '.join(ROUTE_KINDS)}")
+    if router not in ROUTERS:
+        raise UsageError(f"router {router!r}: choose one of {', '.join(ROUTERS)}")
+    if route == "none" and router != LEARNED:
+        raise UsageError("route='none' leaves nothing to choose the expert by; add router='learned'")
+    if router == LEARNED and layers == "none":
+        raise UsageError("router='learned' needs blocks with experts; layers='none' leaves none")
+    if prefixes is not None and route != "prefix":
+        raise UsageError("prefixes are instructions, for route='prefix'")
+    if default_prompt_name is not None and route == "none":
+        raise UsageError("route='none' makes no routes, so there is no default one")
+    if default_prompt_name is not None and default_prompt_name not in names:
+        known = ", ".join(names)
+        raise UsageError(f"default route {default_prompt_name!r} is not an expert; the experts are {known}")
+
+
+def _routes(
+    tokenizer: PreTrainedTokenizerBase, kind: str, names: Sequence[str], prefixes: Mapping[str, str] | None
+) -> tuple[PreTrainedTokenizerBase, list[Route]]:
+    """The tokenizer that reads the routes, and the routes."""
+    if kind == "token":
+        return with_domain_tokens(tokenizer, names)
+    return tokenizer, prefix_routes(tokenizer, _instructions(names, prefixes)) if kind == "prefix" else []
 
 
 def _checked_layers(layers: str | Sequence[int], blocks: int) -> list[int]:
@@ -140,6 +181,7 @@ def _config(
 ) -> PreTrainedConfig:
     kept = {name: value for name, value in base.to_dict().items() if name not in NOT_INHERITED}
     kept["vocab_size"] = max(base.vocab_size, len(tokenizer))
+    kept["base_vocab_size"] = base.vocab_size
     replacement = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else tokenizer.cls_token_id
     config: PreTrainedConfig = family.load_config_class()(
         **kept,
@@ -159,7 +201,7 @@ def _model(
     weights = dense.state_dict()
     state = {}
     for key, value in model.state_dict().items():
-        source = weights[base_key(family, key)]
+        source = value if ROUTER_WEIGHT in key else weights[base_key(family, key)]
         state[key] = source if source.shape == value.shape else _with_new_rows(source, value.shape[0])
     model.load_state_dict(state)
     if config.route_kind == "token":
@@ -169,15 +211,6 @@ def _model(
                 embeddings[route["token_ids"][0]] = embeddings[tokenizer.cls_token_id]
     model.eval()
     return model
-
-
-def base_key(family: Family, key: str) -> str:
-    """The base's name of a weight: "layers.3.experts.1.mlp.Wi.weight" -> "layers.3.mlp.Wi.weight"."""
-    blocks, mark, inside = key.partition(".experts.")
-    if not mark:
-        return key
-    _expert, name, *rest = inside.split(".")
-    return ".".join([blocks, family.owned(expert_norms=True)[name], *rest])
 
 
 def _with_new_rows(weight: Tensor, rows: int) -> Tensor:
@@ -192,31 +225,25 @@ def _assemble(
     default_prompt_name: str | None,
     device: str | None,
 ) -> ExpertEncoder:
-    """The base's modules around the new model, by way of the files that a saved model has.
-
-    So the result of `extend` is what `load` gives, and nothing is shared with the base.
-    """
-    with tempfile.TemporaryDirectory(prefix="sentence-experts-") as folder:
-        encoder.save(folder, create_model_card=False)
-        first = Path(folder) / json.loads((Path(folder) / "modules.json").read_text())[0]["path"]
-        model.save_pretrained(first)
-        tokenizer.save_pretrained(first)
-        settings = Path(folder) / "config_sentence_transformers.json"
-        prompts = _prompts(encoder, routes, model.config.route_kind, default_prompt_name)
-        changed = {"prompts": prompts, "default_prompt_name": default_prompt_name}
-        write_json(settings, {**json.loads(settings.read_text()), **changed})
-        attention = {"attn_implementation": getattr(encoder.config, "_attn_implementation", None)}
-        extended = ExpertEncoder(folder, device=device, model_kwargs=attention)
+    prompts = _prompts(encoder, routes, model.config.route_kind, default_prompt_name)
+    if not routes:
+        default_prompt_name = encoder.default_prompt_name
+    extended = rebuilt(ExpertEncoder, encoder, model, tokenizer, prompts, default_prompt_name, device)
     _include_routes_in_pooling(extended, model.config.route_kind)
     return extended
 
 
 def _prompts(
     encoder: SentenceTransformer, routes: Sequence[Route], kind: str, default_prompt_name: str | None
-) -> dict[str, str]:
-    """prompt_name -> what is put in front of a text: the route, then the base's default prompt if any."""
+) -> dict[str, str | None]:
+    """prompt_name -> what is put in front of a text: the route, then the base's default prompt if any.
+
+    Without routes texts stay as the base reads them, and so do its prompts.
+    """
+    if not routes:
+        return dict(encoder.prompts)
     base_prompt = encoder.prompts.get(encoder.default_prompt_name or "") if kind == "token" else None
-    prompts = {route.name: route.text + (base_prompt or "") for route in routes}
+    prompts: dict[str, str | None] = {route.name: route.text + (base_prompt or "") for route in routes}
     if default_prompt_name is not None:
         # encode_query and encode_document ask for these names, not for the default.
         default = prompts[default_prompt_name]
@@ -225,7 +252,7 @@ def _prompts(
 
 
 def _include_routes_in_pooling(encoder: SentenceTransformer, kind: str) -> None:
-    for module in encoder:
+    for module in encoder if kind != "none" else ():
         if isinstance(module, Pooling) and not module.include_prompt:
             if kind == "prefix":
                 raise UsageError(

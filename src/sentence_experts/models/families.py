@@ -1,4 +1,4 @@
-"""The encoder families that can hold experts, and where each keeps its blocks, MLP and norms.
+"""The encoder families that can hold experts, and where each keeps its blocks, attention, MLP and norms.
 
 Imports neither torch nor transformers, so that the model types can be registered with this package's import.
 """
@@ -17,6 +17,7 @@ from sentence_experts.errors import InputError
 class Family:
     """One row of the table: how a base model type becomes a model type with experts.
 
+    `attention` names the linear projections of the attention inside a block (what a low-rank adapter adapts).
     `mlp` and `norms` map the name that a module has inside an expert to its path inside the block of the base
     model. An expert always owns the MLP; with `expert_norms` it owns the norms too.
     """
@@ -28,6 +29,7 @@ class Family:
     module: str
     model_class: str
     blocks: str
+    attention: tuple[str, ...]
     mlp: Mapping[str, str]
     norms: Mapping[str, str]
 
@@ -53,6 +55,12 @@ FAMILIES = (
         module="sentence_experts.models.bert",
         model_class="BertExpertsModel",
         blocks="encoder.layer",
+        attention=(
+            "attention.self.query",
+            "attention.self.key",
+            "attention.self.value",
+            "attention.output.dense",
+        ),
         mlp={"intermediate": "intermediate", "output": "output.dense"},
         norms={"attention_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"},
     ),
@@ -64,6 +72,7 @@ FAMILIES = (
         module="sentence_experts.models.modernbert",
         model_class="ModernBertExpertsModel",
         blocks="layers",
+        attention=("attn.Wqkv", "attn.Wo"),
         mlp={"mlp": "mlp"},
         norms={"attn_norm": "attn_norm", "mlp_norm": "mlp_norm"},
     ),
@@ -75,10 +84,14 @@ FAMILIES = (
         module="sentence_experts.models.nomic_bert",
         model_class="NomicBertExpertsModel",
         blocks="layers",
+        attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
         mlp={"mlp": "mlp"},
         norms={"attention_norm": "post_attention_layernorm", "output_norm": "post_mlp_layernorm"},
     ),
 )
+
+# What a config says about the class that it belongs to, not about the model.
+NOT_INHERITED = ("model_type", "architectures", "transformers_version", "tokenizer_class", "auto_map")
 
 MODEL_TYPES = tuple(family.model_type for family in FAMILIES)
 
@@ -105,3 +118,12 @@ def family_of(model_type: str) -> Family:
         KeyError: it is not a model type of this package.
     """
     return {family.model_type: family for family in FAMILIES}[model_type]
+
+
+def base_key(family: Family, key: str) -> str:
+    """The base's name of a weight: "layers.3.experts.1.mlp.Wi.weight" -> "layers.3.mlp.Wi.weight"."""
+    blocks, mark, inside = key.partition(".experts.")
+    if not mark:
+        return key
+    _expert, name, *rest = inside.split(".")
+    return ".".join([blocks, family.owned(expert_norms=True)[name], *rest])

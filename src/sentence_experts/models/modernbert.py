@@ -8,29 +8,32 @@ from torch import Tensor, nn
 from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer, ModernBertModel
 
 from sentence_experts.models.configs import ModernBertExpertsConfig
-from sentence_experts.models.experts import ExpertSlices, RoutedModel, take_experts
+from sentence_experts.models.dispatch import NOTHING_ROUTED, Dispatch
+from sentence_experts.models.experts import RoutedModel, take_experts
+from sentence_experts.models.learned_router import RoutedBlock, router_of
 
 
-class ModernBertExpertsLayer(ModernBertEncoderLayer):
+class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
     """`ModernBertEncoderLayer` whose MLP, and norms if so configured, are the routed expert's."""
 
     def __init__(self, config: ModernBertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
         self.experts = take_experts(self, config, layer_idx)
+        self.router = router_of(config, layer_idx)
         self.expert_norms = config.expert_norms
 
     def forward(  # type: ignore[override]
-        self, hidden_states: Tensor, *args: Any, expert_slices: ExpertSlices = (), **kwargs: Any
+        self, hidden_states: Tensor, *args: Any, plan: Dispatch = NOTHING_ROUTED, **kwargs: Any
     ) -> Tensor:
-        """One block; hidden_states and the result are (batch, length, width), grouped by `expert_slices`."""
+        """One block; hidden_states and the result are (batch, length, width), the experts by `plan`."""
         if self.experts is None:
             return super().forward(hidden_states, *args, **kwargs)
         if self.expert_norms:
-            normed = self.experts.run(hidden_states, expert_slices, _norm_before_attention)
+            normed = self.experts.run(hidden_states, plan, _norm_before_attention)
         else:
             normed = self.attn_norm(hidden_states)
         attended, _ = self.attn(normed, *args, **kwargs)
-        return self.experts.run(hidden_states + attended, expert_slices, self._add_mlp)
+        return self.experts.run(hidden_states + attended, plan, self._add_mlp)
 
     def _add_mlp(self, expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
         norm = expert["mlp_norm"] if self.expert_norms else self.mlp_norm

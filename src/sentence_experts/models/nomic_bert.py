@@ -8,26 +8,29 @@ from torch import Tensor, nn
 from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer, NomicBertModel
 
 from sentence_experts.models.configs import NomicBertExpertsConfig
-from sentence_experts.models.experts import ExpertSlices, RoutedModel, take_experts
+from sentence_experts.models.dispatch import NOTHING_ROUTED, Dispatch
+from sentence_experts.models.experts import RoutedModel, take_experts
+from sentence_experts.models.learned_router import RoutedBlock, router_of
 
 
-class NomicBertExpertsLayer(NomicBertLayer):
+class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
     """`NomicBertLayer` whose MLP, and norms if so configured, are the routed expert's."""
 
     def __init__(self, config: NomicBertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config)
         self.experts = take_experts(self, config, layer_idx)
+        self.router = router_of(config, layer_idx)
         self.expert_norms = config.expert_norms
 
     def forward(  # type: ignore[override]
-        self, hidden_states: Tensor, *args: Any, expert_slices: ExpertSlices = (), **kwargs: Any
+        self, hidden_states: Tensor, *args: Any, plan: Dispatch = NOTHING_ROUTED, **kwargs: Any
     ) -> Tensor:
-        """One block; hidden_states and the result are (batch, length, width), grouped by `expert_slices`."""
+        """One block; hidden_states and the result are (batch, length, width), the experts by `plan`."""
         if self.experts is None:
             return super().forward(hidden_states, *args, **kwargs)
         attention, _ = self.self_attn(hidden_states, *args, **kwargs)
         attended = hidden_states + self.post_attention_dropout(attention)
-        return self.experts.run(attended, expert_slices, self._norm_mlp_norm)
+        return self.experts.run(attended, plan, self._norm_mlp_norm)
 
     def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
         attention_norm = expert["attention_norm"] if self.expert_norms else self.post_attention_layernorm

@@ -73,6 +73,32 @@ def with_domain_tokens(
     return extended, routes
 
 
+def without_domain_tokens(
+    tokenizer: PreTrainedTokenizerBase, routes: Sequence[Route]
+) -> PreTrainedTokenizerBase:
+    """The base's tokenizer again, from one that `with_domain_tokens` made: [CLS] begins every sequence."""
+    described = json.loads(_backend(tokenizer).to_str())
+    tokens = {route.text for route in routes}
+    described["added_tokens"] = [one for one in described["added_tokens"] if one["content"] not in tokens]
+    steps = [step for step in described["normalizer"]["normalizers"] if not _is_about_markers(step)]
+    described["normalizer"] = {"type": "Sequence", "normalizers": steps} if len(steps) > 1 else None
+    if len(steps) == 1:
+        described["normalizer"] = steps[0]
+    processor = described["post_processor"]
+    cls = str(tokenizer.cls_token)
+    for kind in ("single", "pair"):
+        processor[kind].insert(0, {"SpecialToken": {"id": cls, "type_id": 0}})
+    processor["special_tokens"][cls] = {"id": cls, "ids": [tokenizer.cls_token_id], "tokens": [cls]}
+    return _rebuilt(tokenizer, Tokenizer.from_str(json.dumps(described)))
+
+
+def _is_about_markers(step: Mapping[str, Any]) -> bool:
+    """Whether this step of a normalizer came with the domain tokens."""
+    if step["type"] != "Replace":
+        return False
+    return MARKER in step["content"] or step["pattern"].get("String") == MARKER
+
+
 def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str]) -> list[Route]:
     """The routes of instructions, as the unchanged tokenizer reads them (MoTE, section 4).
 

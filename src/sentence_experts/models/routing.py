@@ -49,6 +49,8 @@ class Route:
 
 def describe(routes: Sequence[Route]) -> str:
     """The known routes and how to give one, for error messages."""
+    if not routes:
+        return "this model has no routes, each of its blocks chooses an expert by itself: encode(texts)"
     known = ", ".join(f"{route.name} ({route.text!r})" for route in routes)
     name, text = routes[0].name, routes[0].text
     return f'known routes are {known}: encode(texts, prompt_name="{name}"), or begin each text with {text!r}'

@@ -1,0 +1,137 @@
+"""Automatic routes: a small classifier, stored with the model, chooses a text's route from what it says.
+
+It reads the vector of the averaged model (`compress.average_experts`), which needs no route. Plain numbers in
+`auto_route/` of the model's folder (JSON and safetensors); scikit-learn is needed to fit it, not to use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import read_json, replacing_folder, write_json
+
+AUTO = "auto"
+FOLDER, SETTINGS, WEIGHTS = "auto_route", "auto_route.json", "auto_route.safetensors"
+OTHERWISE = ("average", "error")
+
+
+@dataclass(frozen=True)
+class RouteClassifier:
+    """Multinomial logistic regression over vectors of length 1.
+
+    Attributes:
+        routes: the names that it chooses from.
+        weights: (routes, dimensions) and
+        biases: (routes,), float64.
+        confidence: the probability from which its choice is followed.
+        otherwise: below that: "average" (the averaged model's vector) or "error".
+        trained_on: how many texts a route it has seen.
+    """
+
+    routes: tuple[str, ...]
+    weights: NDArray[np.float64]
+    biases: NDArray[np.float64]
+    confidence: float = 0.5
+    otherwise: str = "average"
+    trained_on: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.confidence <= 1:
+            raise UsageError(f"the confidence is a probability, between 0 and 1, not {self.confidence}")
+        if self.otherwise not in OTHERWISE:
+            raise UsageError(f"below the confidence: {' or '.join(OTHERWISE)}, not {self.otherwise!r}")
+
+    def probabilities(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """(texts, dimensions) -> (texts, routes); each row adds up to 1."""
+        logits = unit_length(vectors) @ self.weights.T + self.biases
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+        return shares
+
+    def write(self, model: Path) -> None:
+        """Write to the folder of a model."""
+        from safetensors.numpy import save_file
+
+        arrays = {"weights": self.weights, "biases": self.biases}
+        settings = {
+            "routes": list(self.routes),
+            "confidence": self.confidence,
+            "otherwise": self.otherwise,
+            "trained_on": self.trained_on,
+        }
+        with replacing_folder(model / FOLDER) as folder:
+            # safetensors writes an array's memory as it lies, whatever the order of its axes.
+            save_file({name: np.ascontiguousarray(each) for name, each in arrays.items()}, folder / WEIGHTS)
+            write_json(folder / SETTINGS, settings)
+
+    @classmethod
+    def read(cls, model: Path) -> RouteClassifier:
+        """Read from the folder of a model.
+
+        Raises:
+            InputError: it is not there, or not whole.
+        """
+        from safetensors.numpy import load_file
+
+        settings = read_json(model / FOLDER / SETTINGS)
+        try:
+            arrays = load_file(model / FOLDER / WEIGHTS)
+            return cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
+        except Exception as error:  # whatever a broken file makes the libraries raise
+            raise InputError(
+                f"{model / FOLDER}: cannot be read ({error}); write it again with sentence-experts auto-route"
+            ) from error
+
+
+def has_auto_route(source: str | Path) -> bool:
+    """Whether this is a model's folder with a classifier of routes."""
+    return (Path(source) / FOLDER / SETTINGS).is_file()
+
+
+def fit_classifier(
+    vectors: NDArray[Any],
+    routes: Sequence[str],
+    confidence: float = 0.5,
+    otherwise: str = "average",
+) -> RouteClassifier:
+    """Fit the classifier on vectors of shape (texts, dimensions) and the route of each text.
+
+    The vectors are put around their mean, at a mean square distance of 1, so that the penalty means the same
+    for models whose vectors lie close together; the shift and the scale go into the weights. The penalty is
+    scikit-learn's default, C = 1. On real titles a weaker one made the choices worse and far too sure of
+    themselves, a stronger one too unsure.
+
+    Raises:
+        UsageError: fewer than two routes, or a confidence that is no probability.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    names = sorted(set(routes))
+    if len(names) < 2:
+        raise UsageError(f"to choose between routes there must be texts of two; there are {names}")
+    rows = unit_length(vectors)
+    centre = rows.mean(axis=0)
+    spread = np.sqrt(((rows - centre) ** 2).sum(axis=1).mean()) or 1.0
+    regression = LogisticRegression(max_iter=1000).fit((rows - centre) / spread, routes)
+    weights = regression.coef_ / spread
+    biases = regression.intercept_ - weights @ centre
+    if len(names) == 2:  # scikit-learn then keeps the second class's row only, against a row of zeros
+        weights, biases = np.vstack([0 * weights, weights]), np.append(0.0, biases)
+    counts = {name: list(routes).count(name) for name in names}
+    return RouteClassifier(
+        tuple(str(name) for name in regression.classes_), weights, biases, confidence, otherwise, counts
+    )
+
+
+def unit_length(vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """The rows in float64, each divided by its length; zero rows stay zero."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)

@@ -1,0 +1,39 @@
+"""Decoder language models (Llama, Qwen, GPT-2) as text encoders: the baseline of the 2025 paper's Table 2.
+
+sentence-transformers loads the blocks without the language-modelling head. Left for us are the padding, for
+which such checkpoints often name no token, and the pooling, which they do not store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def is_decoder(model: SentenceTransformer) -> bool:
+    """Whether the model's blocks are those of a causal language model (and of no masked one)."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    model_type = getattr(config, "model_type", None)
+    return (
+        model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        and model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    )
+
+
+def pad_on_the_right(model: SentenceTransformer) -> None:
+    """Pad a decoder's texts behind their last token, with any token that there is.
+
+    No token attends to what comes after it, so padding there changes nothing, whatever it is. On the left it
+    would move the positions of the text, which absolute position embeddings (GPT-2) see.
+    """
+    tokenizer = model.tokenizer
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)

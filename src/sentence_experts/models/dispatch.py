@@ -1,0 +1,97 @@
+"""A batch in the order of its experts, and back: what lets each expert work on one contiguous slice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers.utils.generic import ModelOutput
+
+# (expert, first token, token after the last) over the tokens of a whole batch, in that order.
+ExpertSlices = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """How a batch is put in the order of its experts.
+
+    Attributes:
+        order: the sequences (dim 0) or, of packed sequences, the tokens (dim 1), grouped by expert; None when
+            the batch is grouped already.
+        slices: the tokens of each expert that the batch calls, once it is grouped.
+        dim: what `order` counts.
+    """
+
+    order: Tensor | None
+    slices: ExpertSlices
+    dim: int = 0
+
+
+# For blocks that hold no experts.
+NOTHING_ROUTED = Dispatch(None, ())
+
+
+def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | None:
+    """Group sequences by expert, with one transfer from the device.
+
+    Args:
+        expert_ids: (sequences,) the expert of each.
+        lengths: (sequences,) how many tokens each takes in the batch, padding included.
+        experts: how many experts there are.
+
+    Returns:
+        None when some id is outside [0, experts).
+    """
+    numbers = torch.arange(experts, device=expert_ids.device)
+    tokens_each = ((expert_ids[:, None] == numbers) * lengths[:, None]).sum(dim=0)  # (experts,)
+    strays = ((expert_ids < 0) | (expert_ids >= experts)).sum()
+    descents = (expert_ids[1:] < expert_ids[:-1]).sum()
+    *tokens, stray, descent = torch.cat([tokens_each, strays[None], descents[None]]).tolist()
+    if stray:
+        return None
+    slices, start = [], 0
+    for expert, count in enumerate(tokens):
+        if count:
+            slices.append((expert, start, start + count))
+            start += count
+    return Dispatch(torch.argsort(expert_ids, stable=True) if descent else None, tuple(slices))
+
+
+def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """Put packed sequences in another order.
+
+    Args:
+        cu_seq_lens: (sequences + 1,) cumulative lengths.
+        order: (sequences,) the sequences in their new order.
+        tokens: the tokens of all sequences.
+
+    Returns:
+        The tokens in their new order, (tokens,), and the keyword arguments that describe the new packing.
+    """
+    lengths = cu_seq_lens.diff()[order]
+    moved = torch.cat([cu_seq_lens[:1], lengths.cumsum(0, dtype=cu_seq_lens.dtype)])
+    numbers = torch.arange(len(order), device=order.device)
+    sequence = torch.repeat_interleave(numbers, lengths, output_size=tokens)
+    shift = (cu_seq_lens[:-1][order] - moved[:-1])[sequence]
+    token_order = torch.arange(tokens, device=order.device) + shift
+    return token_order, {"cu_seq_lens_q": moved, "cu_seq_lens_k": moved, "seq_idx": sequence[None].int()}
+
+
+def take(inputs: dict[str, Tensor], order: Tensor, dim: int = 0) -> dict[str, Tensor]:
+    """The inputs in `order` along `dim`; one row of positions that stands for all rows stays."""
+    return {
+        name: value.index_select(dim, order) if value.shape[dim] == len(order) else value
+        for name, value in inputs.items()
+    }
+
+
+def put_back(outputs: ModelOutput, order: Tensor, dim: int = 0) -> ModelOutput:
+    """Undo `take` in every output; `pooler_output` (batch, width) has no tokens to put back when packed."""
+    back = torch.argsort(order)
+    for name, value in outputs.items():
+        if dim == 0 or name != "pooler_output":
+            parts = value if isinstance(value, tuple) else (value,)
+            moved = tuple(part.index_select(dim, back) for part in parts)
+            outputs[name] = moved if isinstance(value, tuple) else moved[0]
+    return outputs

@@ -1,0 +1,177 @@
+"""The encoder with experts: a `SentenceTransformer` that takes experts by name and knows its routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util.decorators import deprecated_kwargs
+
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.experts import RoutedModel
+from sentence_experts.models.learned_router import LEARNED
+from sentence_experts.models.router_choices import RouterChoices, router_choices
+from sentence_experts.models.routing import Route, describe
+
+
+class RoutedEncoder(SentenceTransformer):
+    """A `SentenceTransformer` that knows its experts and routes; a stock one encodes the same files."""
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """The experts' names, in the order of their indices."""
+        return tuple(self.routed_model.config.experts)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes to the experts."""
+        return self.routed_model.routes
+
+    def parameter_counts(self) -> tuple[int, int]:
+        """All parameters, and those that one text meets: its expert's and the shared ones."""
+        sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
+        total = sum(sizes.values())
+        in_experts = sum(size for name, size in sizes.items() if ".experts." in name)
+        return total, total - in_experts + in_experts // len(self.experts)
+
+    @property
+    def routed_model(self) -> RoutedModel:
+        """The transformer that holds the experts.
+
+        Raises:
+            InputError: the first module has no experts.
+        """
+        model = getattr(self[0], "auto_model", None)
+        if not isinstance(model, RoutedModel):
+            raise InputError(f"a model of type {type(model).__name__} has no experts; make one with `extend`")
+        return model
+
+    @deprecated_kwargs(sentences="inputs")
+    def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
+        """`SentenceTransformer.encode`, which also takes the experts by index or name.
+
+        Args:
+            inputs: a text or pair of texts, or a list of them.
+            *args: as `SentenceTransformer.encode`.
+            expert_ids: one index or name for all inputs, or one for each (list, array or tensor). It is put
+                in front of each text as that expert's route, and so survives sorting, batching and other
+                processes. A text that begins with a route is then ordinary text: `expert_ids` decides. It
+                decides over learned routers too.
+            **kwargs: as `SentenceTransformer.encode`.
+
+        The model's default route is for texts that begin with none. (A stock `SentenceTransformer` puts its
+        default prompt in front of every text, also of one that names its route.)
+
+        Raises:
+            UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
+            RouteError: a text, or `prompt_name`, has no known route.
+        """
+        prompt_name = args[0] if args else kwargs.get("prompt_name")
+        if prompt_name is not None and prompt_name not in self.prompts:
+            raise RouteError(f"no route is named {prompt_name!r}; {describe(self.routes)}")
+        if expert_ids is None:
+            named = args or kwargs.keys() & {"prompt", "prompt_name"}
+            if self.routes and self.default_prompt_name and not named:
+                inputs, kwargs = self._with_default_route(inputs), kwargs | {"prompt": ""}
+            return super().encode(inputs, *args, **kwargs)
+        if self.routes:
+            if args or kwargs.get("prompt") or kwargs.get("prompt_name"):
+                raise UsageError(
+                    "expert_ids and a prompt both choose the expert; give one of them, as a keyword"
+                )
+            kwargs |= {"prompt": "", "prompt_name": None}  # no default prompt on top
+        single = self.is_singular_input(inputs)
+        texts = [inputs] if single else list(inputs)
+        numbers = self._expert_numbers(expert_ids, len(texts))
+        routed = [self._sent_to(number, text) for number, text in zip(numbers, texts, strict=True)]
+        return super().encode(routed[0] if single else routed, *args, **kwargs)
+
+    def route_of(
+        self, texts: Sequence[str], prompt_name: str | None = None, batch_size: int = 32
+    ) -> RouterChoices:
+        """Which experts the learned routers choose for the texts, block by block, and how surely.
+
+        Args:
+            texts: the texts.
+            prompt_name: the route, for a model that has routes too and texts that do not begin with theirs.
+            batch_size: texts read at once.
+
+        Raises:
+            UsageError: the model has no learned routers.
+            RouteError: `prompt_name`, or a text of a model with routes, has no known route.
+        """
+        if prompt_name is not None and prompt_name not in self.prompts:
+            raise RouteError(f"no route is named {prompt_name!r}; {describe(self.routes)}")
+        prompt = self.prompts[prompt_name] if prompt_name is not None else None
+        return router_choices(self, texts, prompt or "", batch_size)
+
+    def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """`SentenceTransformer.preprocess`, which hands on the experts of texts that `encode` sent to one."""
+        features: dict[str, Any] = super().preprocess(inputs, prompt=prompt, **kwargs)
+        firsts = [text[0] if isinstance(text, tuple) else text for text in inputs]
+        experts = [text.expert for text in firsts if isinstance(text, SentText)]
+        if experts:
+            features["expert_ids"] = torch.tensor(experts)
+        return features
+
+    def _sent_to(self, expert: int, text: Any) -> Any:
+        """The text behind the expert's route; learned routers, which need not follow it, are told."""
+        route = next((route for route in self.routes if route.expert == expert), None)
+        lead = "" if route is None else self.prompts.get(route.name) or route.text
+        return _prepend(lead, text, expert if self.routed_model.config.router == LEARNED else None)
+
+    def _with_default_route(self, inputs: Any) -> Any:
+        """The default route in front of every text that does not begin with a route of its own."""
+        lead = self.prompts[self.default_prompt_name or ""] or ""
+        if self.is_singular_input(inputs):
+            return inputs if self._begins_with_route(inputs) else _prepend(lead, inputs)
+        return [text if self._begins_with_route(text) else _prepend(lead, text) for text in inputs]
+
+    def _begins_with_route(self, text: Any) -> bool:
+        start = text if isinstance(text, str) else text[0]
+        longest = max(len(route.text) for route in self.routes)
+        ids = tuple(self.tokenizer(start[: longest + 1])["input_ids"])
+        return any(ids[: len(route.token_ids)] == route.token_ids for route in self.routes)
+
+    def _expert_numbers(self, expert_ids: Any, count: int) -> list[int]:
+        """The expert of each of `count` texts."""
+        chosen = expert_ids.tolist() if hasattr(expert_ids, "tolist") else expert_ids
+        if isinstance(chosen, str | int):
+            chosen = [chosen] * count
+        chosen = list(chosen)
+        if len(chosen) != count:
+            raise UsageError(f"expert_ids has {len(chosen)} entries for {count} texts")
+        numbers: dict[Any, int] = dict(enumerate(range(len(self.experts))))
+        numbers |= {name: number for number, name in enumerate(self.experts)}
+        unknown = sorted({repr(one) for one in chosen if isinstance(one, bool | float) or one not in numbers})
+        if unknown:
+            names = ", ".join(f"{index} or {name!r}" for index, name in enumerate(self.experts))
+            raise UsageError(f"expert_ids {', '.join(unknown)}: no such expert; choose {names}")
+        return [numbers[one] for one in chosen]
+
+
+class SentText(str):
+    """A text that knows its expert, which so survives sorting, batching and other processes."""
+
+    expert: int
+
+    def __new__(cls, text: str, expert: int) -> SentText:
+        """The text as it is, with the expert's index."""
+        sent = super().__new__(cls, text)
+        sent.expert = expert
+        return sent
+
+    def __getnewargs__(self) -> tuple[str, int]:  # type: ignore[override]
+        """What a copy in another process is made from."""
+        return str(self), self.expert
+
+
+def _prepend(prefix: str, text: Any, expert: int | None = None) -> Any:
+    """`prefix` in front of a text or of a pair's first one, as a `SentText` where there is an expert."""
+    if isinstance(text, str):
+        return prefix + text if expert is None else SentText(prefix + text, expert)
+    if isinstance(text, tuple | list) and text and isinstance(text[0], str):
+        return (_prepend(prefix, text[0], expert), *text[1:])
+    raise UsageError(f"expert_ids work for texts and pairs of texts, not for {type(text).__name__}")
