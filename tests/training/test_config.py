@@ -22,6 +22,15 @@ def test_what_is_written_reads_back_the_same(tmp_path: Path) -> None:
     assert TrainConfig.read(tmp_path / "c.yaml", {}) == config
 
 
+def test_domains_are_a_list_or_names_between_commas(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("domains: [copd, skin cancer]\n")
+    config = TrainConfig.read(tmp_path / "c.yaml", {})
+    assert config.domains == ["copd", "skin cancer"]
+    assert TrainConfig.read(None, {"domains": "copd, skin cancer"}) == config
+    with pytest.raises(UsageError, match="--domains"):
+        TrainConfig.read(None, {"domains": []})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

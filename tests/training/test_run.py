@@ -19,6 +19,7 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.evaluation.evaluator import PairEvaluator
+from sentence_experts.models.auto_route import RouteClassifier, has_auto_route
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.callbacks import BadNumbersError
 from sentence_experts.training.config import TrainConfig
@@ -133,6 +134,17 @@ def test_batches_are_of_one_domain_when_asked(
     train(str(tiny_experts), pairs, tmp_path / "run", config)
     assert max(len(domains) for domains in seen) == most
     assert set.union(*seen) == {"[CROPS", "[NEURO"}
+
+
+def test_automatic_routes_of_the_model_before_are_dropped(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(tiny_experts, tmp_path / "model")
+    RouteClassifier(("crops", "neuro"), np.zeros((2, 32)), np.zeros(2)).write(model)
+    train(str(model), pairs, tmp_path / "run", SHORT.model_copy(update={"max_steps": 2}))
+    assert "no automatic routes: train them again" in capsys.readouterr().err
+    assert has_auto_route(model)
+    assert not [folder for folder in (tmp_path / "run").rglob("*") if has_auto_route(folder)]
 
 
 def test_early_stopping_counts_evaluations(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:

@@ -8,6 +8,28 @@ import yaml
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import pairs_of, trained_domains
+
+LOSSES = {
+    "in_batch_negatives": "in-batch negatives over cosines times {scale:g}",
+    "argmax_target": "dot products of the batch, each row's target the pair that is most like it",
+    "learned_temperature": "dot products over a learned temperature, {temperature:.4g} in the end, both ways",
+}
+TRAINED = {
+    "mask_known": "Texts of linked papers that met in a batch were not taken for negatives.",
+    "hard_negatives": "Each pair had {hard_negatives} mined negatives beside the batch's.",
+    "only_expert": "Only the expert {only_expert} and its route token were trained.",
+    "lora_rank": "The attention was trained through low-rank adapters of rank {lora_rank}, merged here.",
+}
+CHOICE = {
+    "route": "A text passes through one expert, chosen by its route.",
+    "learned": "In each of these a learned router chooses the one expert that a text passes through.",
+}
+FROZEN = {
+    "attention": "The attention was not trained.",
+    "shared": "Only experts, route tokens and routers were trained.",
+}
 
 
 def model_card(model: SentenceTransformer, pairs: PairsFolder, result: dict[str, Any]) -> str:
@@ -18,11 +40,13 @@ def model_card(model: SentenceTransformer, pairs: PairsFolder, result: dict[str,
         "tags": ["sentence-transformers", "sentence-experts"],
     }
     routes = {name: prompt for name, prompt in model.prompts.items() if prompt}
-    settings = pairs.manifest["settings"]
+    settings, config = pairs.manifest["settings"], result["config"]
+    domains = trained_domains(pairs, TrainConfig.model_validate(config), model)
+    train = pairs_of(pairs.split("train"), domains)
     best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
     return f"""---
 {yaml.safe_dump(metadata, sort_keys=False)}---
-# A text encoder for {", ".join(pairs.domains)}
+# A text encoder for {", ".join(domains)}
 
 {_architecture(model, routes)}
 
@@ -38,9 +62,9 @@ vectors = model.encode(["a text", "another"]{_prompt_argument(routes)})
 
 ## Training
 
-{pairs.split("train").num_rows:,} pairs of {settings["unit"]}s linked by {settings["relation"]}, split by
-{settings["split"]} (pairs dataset {pairs.fingerprint()[:12]}). Loss: in-batch negatives over cosines times
-{result["config"]["scale"]:g}. The step with the best F1max on the validation split was kept:
+{train.num_rows:,} pairs of {settings["unit"]}s linked by {settings["relation"]}, split by
+{settings["split"]} (pairs dataset {pairs.fingerprint()[:12]}). {_loss(result)}
+{_trained(config)}The step with the best F1max on the validation split was kept:
 step {result["best_step"]} of {result["steps"]}.
 
 | validation split | |
@@ -52,22 +76,34 @@ The validation figures chose the step, so they are not what to expect on new pap
 test split. Settings:
 
 ```yaml
-{yaml.safe_dump(result["config"], sort_keys=False)}```
+{yaml.safe_dump(config, sort_keys=False)}```
 """
+
+
+def _loss(result: dict[str, Any]) -> str:
+    return f"Loss: {LOSSES[result['config']['loss']].format(**result['config'] | result)}."
+
+
+def _trained(config: dict[str, Any]) -> str:
+    """How the training was not the plain one, a line each."""
+    said = [text.format(**config) for name, text in TRAINED.items() if config[name]]
+    return "".join(f"{text}\n" for text in [*said, *filter(None, [FROZEN.get(config["freeze"])])])
 
 
 def _architecture(model: SentenceTransformer, routes: dict[str, str]) -> str:
     config: Any = model[0].auto_model.config  # type: ignore[union-attr]
     experts = getattr(config, "experts", None)
-    if not routes:
+    if not routes and not (experts and config.expert_layers):
         return f"A dense {config.model_type} encoder."
     table = "\n".join(f"| {name} | `{prompt}` |" for name, prompt in routes.items())
     what = (
         f"A {config.model_type} encoder with {len(experts)} experts in {len(config.expert_layers)} of its "
-        f"{config.num_hidden_layers} blocks. A text passes through one expert, chosen by its route."
+        f"{config.num_hidden_layers} blocks. {CHOICE[config.router]}"
         if experts and config.expert_layers
         else f"A dense {config.model_type} encoder with a domain token for each route."
     )
+    if not routes:
+        return what
     return f"{what}\n\n| route | stands in front of the text |\n|---|---|\n{table}"
 
 

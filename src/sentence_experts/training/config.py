@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
@@ -19,24 +19,67 @@ class TrainConfig(BaseModel):
 
     epochs: float = Field(1.0, gt=0, description="Passes over the training pairs")
     max_steps: int | None = Field(None, ge=1, description="Stop after so many steps, whatever the epochs")
+    domains: list[str] | None = Field(
+        None, min_length=1, description="Train and validate on these domains alone, comma-separated"
+    )
     batch_size: int = Field(32, ge=2, description="Pairs in a batch; the others are a pair's negatives")
     batches: Literal["mixed", "domain"] = Field(
         "mixed",
         description="mixed (domains meet in a batch, so most negatives are of other domains) or domain (a "
         "batch is of one domain)",
     )
+    hard_negatives: int = Field(
+        0, ge=0, description="So many mined negatives a pair: near texts of its domain that are not linked"
+    )
+    mask_known: bool = Field(True, description="Texts of linked papers that meet in a batch are no negatives")
+    loss: Literal["in_batch_negatives", "argmax_target", "learned_temperature"] = Field(
+        "in_batch_negatives",
+        description="in_batch_negatives (cosines times scale), argmax_target (the 2025 paper's) or "
+        "learned_temperature (the preprint's)",
+    )
     cache_mini_batch: int | None = Field(
         None,
         ge=1,
         description="Gradient caching: so many pairs in memory at once, the same loss and gradient",
     )
-    scale: float = Field(20.0, gt=0, description="Cosines are multiplied by this (1 / temperature)")
+    scale: float = Field(
+        20.0,
+        gt=0,
+        description="Similarities are multiplied by this (1 / temperature); a learned one begins there",
+    )
+    route_by: Literal["domain", "router"] = Field(
+        "domain",
+        description="A learned router's training texts go to their domain's expert, or where the router says",
+    )
+    router_loss: float = Field(
+        1.0, ge=0, description="Weight of a learned router's cross-entropy to the domain"
+    )
+    balance_loss: float = Field(0.0, ge=0, description="Weight of a learned router's load balancing")
+    freeze: Literal["none", "attention", "shared"] = Field(
+        "none",
+        description="What is not trained: none, attention (its projections), shared (all but experts, route "
+        "tokens and routers)",
+    )
+    only_expert: str | None = Field(
+        None, description="Train this expert and its route token alone; all other routes stay as they are"
+    )
+    lora_rank: int | None = Field(
+        None, ge=1, description="Train low-rank adapters of this rank in place of the attention"
+    )
+    lora_alpha: float | None = Field(None, gt=0, description="The adapters' scale; by default the rank")
     learning_rate: float = Field(2e-5, gt=0, description="Peak learning rate")
+    expert_learning_rate: float | None = Field(
+        None, gt=0, description="Peak learning rate of the experts; by default that of the rest"
+    )
+    router_learning_rate: float = Field(
+        1e-3, gt=0, description="Peak learning rate of a learned router, which begins at random"
+    )
     warmup: float = Field(
         0.1, ge=0, lt=1, description="Share of the steps in which the rate climbs to its peak"
     )
-    scheduler: Literal["cosine", "linear", "constant_with_warmup"] = Field(
-        "cosine", description="The rate after warmup: cosine, linear, constant_with_warmup"
+    warmup_steps: int | None = Field(None, ge=0, description="So many steps of warmup, whatever the share")
+    scheduler: Literal["cosine", "linear", "constant_with_warmup", "one_cycle"] = Field(
+        "cosine", description="The rate after warmup: cosine, linear, constant_with_warmup, one_cycle"
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay")
     max_length: int | None = Field(None, ge=8, description="Cut texts to so many tokens while training")
@@ -50,6 +93,11 @@ class TrainConfig(BaseModel):
     tensorboard: bool = Field(False, description="Log to TensorBoard, in RUN/logs")
     wandb: bool = Field(False, description="Log to Weights & Biases")
     seed: int = Field(0, ge=0, description="Fixes the order of pairs, swaps and dropout")
+
+    @field_validator("domains", mode="before")
+    @classmethod
+    def _split_at_commas(cls, value: Any) -> Any:
+        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
     @classmethod
     def read(cls, path: Path | None, given: dict[str, Any]) -> TrainConfig:

@@ -6,73 +6,40 @@ import math
 from pathlib import Path
 from typing import Any
 
-import torch
-from datasets import Dataset, DatasetDict
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
-from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
-from sentence_transformers.sentence_transformer.losses import (
-    CachedMultipleNegativesRankingLoss,
-    MultipleNegativesRankingLoss,
-)
-from transformers import EarlyStoppingCallback, ProgressCallback, TrainerCallback, TrainerState, set_seed
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import EarlyStoppingCallback, ProgressCallback, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
 from transformers.trainer_callback import PrinterCallback
-from transformers.trainer_utils import get_last_checkpoint
 
 from sentence_experts.console import progress, say
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.models.loading import load_model
+from sentence_experts.models.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import read_json, replacing_folder, write_json, write_text
-from sentence_experts.training.callbacks import BadNumbersError, EpochForSwaps, EvaluateLastStep, Progress
+from sentence_experts.training.arguments import BEST_BY, training_arguments
+from sentence_experts.training.callbacks import EpochForSwaps, EvaluateLastStep, Progress
 from sentence_experts.training.card import model_card
+from sentence_experts.training.checkpoints import last_whole_checkpoint
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import SwappingCollator, in_batches, routes_for, training_pairs
+from sentence_experts.training.data import (
+    SwappingCollator,
+    TrainingPairs,
+    experts_for,
+    pairs_of,
+    routes_for,
+    trained_domains,
+)
+from sentence_experts.training.hard_negatives import with_hard_negatives
+from sentence_experts.training.losses import LearnedTemperature, make_loss
+from sentence_experts.training.options import check_options, router_training
+from sentence_experts.training.trainable import choose_trainable
+from sentence_experts.training.trainer import Trainer
 
-BEST_BY = "eval_validation_f1_max"
 FINISHED = "finished"
-REMEDY = "lower --learning-rate, or leave out --bf16, and give another --out"
-
-
-class Trainer(SentenceTransformerTrainer):
-    """The sentence-transformers trainer, stopped at the first bad loss and without its model card."""
-
-    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """One step.
-
-        Raises:
-            BadNumbersError: the loss is NaN or infinite.
-        """
-        loss = super().training_step(*args, **kwargs)
-        if not math.isfinite(loss.item()):
-            raise BadNumbersError(f"the loss is {loss.item()} at step {self.state.global_step + 1}: {REMEDY}")
-        return loss
-
-    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Figures on the validation split.
-
-        Raises:
-            BadNumbersError: the last update made vectors that are not finite.
-        """
-        try:
-            figures: dict[str, float] = super().evaluate(*args, **kwargs)
-        except InputError as error:
-            raise BadNumbersError(f"after step {self.state.global_step} {error}: {REMEDY}") from error
-        return figures
-
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Nothing: `training.card` writes the card once, at the end."""
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        folder = str(output_dir or self.args.output_dir)
-        self.model.save_pretrained(folder, create_model_card=False)
-        torch.save(self.args, f"{folder}/training_args.bin")
+HARD_NEGATIVES = "hard_negatives.parquet"
 
 
 def train(
@@ -95,33 +62,73 @@ def train(
     encoder = Encoder.open(model_source)
     model = encoder.model
     identity = {"model": encoder.fingerprint, "pairs": pairs.fingerprint(), "config": config.model_dump()}
-    routes = routes_for(model, pairs.domains)
-    every_pair = training_pairs(pairs.split("train"), routes)
-    data, batches = in_batches(every_pair, config.batches, config.batch_size)
-    steps = config.max_steps or max(1, math.floor(batches * config.epochs))
     # Whatever can be wrong with the settings shows before anything is written.
-    arguments = _arguments(out, config, steps)
-    _check_loggers(config)
+    undecayed = check_settings(model, pairs, config)
+    training = TrainingPairs.of(pairs, trained_domains(pairs, config, model), model)
+    batches = training.batches(config)
+    steps = config.max_steps or max(1, math.floor(batches * config.epochs))
+    if config.lora_rank is not None:
+        add_lora(model, config.lora_rank, config.lora_alpha)
+    arguments = training_arguments(out, config, steps, model)
     checkpoint = _prepare(out, identity, resume)
     if checkpoint == FINISHED:
         say(f"{out}: this run is finished")
         finished: dict[str, Any] = read_json(out / "run.json")
         return finished
     config.write(out / "config.yaml")
+    if config.only_expert is not None:
+        say(f"--only-expert {config.only_expert}: only the pairs of {', '.join(training.domains)} are read")
+    _drop_auto_routes(model)
     max_length = model.max_seq_length
     model.max_seq_length = config.max_length or max_length
-    trainer = _trainer(model, data, pairs, arguments, config)
+    if config.hard_negatives:
+        training = with_hard_negatives(training, model, config.hard_negatives, out / HARD_NEGATIVES)
+    trainer = _trainer(model, training, pairs, arguments, config)
+    trainer.undecayed = undecayed
     with progress(f"train {out.name}", steps) as advance:
         for callback in (*_loggers(out, config), Progress(advance, BEST_BY)):
             trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=checkpoint)
-    return _keep_best(trainer.state, max_length, pairs, out, identity)
+    return _keep_best(trainer, max_length, pairs, out, identity)
+
+
+def check_settings(model: SentenceTransformer, pairs: PairsFolder, config: TrainConfig) -> list[str]:
+    """Whether the settings suit the model and the domains, however many pairs there are; freezes weights.
+
+    Returns:
+        As `choose_trainable`.
+
+    Raises:
+        UsageError: an option means nothing for this model, or the dataset lacks a domain.
+        RouteError: the model has routes or experts, but not for a domain.
+        SentenceExpertsError: a logger is not installed.
+    """
+    check_options(config, model)
+    undecayed = choose_trainable(model, config)
+    domains = trained_domains(pairs, config, model)
+    routes_for(model, domains)
+    experts_for(model, domains)
+    _check_loggers(config)
+    return undecayed
+
+
+def _drop_auto_routes(model: SentenceTransformer) -> None:
+    """Automatic routes were fitted to the experts as they were before this run."""
+    if getattr(model, "auto_routes", None) is not None:
+        model.auto_routes = None  # type: ignore[assignment]
+        say("the trained model has no automatic routes: train them again with sentence-experts auto-route")
 
 
 def _keep_best(
-    state: TrainerState, max_length: int | None, pairs: PairsFolder, out: Path, identity: dict[str, Any]
+    trainer: Trainer, max_length: int | None, pairs: PairsFolder, out: Path, identity: dict[str, Any]
 ) -> dict[str, Any]:
     """Write the best checkpoint's model, its card and the run's figures."""
+    state = trainer.state
+    if state.best_model_checkpoint is None:
+        raise InputError(
+            f"the run ended at step {state.global_step} before any validation: too few of the training texts "
+            "differ for batches of this size; lower --batch-size, or give more pairs"
+        )
     result = {
         **identity,
         "steps": state.global_step,
@@ -138,8 +145,14 @@ def _keep_best(
         ],
         "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
     }
+    if isinstance(trainer.loss, LearnedTemperature):
+        # The trainer has loaded the best checkpoint, so this is its temperature.
+        result["temperature"] = 1 / trainer.loss.scale
     best = load_model(str(state.best_model_checkpoint))
     best.max_seq_length = max_length
+    if identity["config"]["lora_rank"]:
+        save_adapter(best, out / "adapter")
+        merge_lora(best)
     with replacing_folder(out / "model") as folder:
         best.save_pretrained(str(folder), create_model_card=False)
         write_text(folder / "README.md", model_card(best, pairs, result))
@@ -152,10 +165,11 @@ def _prepare(out: Path, identity: dict[str, Any], resume: bool) -> str | None:
     started = out / "started.json"
     if not started.exists() and out.exists() and any(out.iterdir()):
         raise UsageError(f"{out}: not empty and not a training run; give another --out")
-    checkpoint = get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").exists() else None
+    checkpoint = last_whole_checkpoint(out / "checkpoints")
     if checkpoint is None and not (out / "run.json").exists():
         # Nothing to lose: no run yet, or one that stopped before its first checkpoint.
         out.mkdir(parents=True, exist_ok=True)
+        (out / HARD_NEGATIVES).unlink(missing_ok=True)
         write_json(started, identity)
         return None
     if not resume:
@@ -169,18 +183,21 @@ def _prepare(out: Path, identity: dict[str, Any], resume: bool) -> str | None:
 
 def _trainer(
     model: SentenceTransformer,
-    data: Dataset | DatasetDict,
+    training: TrainingPairs,
     pairs: PairsFolder,
     arguments: SentenceTransformerTrainingArguments,
     config: TrainConfig,
 ) -> Trainer:
+    validation = pairs_of(pairs.split("validation"), training.domains)
     collator = SwappingCollator(preprocess_fn=model.preprocess, seed=config.seed)
     trainer = Trainer(
         model=model,
         args=arguments,
-        train_dataset=data,
-        loss=_loss(model, config),
-        evaluator=PairEvaluator(pairs.split("validation"), batch_size=config.batch_size),
+        train_dataset=training.dataset(config.batches),
+        loss=make_loss(
+            model, config, training.known if config.mask_known else None, router_training(model, config)
+        ),
+        evaluator=PairEvaluator(validation, batch_size=config.batch_size),
         data_collator=collator if config.swap else None,
         callbacks=[
             EarlyStoppingCallback(config.patience),
@@ -188,6 +205,7 @@ def _trainer(
             EvaluateLastStep(),
         ],
     )
+    trainer.use_one_cycle = config.scheduler == "one_cycle"
     for theirs in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(theirs)
     return trainer
@@ -210,46 +228,3 @@ def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
     if config.wandb:
         loggers.append(WandbCallback())
     return loggers
-
-
-def _loss(model: SentenceTransformer, config: TrainConfig) -> torch.nn.Module:
-    if config.cache_mini_batch is None:
-        return MultipleNegativesRankingLoss(model, scale=config.scale)
-    return CachedMultipleNegativesRankingLoss(
-        model, scale=config.scale, mini_batch_size=config.cache_mini_batch
-    )
-
-
-def _arguments(out: Path, config: TrainConfig, steps: int) -> SentenceTransformerTrainingArguments:
-    if config.bf16 and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()):
-        raise UsageError("--bf16: there is no GPU here that computes in bfloat16; leave it out")
-    return SentenceTransformerTrainingArguments(
-        output_dir=str(out / "checkpoints"),
-        max_steps=steps,
-        per_device_train_batch_size=config.batch_size,
-        # A text that occurs twice in a batch would be its own negative.
-        batch_sampler=BatchSamplers.NO_DUPLICATES,
-        multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
-        dataloader_drop_last=True,
-        learning_rate=config.learning_rate,
-        warmup_steps=config.warmup,
-        lr_scheduler_type=config.scheduler,
-        weight_decay=config.weight_decay,
-        eval_strategy="steps",
-        eval_steps=config.eval_steps,
-        save_strategy="steps",
-        save_steps=config.eval_steps,
-        save_total_limit=2,
-        load_best_model_at_end=True,
-        metric_for_best_model=BEST_BY,
-        greater_is_better=True,
-        logging_steps=10,
-        logging_nan_inf_filter=False,
-        bf16=config.bf16,
-        activation_checkpointing=config.gradient_checkpointing,
-        dataloader_pin_memory=torch.cuda.is_available(),
-        report_to="none",
-        disable_tqdm=True,
-        seed=config.seed,
-        data_seed=config.seed,
-    )

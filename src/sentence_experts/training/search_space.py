@@ -1,0 +1,146 @@
+"""What a search varies: settings of a training run, each with the range that it is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.training.config import TrainConfig
+
+
+class _Range(BaseModel):
+    """From low to high; with `log`, drawn evenly on a logarithmic scale."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low: float
+    high: float
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _goes_up(self) -> _Range:
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ValueError("low must be below high, and above 0 with log")
+        return self
+
+    @property
+    def extremes(self) -> tuple[Any, ...]:
+        """The values that show whether a setting may take the whole range."""
+        return self.low, self.high
+
+
+class IntRange(_Range):
+    """Whole numbers from low to high, both included."""
+
+    type: Literal["int"]
+    low: int
+    high: int
+
+    def distribution(self) -> Any:
+        """As optuna has it."""
+        return require("optuna.distributions", "tune").IntDistribution(self.low, self.high, log=self.log)
+
+
+class FloatRange(_Range):
+    """Numbers from low to high."""
+
+    type: Literal["float"]
+
+    def distribution(self) -> Any:
+        """As optuna has it."""
+        return require("optuna.distributions", "tune").FloatDistribution(self.low, self.high, log=self.log)
+
+
+class Categories(BaseModel):
+    """One of a few values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["categorical"]
+    choices: tuple[bool | int | float | str | None, ...] = Field(min_length=1)
+
+    @property
+    def extremes(self) -> tuple[Any, ...]:
+        """Every value that can be drawn."""
+        return self.choices
+
+    def distribution(self) -> Any:
+        """As optuna has it."""
+        return require("optuna.distributions", "tune").CategoricalDistribution(self.choices)
+
+
+SearchSpace = dict[str, Annotated[IntRange | FloatRange | Categories, Field(discriminator="type")]]
+_READER: TypeAdapter[SearchSpace] = TypeAdapter(SearchSpace)
+
+# Batch size, warmup and length are what the preprint (3.3) searched. It states the range of the batch size
+# alone; the others reach from none to well beyond what its final runs used.
+PREPRINT_SPACE: SearchSpace = {
+    "batch_size": IntRange(type="int", low=5, high=20),
+    "warmup": FloatRange(type="float", low=0.0, high=0.5),
+    "epochs": FloatRange(type="float", low=1.0, high=10.0),
+}
+# A setting -> the one that it leaves without effect.
+OVERRIDES = {"max_steps": "epochs", "warmup_steps": "warmup"}
+
+
+def read_space(path: Path | None) -> SearchSpace:
+    """The search space in a YAML file, or the preprint's.
+
+    The file has a line for each setting, such as `batch_size: {type: int, low: 5, high: 20}`; the types are
+    int, float (both with `log: true` if wanted) and categorical (with `choices`).
+
+    Raises:
+        InputError: no such file, or what it says is no space of training settings.
+    """
+    if path is None:
+        return dict(PREPRINT_SPACE)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read as a YAML search space: {error}") from error
+    if not isinstance(content, dict) or not content:
+        raise InputError(
+            f"{path}: a search space is lines such as 'batch_size: {{type: int, low: 5, high: 20}}'"
+        )
+    try:
+        space = _READER.validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {where}: {first['msg']} (got {first['input']!r})") from error
+    _check_settings(path, space)
+    return space
+
+
+def _check_settings(path: Path, space: SearchSpace) -> None:
+    """Every setting is one of a training run, and may take every value in its range."""
+    for name, drawn in space.items():
+        if name not in TrainConfig.model_fields:
+            raise InputError(f"{path}: {name}: no such setting; known: {', '.join(TrainConfig.model_fields)}")
+        for value in drawn.extremes:
+            try:
+                TrainConfig.model_validate({name: value})
+            except ValidationError as error:
+                problem = error.errors()[0]["msg"]
+                raise InputError(f"{path}: {name}: {value!r} is out of the question: {problem}") from error
+    for stronger, weaker in OVERRIDES.items():
+        if stronger in space and weaker in space:
+            raise InputError(f"{path}: {stronger} leaves {weaker} without effect; search over one of them")
+
+
+def without_fixed(space: SearchSpace, config: TrainConfig, given: Collection[str]) -> SearchSpace:
+    """The space without what is fixed: settings in `given`, and those that `config` leaves without effect.
+
+    Raises:
+        UsageError: nothing is left to search.
+    """
+    idle = {weaker for stronger, weaker in OVERRIDES.items() if getattr(config, stronger) is not None}
+    left = {name: drawn for name, drawn in space.items() if name not in {*given, *idle}}
+    if not left:
+        raise UsageError(f"nothing to search: {', '.join(space)} are given; leave one out, or give a --space")
+    return left

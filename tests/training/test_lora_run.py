@@ -1,0 +1,91 @@
+"""A run with an adapter: the frozen base stays bit-equal, and a killed run goes on with the same adapter."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sentence_experts.models.checkpoint import load
+from sentence_experts.models.lora import load_adapter, merge_lora
+from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.run import train
+
+SHORT = TrainConfig(
+    batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3, lora_rank=2, lora_alpha=4.0, patience=9
+)
+
+
+@pytest.fixture(scope="module")
+def finished(pairs: PairsFolder, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("lora") / "run"
+    train(str(tiny_experts), pairs, out, SHORT)
+    return out
+
+
+def test_checkpoints_hold_adapter_and_experts_and_the_base_unmoved(
+    finished: Path, tiny_experts: Path
+) -> None:
+    before = load_file(tiny_experts / "model.safetensors")
+    (last,) = finished.glob("checkpoints/checkpoint-12/model.safetensors")
+    after = load_file(last)
+    frozen = {name.replace(".base_layer.", "."): name for name in after if ".base_layer." in name}
+    assert len(frozen) == 2 * 4 * 2  # blocks, projections, weight and bias
+    assert all(torch.equal(before[name], after[kept]) for name, kept in frozen.items())
+    assert all(weight.any() for name, weight in after.items() if ".lora_B." in name)
+    experts = [name for name in before if ".experts." in name]
+    assert not any(torch.equal(before[name], after[name]) for name in experts)
+
+
+def test_the_adapter_on_the_base_is_the_attention_of_the_merged_model(
+    finished: Path, tiny_experts: Path
+) -> None:
+    merged = load_file(finished / "model" / "model.safetensors")
+    adapted = load(tiny_experts, device="cpu")
+    load_adapter(adapted, finished / "adapter")
+    merge_lora(adapted)
+    expected = adapted[0].auto_model.state_dict()
+    assert merged.keys() == expected.keys()
+    for name in merged:
+        if "attention" in name and "LayerNorm" not in name:
+            assert torch.allclose(merged[name], expected[name], atol=1e-6), name
+
+
+def test_the_merged_model_is_the_best_checkpoint(finished: Path) -> None:
+    text = ["rice yield in drought"]
+    routed = {"prompt_name": "crops"}
+    every = [load(folder, device="cpu") for folder in sorted(finished.glob("checkpoints/checkpoint-*"))]
+    merged = load(finished / "model", device="cpu").encode(text, **routed)
+    assert min(np.abs(one.encode(text, **routed) - merged).max() for one in every) < 1e-5
+
+
+def _train_in_child(model: str, pairs: Path, out: Path) -> None:
+    train(model, PairsFolder.open(pairs), out, SHORT)
+
+
+def test_a_killed_run_goes_on_with_the_same_adapter(
+    finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    child = multiprocessing.get_context("spawn").Process(
+        target=_train_in_child, args=(str(tiny_experts), pairs.path, out)
+    )
+    child.start()
+    while child.is_alive() and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
+        time.sleep(0.01)
+    os.kill(child.pid or 0, signal.SIGKILL)
+    child.join()
+    assert not (out / "run.json").exists(), "the run ended before it could be killed"
+    train(str(tiny_experts), pairs, out, SHORT, resume=True)
+    for file in ("model/model.safetensors", "adapter/adapter_model.safetensors"):
+        one, other = load_file(finished / file), load_file(out / file)
+        assert one.keys() == other.keys()
+        assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one), file

@@ -1,0 +1,234 @@
+"""Whole runs with each of the papers' options: they learn, resume exactly, and say what they did."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from samples import make_pairs_folder
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.run import train
+from sentence_experts.training.schedules import one_cycle
+
+SHORT = TrainConfig(batch_size=8, max_steps=9, eval_steps=3, learning_rate=1e-3)
+# All that keeps a state of its own: the temperature, the routers, three rates of one cycle, both betas.
+PREPRINT = SHORT.model_copy(
+    update={
+        "loss": "learned_temperature",
+        "scale": 2.0,
+        "scheduler": "one_cycle",
+        "warmup_steps": 3,
+        "expert_learning_rate": 2e-3,
+        "router_learning_rate": 3e-3,
+        "cache_mini_batch": 4,
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def router_model(tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("router") / "learned"
+    plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
+    encoder = sentence_experts.extend(str(plain), ["crops", "neuro"], route="none", router="learned")
+    encoder.save(str(folder), create_model_card=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def preprint_run(pairs: PairsFolder, router_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "preprint"
+    train(str(router_model), pairs, out, PREPRINT)
+    return out
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def test_the_temperature_is_trained_and_reported(preprint_run: Path) -> None:
+    result = json.loads((preprint_run / "run.json").read_text())
+    best = preprint_run / "checkpoints" / f"checkpoint-{result['best_step']}" / "loss.safetensors"
+    log_scale = float(load_file(best)["log_scale"])
+    assert result["temperature"] == pytest.approx(math.exp(-log_scale))
+    # Adam moves it by about the rate a step.
+    assert 1e-5 < abs(log_scale - math.log(2.0)) < PREPRINT.learning_rate * PREPRINT.max_steps
+    assert f"{result['temperature']:.4g} in the end" in (preprint_run / "model" / "README.md").read_text()
+
+
+def test_weight_decay_does_not_pull_at_the_temperature(preprint_run: Path) -> None:
+    last = preprint_run / "checkpoints" / f"checkpoint-{PREPRINT.max_steps}"
+    optimizer = torch.load(last / "optimizer.pt", weights_only=True)
+    (scalar,) = (number for number, state in optimizer["state"].items() if state["exp_avg"].ndim == 0)
+    (decay,) = (group["weight_decay"] for group in optimizer["param_groups"] if scalar in group["params"])
+    assert decay == 0
+    assert any(group["weight_decay"] == PREPRINT.weight_decay for group in optimizer["param_groups"])
+
+
+def test_the_routers_learn_their_domains(pairs: PairsFolder, preprint_run: Path, router_model: Path) -> None:
+    texts = {row["anchor"]: int(row["domain"] == "neuro") for row in pairs.split("train").to_pylist()}
+    domains = torch.tensor(list(texts.values()))
+
+    def loss(folder: Path) -> float:
+        model = SentenceTransformer(str(folder), device="cpu").eval()
+        inputs = model.preprocess(list(texts))
+        inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        with torch.no_grad():
+            logits = model[0].auto_model(**inputs).router_logits
+        return float(sum(torch.nn.functional.cross_entropy(block, domains) for block in logits))
+
+    assert loss(preprint_run / "model") < loss(router_model)
+
+
+def _train_in_child(model: str, pairs: Path, out: Path) -> None:
+    train(model, PairsFolder.open(pairs), out, PREPRINT)
+
+
+def test_a_killed_run_with_a_temperature_and_routers_resumes_to_the_same_model(
+    preprint_run: Path, pairs: PairsFolder, router_model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    child = multiprocessing.get_context("spawn").Process(
+        target=_train_in_child, args=(str(router_model), pairs.path, out)
+    )
+    child.start()
+    while child.is_alive() and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
+        time.sleep(0.01)
+    os.kill(child.pid or 0, signal.SIGKILL)
+    child.join()
+    assert not (out / "run.json").exists(), "the run ended before it could be killed"
+    train(str(router_model), pairs, out, PREPRINT, resume=True)
+    one, other = weights(preprint_run), weights(out)
+    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+    last = f"checkpoints/checkpoint-{PREPRINT.max_steps}/loss.safetensors"
+    scales = [float(load_file(run / last)["log_scale"]) for run in (preprint_run, out)]
+    assert scales[0] == pytest.approx(scales[1], abs=1e-7)
+
+
+def test_the_rate_goes_through_one_cycle(preprint_run: Path) -> None:
+    last = preprint_run / "checkpoints" / f"checkpoint-{PREPRINT.max_steps}"
+    state = torch.load(last / "scheduler.pt", weights_only=True)
+    optimizer = torch.load(last / "optimizer.pt", weights_only=True)
+    assert state["total_steps"] == PREPRINT.max_steps
+    peaks = {group["max_lr"] for group in optimizer["param_groups"]}
+    assert peaks == {
+        PREPRINT.learning_rate,
+        PREPRINT.expert_learning_rate,
+        PREPRINT.router_learning_rate,
+    }
+    for group in optimizer["param_groups"]:
+        assert group["initial_lr"] == group["max_lr"] / 25
+
+
+def test_one_cycle_peaks_after_the_warmup() -> None:
+    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=1e-2)
+    schedule = one_cycle(optimizer, steps=50, warmup_steps=10)
+    rates, betas = [], []
+    for _ in range(50):
+        rates.append(optimizer.param_groups[0]["lr"])
+        betas.append(optimizer.param_groups[0]["betas"][0])
+        optimizer.step()
+        schedule.step()
+    assert rates[0] == pytest.approx(1e-2 / 25)
+    assert max(rates) == pytest.approx(1e-2)
+    assert rates.index(max(rates)) == betas.index(min(betas)) == 9
+    assert rates[-1] < 1e-7
+
+
+def test_one_cycle_needs_steps_to_climb(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+    config = SHORT.model_copy(update={"scheduler": "one_cycle", "warmup_steps": 9})
+    with pytest.raises(UsageError, match="--warmup-steps"):
+        train(str(tiny_experts), pairs, tmp_path / "run", config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_warmup_steps_are_counted(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+    update = {"scheduler": "constant_with_warmup", "warmup_steps": 6, "max_steps": 3}
+    config = SHORT.model_copy(update=update)
+    train(str(tiny_experts), pairs, tmp_path / "run", config)
+    optimizer = torch.load(tmp_path / "run/checkpoints/checkpoint-3/optimizer.pt", weights_only=True)
+    assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate / 2)
+
+
+def test_a_single_domains_run_sees_that_domain_alone(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    # The model has no route for the other domain, and needs none.
+    plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
+    encoder = sentence_experts.extend(str(plain), ["neuro"])
+    encoder.save(str(tmp_path / "single"), create_model_card=False)
+    config = SHORT.model_copy(update={"domains": ["neuro"]})
+    result = train(str(tmp_path / "single"), pairs, tmp_path / "run", config)
+    figures = result["history"][0]
+    assert "eval_validation_neuro_f1_max" in figures
+    assert "eval_validation_crops_f1_max" not in figures
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "# A text encoder for neuro\n" in card
+    assert "32 pairs of titles" in card
+    assert "were not taken for negatives" in card
+
+
+def test_known_positives_are_masked_unless_told_otherwise(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    # Of 32 pairs among 24 papers many are linked across a batch, so the mask changes the model.
+    for name, mask in (("masked", True), ("plain", False)):
+        train(str(tiny_experts), pairs, tmp_path / name, SHORT.model_copy(update={"mask_known": mask}))
+    one, other = weights(tmp_path / "masked"), weights(tmp_path / "plain")
+    assert not all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
+
+
+def test_too_few_different_texts_are_said(tiny_experts: Path, tmp_path: Path) -> None:
+    folder = PairsFolder.open(make_pairs_folder(tmp_path / "pairs", pairs=60))
+    with pytest.raises(InputError, match="ended at step 0"):
+        train(str(tiny_experts), folder, tmp_path / "run", SHORT.model_copy(update={"batch_size": 60}))
+
+
+@pytest.mark.parametrize("update", [{"loss": "argmax_target"}, {"hard_negatives": 2}])
+def test_other_losses_lower_themselves(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path, update: dict
+) -> None:
+    config = SHORT.model_copy(update={**update, "max_steps": 40, "eval_steps": 20})
+    losses = train(str(tiny_experts), pairs, tmp_path / "run", config)["losses"]
+    assert losses[-1][1] < losses[0][1]
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert ("most like it" in card) == ("loss" in update)
+    assert ("2 mined negatives" in card) == ("hard_negatives" in update)
+
+
+def test_negatives_of_a_run_that_never_started_are_mined_anew(
+    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+) -> None:
+    config = SHORT.model_copy(update={"hard_negatives": 1, "max_steps": 3})
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "started.json").write_text("{}")
+    (out / "hard_negatives.parquet").write_text("of other settings")
+    assert train(str(tiny_experts), pairs, out, config)["steps"] == 3
+
+
+def test_adapters_are_trained_kept_and_merged(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"lora_rank": 2}))
+    assert (tmp_path / "run" / "adapter" / "adapter_config.json").exists()
+    before, after = load_file(tiny_experts / "model.safetensors"), weights(tmp_path / "run")
+    assert before.keys() == after.keys()
+    for name in before:
+        if "attention.self" in name and name.endswith("weight"):
+            # What was added is of rank two.
+            change = torch.linalg.svdvals(after[name] - before[name])
+            assert change[1] > 1e-6 > change[2] / change[0]
+    assert any(".experts." in name and not torch.equal(before[name], after[name]) for name in before)
+    assert "rank 2" in (tmp_path / "run" / "model" / "README.md").read_text()

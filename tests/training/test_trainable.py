@@ -1,0 +1,178 @@
+"""What is frozen stays as it is to the bit, weight decay and all; the rest moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from sentence_experts.errors import UsageError
+from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.options import check_options
+from sentence_experts.training.run import train
+
+SHORT = TrainConfig(batch_size=8, max_steps=4, eval_steps=4, learning_rate=1e-3, weight_decay=0.5, warmup=0)
+EMBEDDINGS = "embeddings.word_embeddings.weight"
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_experts: Path) -> str:
+    return str(tiny_experts.with_name(f"{tiny_experts.name}-plain"))
+
+
+def extended(plain: str, folder: Path, **options) -> Path:
+    sentence_experts.extend(plain, ["crops", "neuro"], **options).save(str(folder), create_model_card=False)
+    return folder
+
+
+def moved(before: Path, run: Path) -> set[str]:
+    one, other = (load_file(folder / "model.safetensors") for folder in (before, run / "model"))
+    assert one.keys() == other.keys()
+    return {name for name in one if not torch.equal(one[name], other[name])}
+
+
+def moved_rows(before: Path, run: Path) -> list[int]:
+    one, other = (load_file(folder / "model.safetensors")[EMBEDDINGS] for folder in (before, run / "model"))
+    return (one != other).any(dim=1).nonzero().flatten().tolist()
+
+
+def row_of(folder: Path, route: str) -> int:
+    model = SentenceTransformer(str(folder), device="cpu")[0].auto_model
+    return next(r.token_ids[0] for r in model.routes if r.name == route)
+
+
+@pytest.mark.parametrize("layers", ["all", "alternate", "none"])
+def test_one_expert_and_its_token_are_all_that_moves(
+    pairs: PairsFolder, plain: str, tmp_path: Path, layers: str
+) -> None:
+    model = extended(plain, tmp_path / "model", layers=layers)
+    config = SHORT.model_copy(update={"only_expert": "neuro"})
+    train(str(model), pairs, tmp_path / "run", config)
+    names = moved(model, tmp_path / "run")
+    experts = {name for name in load_file(model / "model.safetensors") if ".experts.1." in name}
+    assert bool(experts) == (layers != "none")
+    assert names == experts | {EMBEDDINGS}
+    assert moved_rows(model, tmp_path / "run") == [row_of(model, "neuro")]
+
+
+def test_one_expert_moves_no_other_routes_vectors(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+    model = extended(plain, tmp_path / "model")
+    config = SHORT.model_copy(update={"only_expert": "neuro"})
+    train(str(model), pairs, tmp_path / "run", config)
+    texts = ["rice yield", "neuron spikes in sleep"]
+    before, after = (
+        SentenceTransformer(str(folder), device="cpu") for folder in (model, tmp_path / "run" / "model")
+    )
+    for route, same in (("crops", True), ("neuro", False)):
+        one, other = (encoder.encode(texts, prompt_name=route) for encoder in (before, after))
+        assert (one == other).all() == same
+
+
+def test_a_prefix_has_no_row_of_its_own(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+    model = extended(plain, tmp_path / "model", route="prefix")
+    config = SHORT.model_copy(update={"only_expert": "crops"})
+    train(str(model), pairs, tmp_path / "run", config)
+    assert {".experts.0." in name for name in moved(model, tmp_path / "run")} == {True}
+    dense = extended(plain, tmp_path / "dense", route="prefix", layers="none")
+    with pytest.raises(UsageError, match="nothing is left to train"):
+        train(str(dense), pairs, tmp_path / "other", config)
+
+
+@pytest.mark.parametrize("route", ["token", "prefix"])
+def test_one_expert_is_trained_on_its_own_domains_alone(
+    pairs: PairsFolder, plain: str, tmp_path: Path, route: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = extended(plain, tmp_path / "model", route=route)
+    # Texts of another expert bring a prefix model no gradient at all.
+    config = SHORT.model_copy(update={"only_expert": "neuro", "batches": "domain"})
+    result = train(str(model), pairs, tmp_path / "run", config)
+    assert "only the pairs of neuro" in capsys.readouterr().err
+    assert result["steps"] == SHORT.max_steps
+    assert "eval_validation_neuro_f1_max" in result["history"][0]
+    assert "eval_validation_crops_f1_max" not in result["history"][0]
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "# A text encoder for neuro\n" in card
+    assert "\n32 pairs" in card
+    with pytest.raises(UsageError, match="neuro: no pairs of that expert's domain, only of crops"):
+        train(str(model), pairs, tmp_path / "other", config.model_copy(update={"domains": ["crops"]}))
+    assert not (tmp_path / "other").exists()
+
+
+def test_frozen_attention_stays(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+    for model, extra in ((extended(plain, tmp_path / "experts"), ".experts."), (Path(plain), "intermediate")):
+        run = tmp_path / f"run-{model.name}"
+        train(str(model), pairs, run, SHORT.model_copy(update={"freeze": "attention"}))
+        names = moved(model, run)
+        attention = {name for name in load_file(model / "model.safetensors") if ".attention." in name}
+        projections = {name for name in attention if "LayerNorm" not in name}
+        assert projections
+        assert not names & projections
+        assert attention - projections <= names
+        assert any(extra in name for name in names)
+
+
+def test_frozen_shared_weights_stay(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+    model = extended(plain, tmp_path / "model")
+    train(str(model), pairs, tmp_path / "run", SHORT.model_copy(update={"freeze": "shared"}))
+    experts = {name for name in load_file(model / "model.safetensors") if ".experts." in name}
+    assert moved(model, tmp_path / "run") == experts | {EMBEDDINGS}
+    assert moved_rows(model, tmp_path / "run") == sorted(row_of(model, name) for name in ("crops", "neuro"))
+
+    learned = extended(plain, tmp_path / "learned", route="none", router="learned")
+    train(str(learned), pairs, tmp_path / "other", SHORT.model_copy(update={"freeze": "shared"}))
+    routers = {name for name in load_file(learned / "model.safetensors") if ".router." in name}
+    assert routers
+    assert moved(learned, tmp_path / "other") == experts | routers
+
+
+def test_experts_have_their_own_rate(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+    model = extended(plain, tmp_path / "model")
+    config = SHORT.model_copy(update={"learning_rate": 1e-12, "expert_learning_rate": 1e-3})
+    train(str(model), pairs, tmp_path / "run", config)
+    one, other = (load_file(f / "model.safetensors") for f in (model, tmp_path / "run" / "model"))
+    for name, weight in one.items():
+        change = float((other[name] - weight).abs().max())
+        assert (change > 1e-4) == (".experts." in name), name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "argmax_target", "scale": 5.0}, "--scale"),
+        ({"loss": "learned_temperature", "hard_negatives": 1}, "--hard-negatives"),
+        ({"hard_negatives": 1, "mask_known": False}, "--hard-negatives and --no-mask-known"),
+        ({"warmup": 0.2, "warmup_steps": 3}, "--warmup and --warmup-steps"),
+        ({"lora_alpha": 2.0}, "--lora-alpha"),
+        ({"lora_rank": 2, "freeze": "attention"}, "--freeze attention"),
+        ({"only_expert": "a", "freeze": "shared"}, "--only-expert and --freeze"),
+        ({"only_expert": "a", "lora_rank": 2}, "--only-expert and --lora-rank"),
+        ({"expert_learning_rate": 1e-3}, "--expert-learning-rate"),
+        ({"balance_loss": 0.1}, "--balance-loss"),
+        ({"route_by": "router"}, "--route-by router"),
+        ({"router_loss": 0.5}, "--router-loss"),
+        ({"router_learning_rate": 1e-5}, "--router-learning-rate"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(plain: str, options: dict, message: str) -> None:
+    dense = SentenceTransformer(plain, device="cpu")
+    check_options(TrainConfig(), dense)
+    with pytest.raises(UsageError, match=message):
+        check_options(TrainConfig(**options), dense)
+
+
+def test_parts_that_a_model_lacks_are_refused(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+    for options, message in (({"freeze": "shared"}, "no experts"), ({"only_expert": "x"}, "no experts")):
+        with pytest.raises(UsageError, match=message):
+            train(plain, pairs, tmp_path / "run", SHORT.model_copy(update=options))
+    model = extended(plain, tmp_path / "model")
+    with pytest.raises(UsageError, match="experts are crops, neuro"):
+        train(str(model), pairs, tmp_path / "run", SHORT.model_copy(update={"only_expert": "x"}))
+    learned = extended(plain, tmp_path / "learned", route="none", router="learned")
+    with pytest.raises(UsageError, match="learned router"):
+        train(str(learned), pairs, tmp_path / "run", SHORT.model_copy(update={"only_expert": "crops"}))
+    assert not (tmp_path / "run").exists()
