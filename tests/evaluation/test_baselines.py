@@ -5,6 +5,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import paired_cosine_distances
 
+from samples import make_tiny_encoder
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
@@ -63,15 +64,33 @@ def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, p
     }
 
 
-def test_vectors_are_kept_once_a_model_and_text_set(pairs_folder, plain_model, tmp_path):
-    table = PairsFolder.open(pairs_folder).split("test")
-    scorer = EncoderScorer(Encoder.open(str(plain_model), "cpu"), DOMAINS, cache=tmp_path)
-    before = score_pairs(scorer, table)
-    files = sorted(tmp_path.iterdir())
-    assert len(files) == 2
-    scorer._encode = None  # the second time nothing is encoded
-    assert np.array_equal(before, score_pairs(scorer, table))
-    assert sorted(tmp_path.iterdir()) == files
+def test_vectors_of_all_sets_of_texts_are_kept_in_one_file_a_model_and_route(
+    pairs_folder, plain_model, experts_model, tmp_path
+):
+    folder = PairsFolder.open(pairs_folder)
+    encoder = Encoder.open(str(plain_model), "cpu")
+    scorer = EncoderScorer(encoder, DOMAINS, cache=tmp_path)
+    expected = score_pairs(EncoderScorer(encoder, DOMAINS), folder.split("test"))
+    assert score_pairs(scorer, folder.split("test")) == pytest.approx(expected, abs=1e-6)
+    score_pairs(scorer, folder.split("validation"))
+    assert len(list(tmp_path.iterdir())) == 1
+    encoder.encode = None  # from now on nothing may be encoded
+    assert score_pairs(scorer, folder.split("test")) == pytest.approx(expected, abs=1e-6)
+    score_pairs(
+        EncoderScorer(Encoder.open(str(experts_model), "cpu"), DOMAINS, cache=tmp_path), folder.split("test")
+    )
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_model_of_one_domain_takes_its_route_everywhere(minilm, tmp_path):
+    encoder = Encoder.open(str(make_tiny_encoder(tmp_path / "se", minilm, ("crops",))), "cpu")
+    assert EncoderScorer(encoder, DOMAINS).routes == {"crops": "crops", "neuro": "crops"}
+    # A prompt that is no domain's is no route.
+    encoder.routes = {"query": "query: "}
+    encoder.model[0].auto_model.config.experts = []
+    assert EncoderScorer(encoder, DOMAINS).routes == {"crops": None, "neuro": None}
+    everywhere = EncoderScorer(encoder, DOMAINS, route_map={"*": "query"})
+    assert everywhere.routes == {"crops": "query", "neuro": "query"}
 
 
 def test_empty_texts_and_one_text_sets_work(plain_model):

@@ -8,15 +8,10 @@ import pytest
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.baselines import TfidfScorer
+from sentence_experts.evaluation.evaluate import evaluate
+from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
-from sentence_experts.evaluation.pairs import (
-    checked_table,
-    compare,
-    cosine_by_text,
-    evaluate,
-    measure,
-    score_pairs,
-)
+from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, score_pairs
 from sentence_experts.pairs.dataset import PairsFolder
 
 
@@ -60,7 +55,9 @@ TWO_SCALES = [
 
 def test_pooled_has_one_threshold_and_the_mean_one_per_domain():
     table = table_of(TWO_SCALES)
-    pooled, mean, domains = measure(table, score_pairs(GivenScores(), table), replicates=0)
+    measured = measure(table, score_pairs(GivenScores(), table), replicates=0)
+    pooled, mean = measured.figures["pooled"], measured.figures["pair_weighted_mean"]
+    domains = measured.by_domain()
     assert domains["low"].metrics["f1_max"] == domains["high"].metrics["f1_max"] == 1.0
     assert mean.metrics["f1_max"] == 1.0
     assert mean.metrics["threshold"] == pytest.approx((6 * 0.3 + 2 * 0.9) / 8)
@@ -122,21 +119,56 @@ def test_bad_tables_and_labels_are_refused():
         evaluate([GivenScores()], table_of([(float("nan"), 1, "d"), (0.1, 0, "d")]))
 
 
-def test_a_better_model_is_above_with_certainty_and_a_model_is_not_above_itself():
+class Shifted(GivenScores):
+    """The given scores with noise of its own, on another scale."""
+
+    def __init__(self, label: str, noise: float, seed: int = 0) -> None:
+        self.label, self.noise = label, noise
+        self.generator = np.random.default_rng(seed)
+
+    def score(self, anchors, positives, domain):
+        noise = self.noise * self.generator.normal(size=len(anchors))
+        return 5 * (super().score(anchors, positives, domain) + noise) - 3
+
+
+def separated(pairs: int = 300, gap: float = 0.5) -> pa.Table:
     generator = np.random.default_rng(0)
-    table = table_of([(0.5 * label + 0.2 * generator.normal(), label, "d") for label in [0, 1] * 150])
+    return table_of([(gap * label + 0.2 * generator.normal(), label, "d") for label in [0, 1] * (pairs // 2)])
 
-    class Noisy(GivenScores):
-        label = "noisy"
 
-        def score(self, anchors, positives, domain):
-            return super().score(anchors, positives, domain) + generator.normal(size=len(anchors))
+def test_a_better_model_is_above_with_certainty_and_a_model_is_not_above_itself():
+    scorers = [GivenScores(), Shifted("same", 0.0), Shifted("noisy", 1.0)]
+    found = evaluate(scorers, separated(), replicates=200)
+    gaps = {(gap.first, gap.second, gap.view, gap.metric): gap for gap in found.differences}
+    assert len(gaps) == 3 * 3 * 2  # pairs of models, views, metrics
+    above = gaps["given", "noisy", "pooled", "f1_max"]
+    figures = [found.models[place].pooled.metrics["f1_max"] for place in (0, 2)]
+    assert above.value == figures[0] - figures[1]
+    assert 0 < above.interval.low < above.value < above.interval.high
+    itself = gaps["given", "same", "d", "roc_auc"]
+    assert (itself.value, itself.interval.low, itself.interval.high) == (0, 0, 0)
+    tests = {(test.first, test.second, test.view): test for test in found.tests}
+    assert len(tests) == 3 * 3
+    assert tests["given", "noisy", "d"].p_holm < 0.01
+    assert tests["given", "same", "d"].p_holm == 1.0
 
-    found = evaluate([GivenScores(), Noisy()], table, replicates=0)
-    above = compare(found, "given", "noisy", replicates=200)
-    assert set(above) == {"pooled", "pair_weighted_mean", "d"}
-    assert above["pooled"]["f1_max"].low > 0
-    itself = compare(found, "given", "given", replicates=50)["pooled"]["roc_auc"]
-    assert (itself.low, itself.high) == (0, 0)
-    with pytest.raises(UsageError, match="no model 'label'; there are given, noisy"):
-        compare(found, "given", "label")
+
+def test_runs_of_one_model_are_measured_as_their_mean():
+    runs = [Shifted(f"m #{seed}", 0.3, seed) for seed in (1, 2, 3)]
+    found = evaluate(
+        [*runs, GivenScores()],
+        separated(),
+        replicates=100,
+        seeds={"m": [run.label for run in runs]},
+        baselines=["given"],
+    )
+    model, given = found.models
+    assert (model.label, model.seeds, model.trained) == ("m", 3, True)
+    assert (given.seeds, given.trained, given.runs) == (1, False, ())
+    values = [run.pooled.metrics["f1_max"] for run in model.runs]
+    assert model.pooled.metrics["f1_max"] == pytest.approx(np.mean(values))
+    assert model.pooled.spread["f1_max"] == pytest.approx(np.std(values, ddof=1))
+    assert found.scores.column_names[-4:] == ["m #1", "m #2", "m #3", "given"]
+    assert {(gap.first, gap.second) for gap in found.differences} == {("m", "given")}
+    with pytest.raises(UsageError, match="two models are called 'given'"):
+        evaluate([GivenScores(), runs[0]], separated(), seeds={"given": ["m #1"]})

@@ -170,3 +170,17 @@ def test_a_limited_threshold_limits_the_replicates_too():
     assert np.nanmin(free) == 1.0
     assert np.nanmin(limited) == 0.0
     assert np.isnan(free).sum() == np.isnan(limited).sum()
+
+
+def test_a_pair_in_two_domains_is_drawn_alike_for_two_models():
+    rng = np.random.default_rng(0)
+    labels = np.tile([1, 0], 10)
+    papers = [f"p{number}" for number in range(20)], [f"q{number}" for number in range(20)]
+    scores = rng.random(20)
+    # The same pairs stand in both domains; the second model swaps what they score there.
+    one = {"a": ScoredPairs(scores, labels, *papers), "b": ScoredPairs(scores + 0.5, labels, *papers)}
+    other = {"a": one["b"], "b": one["a"]}
+    by_domain, swapped = (bootstrap(model, 50, seed=1)[0] for model in (one, other))
+    for name in ("a", "b"):
+        # A constant added to all scores of a domain moves no rank, so equal draws give equal areas.
+        assert np.array_equal(by_domain[name]["roc_auc"].by_pairs, swapped[name]["roc_auc"].by_pairs)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentence_experts.evaluation.pairs import evaluate
+from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.results import Evaluation
 
 DOMAINS = ("crops & <soil>", "neuro")
@@ -21,11 +21,13 @@ class Invented:
 
     def score(self, anchors, positives, domain):
         linked = np.array([int(text) for text in positives])
-        noise = np.random.default_rng(len(self.label)).normal(scale=0.2, size=len(linked))
+        noise = np.random.default_rng(list(self.label.encode())).normal(scale=0.2, size=len(linked))
         return 0.3 + self.gap * linked + noise
 
 
-def invented(labels=lambda number: number % 2, models=(("good [bold]", 0.5), ("<b>bad", 0.0))) -> Evaluation:
+def invented(
+    labels=lambda number: number % 2, models=(("good [bold]", 0.5), ("<b>bad", 0.0)), **options
+) -> Evaluation:
     rows = [
         {
             "anchor": "",
@@ -40,7 +42,7 @@ def invented(labels=lambda number: number % 2, models=(("good [bold]", 0.5), ("<
     ]
     scorers = [Invented(label, gap) for label, gap in models]
     settings = {"pairs": "pairs", "split": "test"}
-    return evaluate(scorers, pa.Table.from_pylist(rows), replicates=20, settings=settings)
+    return evaluate(scorers, pa.Table.from_pylist(rows), replicates=20, settings=settings, **options)
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +53,11 @@ def evaluation() -> Evaluation:
 @pytest.fixture(scope="session")
 def only_linked() -> Evaluation:
     return invented(labels=lambda number: 1)
+
+
+@pytest.fixture(scope="session")
+def several() -> Evaluation:
+    """A model of three seeds, one of a single run, and a baseline."""
+    runs = [f"seeded #{number}" for number in (1, 2, 3)]
+    models = [*((run, 0.4) for run in runs), ("single", 0.2), ("fixed", 0.0)]
+    return invented(models=models, seeds={"seeded": runs}, baselines=["fixed"])

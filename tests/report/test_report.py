@@ -11,9 +11,16 @@ from lxml import etree
 from rich.console import Console
 
 from sentence_experts.evaluation.statistics import Interval
-from sentence_experts.report.figures import curves, histograms
+from sentence_experts.report.figures import STYLE, curves, heat_map, histograms
 from sentence_experts.report.page import evaluation_page
-from sentence_experts.report.tables import bounds, evaluation_tables, views
+from sentence_experts.report.tables import (
+    bounds,
+    difference_table,
+    evaluation_tables,
+    p_value,
+    seeds_note,
+    views,
+)
 
 VOID = {"meta", "img", "br"}
 
@@ -122,3 +129,53 @@ def test_figures_draw_any_number_of_models(models):
     thresholds = dict.fromkeys(scores, 0.5)
     assert histograms(scores, labels, thresholds).count("<svg") == 1
     assert curves(scores, labels, thresholds).count("<svg") == 1
+
+
+def test_every_view_of_three_models_has_a_heat_map(several):
+    page = Page(evaluation_page(several))
+    maps = [image["alt"] for image in page.images if image["alt"].startswith("Heat map")]
+    assert len(maps) == 4  # pooled, mean, two domains
+    gap = next(each for each in several.differences if each.metric == "roc_auc")
+    assert f"{gap.first} minus {gap.second} {gap.value:+.3f}" in maps[0]
+
+
+def test_a_heat_map_writes_each_difference_twice_and_stars_what_is_significant():
+    labels, gaps = ["a", "b", "c"], {("a", "b"): 0.25, ("a", "c"): 0.125, ("b", "c"): -0.0625}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(STYLE, "svg.fonttype", "none")
+        svg = heat_map(labels, gaps, {("a", "b")})
+    texts = re.findall(r">([^<>]*)</t(?:ext|span)>", svg)
+    assert {"+.250", "-.250", "+.125", "-.125", "-.062", "+.062"} <= set(texts)
+    assert texts.count("*") == 2
+    assert heat_map(labels, gaps, set()).count("<svg") == 1
+
+
+def test_seeds_are_shown_and_too_few_are_said(several, evaluation):
+    out = StringIO()
+    for table in evaluation_tables(several):
+        Console(file=out, width=80).print(table)
+    deviation = several.models[0].pooled.spread["f1_max"]
+    for text in (out.getvalue(), evaluation_page(several)):
+        assert f"±{deviation:.3f}".replace("±0.", "±.") in text
+        assert "3 seeds" in text
+    assert max(len(line) for line in out.getvalue().splitlines()) <= 80
+    assert seeds_note(several).startswith("Fewer than 3 seeds: single.")
+    assert "Fewer than 3 seeds: single." in evaluation_page(several)
+    assert "good [bold], &lt;b&gt;bad" in evaluation_page(evaluation)
+
+
+def test_differences_of_all_pairs_at_the_terminal(several):
+    out = StringIO()
+    Console(file=out, width=100).print(difference_table(several))
+    for first, second in (("seeded", "single"), ("seeded", "fixed"), ("single", "fixed")):
+        assert re.search(rf"{first}.*\n *- {second}", out.getvalue())
+    assert "p<.001*" in out.getvalue() or "p=." in out.getvalue()
+
+
+def test_p_values():
+    assert [p_value(value) for value in (0.0001, 0.0312, 0.05, 1.0)] == [
+        "p<.001*",
+        "p=.031*",
+        "p=.050",
+        "p=1.000",
+    ]

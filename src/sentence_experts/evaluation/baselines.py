@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.console import progress
+from sentence_experts.console import Advance, progress
 from sentence_experts.encoding.engine import Encoder, Vectors
+from sentence_experts.encoding.vector_file import TEXTS_OF_A_PART, VectorFile
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.pairs import cosine_by_text
-from sentence_experts.storage import replacing, sha256_text
 
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
-TEXTS_AT_ONCE = 512
+ANY_DOMAIN = "*"
 
 
 class TfidfScorer:
@@ -66,8 +66,8 @@ class TfidfScorer:
 class EncoderScorer:
     """A sentence-transformers or transformers model, each text encoded with its domain's route.
 
-    A model that knows one of the domains as a route must know them all; a model that knows none is encoded
-    without a prompt, unless it has experts. `route_map` (domain -> route) sets or changes a domain's route.
+    `routes_by_domain` says which route that is. `cache` is a folder for the vectors of all models, kept from
+    one evaluation to the next (`encoding.vector_file`).
     """
 
     def __init__(
@@ -90,29 +90,24 @@ class EncoderScorer:
     def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
         """Cosine of the two texts' vectors, shape (pairs,)."""
         route = self.routes[domain]
-        return cosine_by_text(anchors, positives, lambda texts: self._vectors(texts, route))
+        scores = cosine_by_text(anchors, positives, lambda texts: self._vectors(texts, route))
+        self.encoder.say_unsure()
+        return scores
 
     def _vectors(self, texts: list[str], route: str | None) -> Vectors:
-        """One file a model, route and set of texts, when there is a cache folder."""
-        if self.cache is None:
-            return self._encode(texts, route)
-        key = sha256_text(
-            self.encoder.fingerprint, route or "", str(self.encoder.model.max_seq_length), *texts
-        )
-        file = self.cache / f"{key}.npy"
-        if not file.exists():
-            vectors = self._encode(texts, route)
-            with replacing(file) as temporary, open(temporary, "wb") as out:
-                np.save(out, vectors)
-        loaded: Vectors = np.load(file)
-        return loaded
+        what = f"{self.label}{f' [{route}]' if route else ''}: encoding"
+        with progress(what, len(texts)) as advance:
+            if self.cache is None:
+                return self._encode(texts, route, advance)
+            name = f"{self.encoder.name}-{route}" if route else self.encoder.name
+            file = VectorFile(self.cache, name, self.encoder.vector_settings(route))
+            return file.vectors(texts, lambda some: self.encoder.encode(some, route), advance)
 
-    def _encode(self, texts: list[str], route: str | None) -> Vectors:
+    def _encode(self, texts: list[str], route: str | None, advance: Advance) -> Vectors:
         parts = []
-        with progress(f"{self.label}{f' [{route}]' if route else ''}: encoding", len(texts)) as advance:
-            for start in range(0, len(texts), TEXTS_AT_ONCE):
-                parts.append(self.encoder.encode(texts[start : start + TEXTS_AT_ONCE], route))
-                advance(len(parts[-1]))
+        for start in range(0, len(texts), TEXTS_OF_A_PART):
+            parts.append(self.encoder.encode(texts[start : start + TEXTS_OF_A_PART], route))
+            advance(len(parts[-1]))
         return np.concatenate(parts)
 
 
@@ -121,16 +116,23 @@ def routes_by_domain(
 ) -> dict[str, str | None]:
     """The route with which each domain's texts are encoded; None means no prompt.
 
+    A domain's texts take the route of its name, or the one that `route_map` (domain -> route, "*" for every
+    domain not named) gives. A model that knows none of the domains is encoded without a prompt, unless it has
+    experts. A model that knows one must know them all, or have but that one route, which then serves every
+    domain: a single-domain model is evaluated with its own token everywhere (2025 paper, Table 3).
+
     Raises:
         RouteError: `route_map` names a route that the model does not have, or the model has some of the
             domains as routes (or has experts) but not all.
     """
     for route in route_map.values():
         encoder.chosen_route(route)
-    wanted = {domain: route_map.get(domain, domain) for domain in domains}
+    wanted = {domain: route_map.get(domain, route_map.get(ANY_DOMAIN, domain)) for domain in domains}
     routed = encoder.has_experts or any(route in encoder.routes for route in wanted.values())
     if not routed:
         return dict.fromkeys(domains)
+    if len(encoder.routes) == 1:
+        return dict.fromkeys(domains, next(iter(encoder.routes)))
     for domain, route in wanted.items():
         if route not in encoder.routes:
             raise RouteError(

@@ -11,8 +11,10 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.evaluation.baselines import EncoderScorer
-from sentence_experts.evaluation.pairs import checked_table, domains_of, measure, score_pairs
-from sentence_experts.evaluation.results import Figures
+from sentence_experts.evaluation.measure import measure
+from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
+from sentence_experts.evaluation.results import POOLED, Figures
+from sentence_experts.evaluation.routing import TEXTS_WHILE_TRAINING, RouterAccuracy, router_accuracy
 
 # The 2025 paper stops training on F1max over the evaluation set ("Training strategy").
 PRIMARY_METRIC = "f1_max"
@@ -34,8 +36,9 @@ class PairEvaluator(SentenceEvaluator):
     """Metrics of a model on labelled pairs, pooled over domains and by domain.
 
     Keys are `{name}_{metric}` for all pairs together and `{name}_{domain}_{metric}` for a domain; undefined
-    metrics are left out. With `name="validation"` the trainer's `metric_for_best_model` is
-    `"eval_validation_f1_max"`.
+    metrics are left out. A model with learned routers has `{name}_router_accuracy` too, the mean over its
+    blocks, and `{name}_router_accuracy_block_{number}`. With `name="validation"` the trainer's
+    `metric_for_best_model` is `"eval_validation_f1_max"`.
 
     Args:
         table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
@@ -77,10 +80,12 @@ class PairEvaluator(SentenceEvaluator):
         encoder = Encoder(model, name="the model in training", fingerprint="", batch_size=self.batch_size)
         scorer = EncoderScorer(encoder, domains_of(self.table), self.name, self.route_map)
         scores = score_pairs(scorer, self.table)
-        pooled, _, by_domain = measure(self.table, scores, replicates=0, threshold_min=self.threshold_min)
-        found = self._named("", pooled)
-        for domain, figures in by_domain.items():
+        measured = measure(self.table, scores, replicates=0, threshold_min=self.threshold_min)
+        found = self._named("", measured.figures[POOLED])
+        for domain, figures in measured.by_domain().items():
             found |= self._named(f"{domain}_", figures)
+        accuracy = router_accuracy(encoder, self.table, scorer.routes, TEXTS_WHILE_TRAINING)
+        found |= {} if accuracy is None else self._of_routers(accuracy)
         self.store_metrics_in_model_card_data(model, found, epoch, steps)
         return found
 
@@ -88,6 +93,11 @@ class PairEvaluator(SentenceEvaluator):
         start = f"{self.name}_" if self.name else ""
         values = ((metric, figures.metrics[metric]) for metric in REPORTED)
         return {f"{start}{prefix}{metric}": value for metric, value in values if value is not None}
+
+    def _of_routers(self, accuracy: RouterAccuracy) -> dict[str, float]:
+        start = f"{self.name}_router_accuracy" if self.name else "router_accuracy"
+        blocks = {f"{start}_block_{block}": share for block, share in accuracy.by_block.items()}
+        return {start: accuracy.mean, **blocks}
 
     def get_config_dict(self) -> dict[str, Any]:
         """The settings that the model card shows."""

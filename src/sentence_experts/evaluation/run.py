@@ -10,15 +10,25 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentence_experts.console import say
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
-from sentence_experts.evaluation.pairs import PairScorer, checked_table, differences, domains_of, evaluate
+from sentence_experts.evaluation.evaluate import evaluate
+from sentence_experts.evaluation.lineup import (
+    Entry,
+    RouteMap,
+    check_names,
+    line_up,
+    option_of,
+    runs_by_model,
+)
+from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, texts_by_domain
 from sentence_experts.evaluation.results import Evaluation
+from sentence_experts.evaluation.routing import RouterAccuracy, router_accuracy
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import sha256_file, write_json, write_parquet
 
-TFIDF = "tfidf"
 TFIDF_FITS = ("train", "evaluated")
 VERSIONS_OF = ("sentence-experts", "sentence-transformers", "transformers", "torch", "scikit-learn", "numpy")
 
@@ -30,12 +40,18 @@ class EvaluationPlan:
     Attributes:
         models, baselines: folders or hub ids; a baseline may be "tfidf".
         pairs: a folder written by `sentence-experts pairs`.
-        out: where results go; encoded vectors are kept in its folder `vectors` and used again.
+        out: where results go.
+        cache: where vectors are kept, one file a model and route, to be used again by this and other
+            evaluations; None is the folder `vectors` in `out`.
         split: train, validation or test.
         names: label -> one of the models or baselines.
-        route_map: domain -> route, for models whose routes are not called like the domains.
+        seeds: (label, folder or hub id) of each run of a model that was trained with several seeds.
+        pooling: label, folder or hub id -> mean, last or cls.
+        route_map: `DOMAIN` or `MODEL:DOMAIN` -> route, "*" for every domain; for models whose routes are not
+            called like the domains.
         tfidf_fit: "train" (the domain's training texts) or "evaluated" (the evaluated texts themselves).
         replicates: of the bootstrap; 0 for no intervals.
+        linked_only: leave the unlinked pairs out; the preprint's test set has none (3.1).
         threshold_min: lowest candidate threshold (the preprint's 0.5 for sets without negatives).
     """
 
@@ -43,12 +59,16 @@ class EvaluationPlan:
     pairs: Path
     out: Path
     baselines: Sequence[str] = ()
+    cache: Path | None = None
     split: str = "test"
     names: Mapping[str, str] = field(default_factory=dict)
+    seeds: Sequence[tuple[str, str]] = ()
+    pooling: Mapping[str, str] = field(default_factory=dict)
     route_map: Mapping[str, str] = field(default_factory=dict)
     tfidf_fit: str = "train"
     replicates: int = 1000
     seed: int = 0
+    linked_only: bool = False
     threshold_min: float | None = None
     device: str | None = None
     batch_size: int = 32
@@ -68,6 +88,8 @@ def run_evaluation(plan: EvaluationPlan) -> Evaluation:
         raise UsageError(f"the number of bootstrap replicates cannot be {plan.replicates}")
     folder = PairsFolder.open(plan.pairs)
     table = checked_table(folder.split(plan.split), f"{plan.pairs}: split {plan.split}")
+    if plan.linked_only:
+        table = table.filter(pc.equal(table["label"], 1))
     settings = {
         "pairs": folder.path.resolve().name,
         "pairs_fingerprint": folder.fingerprint(),
@@ -75,12 +97,22 @@ def run_evaluation(plan: EvaluationPlan) -> Evaluation:
         "split": plan.split,
         "split_sha256": sha256_file(folder.path / f"{plan.split}.parquet"),
         "route_map": dict(plan.route_map),
+        "linked_only": plan.linked_only,
         "versions": versions(),
     }
-    scorers = _scorers(plan, table, folder)
-    found = evaluate(scorers, table, plan.replicates, plan.seed, plan.threshold_min, settings)
-    if plan.replicates:
-        found = replace(found, differences=differences(found, plan.replicates, plan.seed))
+    entries = line_up(plan.models, plan.baselines, plan.names, plan.seeds)
+    scorers = _scorers(plan, entries, table, folder)
+    found = evaluate(
+        scorers,
+        table,
+        plan.replicates,
+        plan.seed,
+        plan.threshold_min,
+        settings,
+        runs_by_model(entries),
+        [entry.model for entry in entries if entry.is_baseline],
+    )
+    found = replace(found, routers=_routers(scorers, table))
     write_results(plan.out, found)
     return found
 
@@ -105,46 +137,51 @@ def versions() -> dict[str, str]:
     return known
 
 
-def _scorers(plan: EvaluationPlan, table: pa.Table, folder: PairsFolder) -> list[PairScorer]:
-    sources = [*plan.models, *plan.baselines]
-    label_of = {source: label for label, source in plan.names.items()}
-    unknown = sorted(label_of.keys() - set(sources))
-    if unknown:
-        raise UsageError(
-            f"--name {label_of[unknown[0]]}={unknown[0]}: no such model or baseline on this command"
-        )
+def _scorers(
+    plan: EvaluationPlan, entries: Sequence[Entry], table: pa.Table, folder: PairsFolder
+) -> list[PairScorer]:
     domains = domains_of(table)
+    routes = RouteMap.read(plan.route_map, domains)
+    check_names(entries, plan.pooling, "--pooling")
+    check_names(entries, dict.fromkeys(routes.of_one, "..."), "--route-map")
     scorers: list[PairScorer] = []
-    for source in sources:
-        label = label_of.get(source)
-        if source == TFIDF and source in plan.baselines:
-            scorers.append(TfidfScorer(_texts_by_domain(folder), plan.tfidf_fit, label or "TF-IDF"))
+    for entry in entries:
+        if entry.is_tfidf:
+            scorers.append(TfidfScorer(texts_by_domain(folder.split("train")), plan.tfidf_fit, entry.label))
             continue
-        encoder = Encoder.open(source, plan.device, plan.batch_size)
-        routes = {domain: route for domain, route in plan.route_map.items() if route in encoder.routes}
-        scorers.append(EncoderScorer(encoder, domains, label, routes, plan.out / "vectors"))
-    _check_route_map(plan, scorers, domains)
+        pooling = option_of(entry, plan.pooling)
+        encoder = Encoder.open(entry.source, plan.device, plan.batch_size, pooling)
+        cache = plan.cache or plan.out / "vectors"
+        scorer = EncoderScorer(encoder, domains, entry.label, routes.of(entry, encoder.routes), cache)
+        _say_if_one_route_serves_all(scorer)
+        scorers.append(scorer)
+    _check_routes_of_all(routes, scorers)
     return scorers
 
 
-def _check_route_map(plan: EvaluationPlan, scorers: Sequence[PairScorer], domains: Sequence[str]) -> None:
+def _routers(scorers: Sequence[PairScorer], table: pa.Table) -> dict[str, RouterAccuracy]:
+    """Label -> how often its learned routers were right, for those that have any."""
+    found = {
+        scorer.label: router_accuracy(scorer.encoder, table, scorer.routes)
+        for scorer in scorers
+        if isinstance(scorer, EncoderScorer)
+    }
+    return {label: accuracy for label, accuracy in found.items() if accuracy is not None}
+
+
+def _say_if_one_route_serves_all(scorer: EncoderScorer) -> None:
+    taken = set(scorer.routes.values())
+    if len(scorer.routes) > 1 and len(taken) == 1 and (route := taken.pop()) is not None:
+        say(f"{scorer.label}: route {route} for every domain")
+
+
+def _check_routes_of_all(routes: RouteMap, scorers: Sequence[PairScorer]) -> None:
     known = {
         route for scorer in scorers if isinstance(scorer, EncoderScorer) for route in scorer.encoder.routes
     }
-    for domain, route in plan.route_map.items():
-        if domain not in domains:
-            raise UsageError(f"--route-map {domain}={route}: the domains are {', '.join(domains)}")
+    for domain, route in routes.of_all.items():
         if route not in known:
             raise UsageError(
                 f"--route-map {domain}={route}: no model has that route; "
                 f"routes: {', '.join(sorted(known)) or 'none'}"
             )
-
-
-def _texts_by_domain(folder: PairsFolder) -> dict[str, list[str]]:
-    train = folder.split("train")
-    texts: dict[str, list[str]] = {}
-    for domain in train["domain"].unique().to_pylist():
-        rows = train.filter(pc.equal(train["domain"], domain))
-        texts[domain] = sorted({*rows["anchor"].to_pylist(), *rows["positive"].to_pylist()})
-    return texts

@@ -9,19 +9,27 @@ Alone it counts what is a pair's own noise three times (the weight's variance is
 paper 1), so its intervals are up to sqrt(3) times too wide. The surplus is measured by a bootstrap of the
 pairs and taken off, as in multiway clustering (Cameron, Gelbach & Miller, JBES 2011): variance = papers' -
 2 x pairs', at least the pairs'. The percentiles are drawn towards the figure by the root of that share.
+
+A figure that is the mean over k runs of training varies with their seeds too. Drawing k seeds with
+replacement would show only (k - 1)/k of that variance, two thirds for three seeds, and would take it for
+known; so it is added instead: variance + s^2/k, s the runs' standard deviation, and the ends are moved out
+by Student's t with the degrees of freedom of Welch and Satterthwaite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm, t
 
 from sentence_experts.evaluation.metrics import checked_pairs
 
 BOOTSTRAPPED = ("f1_max", "roc_auc")
+ROUNDING = 1e-24  # a variance below this is none
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs held in memory: some 100 MB with its intermediates
 
 Draws = NDArray[np.uint16]  # how often each thing is drawn, shape (replicates, things)
@@ -29,14 +37,25 @@ Draws = NDArray[np.uint16]  # how often each thing is drawn, shape (replicates, 
 
 @dataclass(frozen=True)
 class Replicates:
-    """A metric's replicates, shape (replicates,), NaN where undefined: papers drawn, and pairs drawn."""
+    """A metric's replicates, shape (replicates,), NaN where undefined: papers drawn, and pairs drawn.
+
+    `runs` holds the metric of each run of training behind the figure: one tuple a mean over independent
+    runs, none for a model of a single run.
+    """
 
     by_papers: NDArray[np.float64]
     by_pairs: NDArray[np.float64]
+    runs: tuple[tuple[float, ...], ...] = ()
 
     def __sub__(self, other: Replicates) -> Replicates:
-        """The difference's replicates, of two models that met the same draws."""
-        return Replicates(self.by_papers - other.by_papers, self.by_pairs - other.by_pairs)
+        """The difference's replicates, of two models that met the same draws.
+
+        As many runs of both are paired in their order, so that what a seed does to both cancels out.
+        """
+        runs = self.runs + other.runs
+        if len(self.runs) == len(other.runs) == 1 and len(self.runs[0]) == len(other.runs[0]):
+            runs = (tuple(a - b for a, b in zip(self.runs[0], other.runs[0], strict=True)),)
+        return Replicates(self.by_papers - other.by_papers, self.by_pairs - other.by_pairs, runs)
 
 
 Bootstrapped = dict[str, Replicates]  # metric -> replicates
@@ -77,20 +96,18 @@ def bootstrap(
     Returns:
         (domain -> replicates, pooled, pair-weighted mean).
     """
-    everything = _joined(list(domains.values()))
+    everything = joined(list(domains.values()))
     papers = sorted({*everything.first, *everything.second})
     position = {paper: index for index, paper in enumerate(papers)}
     # A pair is drawn under its own name, so that the order in which pairs are given decides nothing.
-    ranks = _ranks(everything)
+    ranks = _ranks(domains)
     starts = np.cumsum([0, *(len(pairs.labels) for pairs in domains.values())])
     sets = [
         _Sorted(pairs, position, ranks[start : start + len(pairs.labels)], threshold_min)
         for start, pairs in zip(starts, domains.values(), strict=False)
     ]
     pooled = _Sorted(everything, position, ranks, threshold_min)
-    generator = np.random.default_rng(seed)
-    paper_draws = drawn(len(papers), replicates, generator)
-    pair_draws = drawn(len(ranks), replicates, generator)
+    paper_draws, pair_draws = _draws(len(papers), len(ranks), replicates, seed)
 
     found = [(part.measure(paper_draws, pair_draws)) for part in sets]
     mean = {
@@ -117,22 +134,54 @@ def interval(replicates: Replicates, value: float | None, level: float = 0.95) -
     defined = replicates.by_papers[~np.isnan(replicates.by_papers)]
     if value is None or defined.size == 0:
         return None
-    by_papers, by_pairs = np.var(defined), np.nanvar(replicates.by_pairs)
-    share = max(by_papers - 2 * by_pairs, by_pairs) / by_papers if by_papers > 0 else 1.0
-    ends = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    low, high = value + np.sqrt(min(share, 1.0)) * (ends - value)
+    by_papers, by_pairs = float(np.var(defined)), float(np.nanvar(replicates.by_pairs))
+    of_papers = min(max(by_papers - 2 * by_pairs, by_pairs), by_papers)
+    of_seeds, factor = _seeds(replicates.runs, of_papers, level)
+    ends = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]) - value
+    if by_papers > ROUNDING:
+        low, high = value + factor * np.sqrt((of_papers + of_seeds) / by_papers) * ends
+    else:  # nothing for the percentiles to show, but the runs may still differ
+        half = factor * norm.isf((1 - level) / 2) * np.sqrt(of_seeds)
+        low, high = value + ends + (-half, half)
     return Interval(float(low), float(high), int(defined.size))
 
 
-def _ranks(pairs: ScoredPairs) -> NDArray[np.int64]:
-    keys = list(zip(pairs.first, pairs.second, pairs.labels.tolist(), pairs.scores.tolist(), strict=True))
+def _seeds(runs: Sequence[Sequence[float]], of_papers: float, level: float) -> tuple[float, float]:
+    """The variance that the runs' seeds add to their mean, and how much wider t is than the normal."""
+    added = [(float(np.var(values, ddof=1)) / len(values), len(values) - 1) for values in runs]
+    of_seeds = sum(variance for variance, _ in added)
+    if of_seeds == 0:
+        return 0.0, 1.0
+    freedom = (of_papers + of_seeds) ** 2 / sum(variance**2 / degrees for variance, degrees in added)
+    return of_seeds, float(t.isf((1 - level) / 2, freedom) / norm.isf((1 - level) / 2))
+
+
+@lru_cache(maxsize=1)  # the models of an evaluation meet the same draws
+def _draws(papers: int, pairs: int, replicates: int, seed: int) -> tuple[Draws, Draws]:
+    generator = np.random.default_rng(seed)
+    return drawn(papers, replicates, generator), drawn(pairs, replicates, generator)
+
+
+def _ranks(domains: Mapping[str, ScoredPairs]) -> NDArray[np.int64]:
+    """Each pair's place in an order of names, (pairs,), so that a draw means the same pairs for all models.
+
+    Scores come last: they order only what has one name, such as a pair that is given twice.
+    """
+    keys = [
+        (first, second, label, domain, score)
+        for domain, pairs in domains.items()
+        for first, second, label, score in zip(
+            pairs.first, pairs.second, pairs.labels.tolist(), pairs.scores.tolist(), strict=True
+        )
+    ]
     order = sorted(range(len(keys)), key=keys.__getitem__)
     ranks = np.empty(len(keys), dtype=np.int64)
     ranks[order] = np.arange(len(keys))
     return ranks
 
 
-def _joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
+def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
+    """The pairs of several sets as one."""
     return ScoredPairs(
         np.concatenate([pairs.scores for pairs in sets]),
         np.concatenate([pairs.labels for pairs in sets]),

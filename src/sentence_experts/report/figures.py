@@ -1,4 +1,4 @@
-"""Figures of an evaluation as SVG text: similarity histograms, ROC and precision-recall curves.
+"""Figures of an evaluation as SVG text: histograms of similarity, ROC and precision-recall curves, heat map.
 
 Models are told apart by colour (Okabe & Ito's palette, safe for colour-blind readers) and by line style.
 """
@@ -6,7 +6,7 @@ Models are told apart by colour (Okabe & Ito's palette, safe for colour-blind re
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -32,6 +32,7 @@ STYLE = {
     "svg.hashsalt": "sentence-experts",
 }
 
+CELL = 0.55  # inches
 Scores = Mapping[str, NDArray[np.float64]]  # model label -> (pairs,)
 
 
@@ -95,6 +96,38 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
         for axis in (left, right):
             axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
         figure.legend(loc="outside lower center", frameon=False, ncols=2, fontsize=8)
+        return _svg(figure)
+
+
+def heat_map(
+    labels: Sequence[str], gaps: Mapping[tuple[str, str], float], significant: Collection[tuple[str, str]]
+) -> str:
+    """Differences of all pairs of models, row minus column, written in the cells; a star where significant.
+
+    `gaps` and `significant` hold each pair once, in either order. Blue is above zero, red below.
+    """
+    plt = _pyplot()
+    number = {label: index for index, label in enumerate(labels)}
+    values = np.full((len(labels), len(labels)), np.nan)
+    for (first, second), gap in gaps.items():
+        values[number[first], number[second]], values[number[second], number[first]] = gap, -gap
+    largest = max((abs(gap) for gap in gaps.values()), default=0.0) or 1.0
+    starred = {*significant, *((second, first) for first, second in significant)}
+    with plt.rc_context(STYLE):
+        size = CELL * len(labels)
+        figure, axis = plt.subplots(figsize=(size + 2.6, size + 1.6), layout="constrained")
+        axis.imshow(values, cmap="RdBu", vmin=-2 * largest, vmax=2 * largest)  # pale enough to read
+        for (row, column), gap in np.ndenumerate(values):
+            if np.isfinite(gap):
+                star = "*" if (labels[row], labels[column]) in starred else ""
+                shown = f"{gap:+.3f}".replace("0.", ".", 1)
+                text = axis.text(column, row, f"{shown}\n{star}".rstrip(), ha="center", va="center")
+                text.set(fontsize=7.5, fontweight="bold" if star else "normal", linespacing=0.8)
+        short = [_short(label) for label in labels]
+        axis.set_xticks(range(len(labels)), short, rotation=40, ha="right", rotation_mode="anchor")
+        axis.set_yticks(range(len(labels)), short)
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
         return _svg(figure)
 
 

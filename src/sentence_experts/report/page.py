@@ -12,14 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, Evaluation, Figures
-from sentence_experts.report.figures import curves, histograms
+from sentence_experts.report.figures import curves, heat_map, histograms
 from sentence_experts.report.tables import (
     DIFFERENCES,
+    ROWS_SHOWN,
+    SIGNIFICANT,
     UNDEFINED,
-    bounds,
     counted,
     difference_rows,
+    lines,
     number,
+    router_rows,
+    seeds_note,
+    signed,
     views,
 )
 from sentence_experts.storage import write_text
@@ -42,7 +47,12 @@ MEANINGS = {
     "ROC-AUC": "the chance that a linked pair scores higher than an unlinked one",
     "Ratio": "mean cosine of linked pairs / mean cosine of unlinked pairs",
     "Distance": "mean absolute difference between cosine and label (1 linked, 0 not)",
-    "95% intervals": "in small print below a figure; bootstrap that draws papers, not pairs",
+    "95% intervals": "in small print below a figure; bootstrap that draws papers, not pairs; they cover the "
+    "seeds too where a model has several runs",
+    "±": "standard deviation over the runs of one model, trained with different seeds",
+    "p": "Wilcoxon's signed-rank test, corrected by Holm for all pairs of models; its values are the areas "
+    "under the ROC curve in blocks of papers. It does not see the seeds, and a paper may stand in two "
+    "blocks, so where it and the interval disagree, trust the interval",
 }
 CSS = """
 :root { color-scheme: light; }
@@ -55,7 +65,8 @@ table { border-collapse: collapse; margin: .75rem 0; font-variant-numeric: tabul
 caption { text-align: left; color: #444; padding-bottom: .4rem; }
 th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #ddd; }
 th[scope=row], thead th:first-child { text-align: left; } thead th { border-bottom: 2px solid #888; }
-td small { display: block; color: #555; white-space: nowrap; }
+td small, th small { display: block; color: #555; white-space: nowrap; font-weight: normal; }
+summary { cursor: pointer; }
 figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
 figcaption, .note { color: #444; font-size: .9rem; max-width: 48rem; }
 dl { font-size: .9rem; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
@@ -105,9 +116,12 @@ def _sections(found: Evaluation) -> Iterator[str]:
                 "compared with one threshold for all. Compare pooled figures with pooled figures, and means "
                 "with means.</p>"
             )
-        yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows)
+        yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows, _names(found))
+        yield from _compared(found, key)
         if key == POOLED and found.differences:
             yield _differences(found)
+        if key == POOLED and found.routers:
+            yield _routers(found)
         if key != PAIR_WEIGHTED_MEAN:
             yield from _drawings(found, key, rows)
         yield "</section>"
@@ -116,8 +130,10 @@ def _sections(found: Evaluation) -> Iterator[str]:
 def _drawings(found: Evaluation, key: str, rows: dict[str, Figures]) -> Iterator[str]:
     table = found.scores if key == POOLED else found.scores.filter(_is_domain(found.scores, key))
     labels = table["label"].to_numpy().astype(np.int64)
-    scores = {label: table[label].to_numpy() for label in rows}
-    thresholds = {label: figures.metrics["threshold"] for label, figures in rows.items()}
+    # Of a model with several runs, the first is drawn.
+    runs = {model.label: model.first_run for model in found.models}
+    scores = {label: table[run.label].to_numpy() for label, run in runs.items()}
+    thresholds = {label: run.view(key).metrics["threshold"] for label, run in runs.items()}
     where = f"{found.settings.get('split', '')} split, ".lstrip() if found.settings.get("split") else ""
     where += "all domains" if key == POOLED else f"domain {key}"
     means = "; ".join(
@@ -154,11 +170,18 @@ def _figure(svg: str, alternative: str, caption: str) -> str:
     )
 
 
-def _table(caption: str, rows: dict[str, Figures]) -> str:
+def _names(found: Evaluation) -> dict[str, str]:
+    return {
+        model.label: escape(model.label) + (f"<small>{model.seeds} seeds</small>" if model.runs else "")
+        for model in found.models
+    }
+
+
+def _table(caption: str, rows: dict[str, Figures], names: dict[str, str]) -> str:
     head = "".join(f'<th scope="col">{heading}</th>' for heading in ("Model", *HEADINGS.values()))
     best = {name: max((row.metrics[name] or 0.0) for row in rows.values()) for name in BEST_IS_LARGEST}
     body = "\n".join(
-        f'<tr><th scope="row">{escape(label)}</th>{"".join(_cells(figures, best))}</tr>'
+        f'<tr><th scope="row">{names[label]}</th>{"".join(_cells(figures, best))}</tr>'
         for label, figures in rows.items()
     )
     return (
@@ -167,34 +190,73 @@ def _table(caption: str, rows: dict[str, Figures]) -> str:
     )
 
 
+def _compared(found: Evaluation, key: str) -> Iterator[str]:
+    """The heat map of a view, from three models on: two are one number."""
+    gaps = {
+        (each.first, each.second): each.value
+        for each in found.differences
+        if each.view == key and each.metric == "roc_auc" and each.value is not None
+    }
+    if len(gaps) < 2:
+        return
+    tests = [test for test in found.tests if test.view == key]
+    significant = {(test.first, test.second) for test in tests if test.p_holm < SIGNIFICANT}
+    where = _heading(key).lower() if key in (POOLED, PAIR_WEIGHTED_MEAN) else f"domain {key}"
+    texts = "; ".join(f"{first} minus {second} {signed(gap)}" for (first, second), gap in gaps.items())
+    yield _figure(
+        heat_map([model.label for model in found.models], gaps, significant),
+        f"Heat map of differences in ROC-AUC. {texts}.",
+        f"ROC-AUC of the row's model minus the column's ({where}). Star: p < {SIGNIFICANT}, signed-rank test "
+        "over blocks of papers, corrected by Holm for all pairs of models.",
+    )
+
+
 def _differences(found: Evaluation) -> str:
-    head = "".join(f'<th scope="col">{heading}</th>' for heading in ("Minus", *DIFFERENCES.values()))
+    head = "".join(f'<th scope="col">{heading}</th>' for heading in ("Model − model", *DIFFERENCES.values()))
     body = "\n".join(
-        f'<tr><th scope="row">{escape(label)}</th>{"".join(map(_two_lines, row))}</tr>'
-        for label, row in difference_rows(found)
+        f'<tr><th scope="row">{escape(f"{first} − {second}")}</th>{"".join(map(_cell, cells))}</tr>'
+        for first, second, cells in difference_rows(found)
     )
     caption = (
-        f"{found.models[0].label} minus each other model: paired differences with 95% intervals. Mean: "
-        "of the domains, each with a threshold of its own."
+        "Each model minus each later one: paired differences with 95% intervals, and p of the signed-rank "
+        "test. Mean: of the domains, each with a threshold of its own."
     )
+    note = seeds_note(found)
+    count = len({(each.first, each.second) for each in found.differences})
+    return (
+        (f'<p class="note">{escape(note)}</p>\n' if note else "")
+        + f"<details{' open' if count <= ROWS_SHOWN else ''}><summary>Differences of models</summary>\n"
+        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div></details>"
+    )
+
+
+def _routers(found: Evaluation) -> str:
+    head = "".join(
+        f'<th scope="col">{escape(heading)}</th>' for heading in ("Mean over blocks", *found.routers)
+    )
+    body = "\n".join(
+        f'<tr><th scope="row">{escape(label)}</th>{"".join(_cell([cell]) for cell in cells)}</tr>'
+        for label, cells in router_rows(found).items()
+    )
+    caption = "Learned routers: the share of texts that they send to the expert of the text's domain."
     return (
         f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
 
 
-def _two_lines(cell: str) -> str:
-    figure, _, interval = cell.partition("\n")
-    return f"<td>{figure}{f'<small>{interval}</small>' if interval else ''}</td>"
+def _cell(lines: list[str]) -> str:
+    figure, *below = lines
+    return f"<td>{figure}{''.join(f'<small>{escape(line)}</small>' for line in below)}</td>"
 
 
 def _cells(figures: Figures, best: dict[str, float]) -> Iterator[str]:
     for name in HEADINGS:
-        value = figures.metrics[name]
-        text = number(value)
-        if text != UNDEFINED and value == best.get(name):
-            text = f"<strong>{text}</strong>"
-        yield _two_lines(f"{text}\n{bounds(figures.intervals.get(name))}")
+        figure, *below = lines(figures, name)
+        if figure != UNDEFINED and figures.metrics[name] == best.get(name):
+            figure = f"<strong>{figure}</strong>"
+        yield _cell([figure, *below])
 
 
 def _meanings() -> str:
@@ -205,7 +267,7 @@ def _meanings() -> str:
 def _settings(found: Evaluation) -> str:
     settings = {
         "evaluation": dict(found.settings),
-        "models": {model.label: dict(model.settings) for model in found.models},
+        "models": {run.label: dict(run.settings) for model in found.models for run in model.runs or (model,)},
     }
     text = json.dumps(settings, indent=1, ensure_ascii=False)
     return f"<section>\n<h2>Settings</h2>\n<pre>{escape(text)}</pre>\n</section>"

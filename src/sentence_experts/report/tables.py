@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, VIEWS, Evaluation, Figures
+from sentence_experts.evaluation.seeds import SEEDS_NEEDED, too_few_seeds
 from sentence_experts.evaluation.statistics import Interval
 
-# metric -> heading; those that have an interval show it below.
+# metric -> heading; intervals, and deviations over seeds, stand below a figure.
 COLUMNS = {
     "f1_max": "F1max",
     "precision": "Prec.",
@@ -29,6 +30,8 @@ DIFFERENCES = {
     (PAIR_WEIGHTED_MEAN, "f1_max"): "F1max, mean",
     (PAIR_WEIGHTED_MEAN, "roc_auc"): "ROC-AUC, mean",
 }
+SIGNIFICANT = 0.05
+ROWS_SHOWN = 15  # differences: all pairs of six models
 
 
 def views(found: Evaluation) -> Iterator[tuple[str, str, dict[str, Figures]]]:
@@ -50,40 +53,90 @@ def bounds(interval: Interval | None) -> str:
     return "-".join(f"{end:.3f}".removeprefix("0") for end in ends)
 
 
-def cells(figures: Figures) -> list[str]:
-    """One row's figures in the order of `COLUMNS`, each with its interval on a second line."""
-    return [
-        f"{number(figures.metrics[name])}\n{bounds(figures.intervals.get(name))}".rstrip() for name in COLUMNS
-    ]
+def spread(deviation: float | None) -> str:
+    """`±.004`, or nothing where there is but one run."""
+    return "" if deviation is None else f"±{deviation:.3f}".replace("±0.", "±.")
+
+
+def lines(figures: Figures, name: str) -> list[str]:
+    """A metric's figure, and below it its interval and its deviation over seeds, where there are any."""
+    below = (bounds(figures.intervals.get(name)), spread(figures.spread.get(name)))
+    return [number(figures.metrics[name]), *filter(None, below)]
 
 
 def evaluation_tables(found: Evaluation) -> Iterator[Table]:
     """One rich table a view, narrow enough for 80 columns."""
     for _, title, rows in views(found):
         first = next(iter(rows.values()))
-        lines = {label: cells(figures) for label, figures in rows.items()}
-        yield _table(f"{title} ({counted(first)})", "Model", list(COLUMNS.values()), lines)
+        runs = {model.label: f"\n{model.seeds} seeds" for model in found.models if model.seeds > 1}
+        cells = {
+            label + runs.get(label, ""): ["\n".join(lines(figures, name)) for name in COLUMNS]
+            for label, figures in rows.items()
+        }
+        yield _table(f"{title} ({counted(first)})", "Model", list(COLUMNS.values()), cells)
 
 
-def difference_rows(found: Evaluation) -> Iterator[tuple[str, list[str]]]:
-    """(other model, one cell a column of `DIFFERENCES`), each cell with its interval on a second line."""
-    for label in dict.fromkeys(difference.second for difference in found.differences):
-        cells = {(each.view, each.metric): each for each in found.differences if each.second == label}
-        yield (
-            label,
-            [
-                f"{signed(cells[key].value)}\n{signed_bounds(cells[key].interval)}".rstrip()
-                for key in DIFFERENCES
-            ],
-        )
+def difference_rows(found: Evaluation) -> Iterator[tuple[str, str, list[list[str]]]]:
+    """(model, other model, one cell a column of `DIFFERENCES`): figure, interval, for the area p-value."""
+    gaps = {(each.first, each.second, each.view, each.metric): each for each in found.differences}
+    tests = {(test.first, test.second, test.view): test for test in found.tests}
+    for first, second in dict.fromkeys((each.first, each.second) for each in found.differences):
+        cells = []
+        for view, metric in DIFFERENCES:
+            gap = gaps[first, second, view, metric]
+            test = tests.get((first, second, view)) if metric == "roc_auc" else None
+            below = (signed_bounds(gap.interval), p_value(test.p_holm) if test else "")
+            cells.append([signed(gap.value), *filter(None, below)])
+        yield first, second, cells
 
 
 def difference_table(found: Evaluation) -> Table | None:
-    """How much the first model is above each other one; None where there is nothing to compare."""
+    """Each model minus each later one; of many models only the first's. None where nothing compares."""
     if not found.differences:
         return None
-    title = f"{found.models[0].label} minus each other model (paired, 95% intervals)"
-    return _table(title, "Minus", list(DIFFERENCES.values()), dict(difference_rows(found)))
+    rows = list(difference_rows(found))
+    title = "Differences (paired, 95% intervals; p: signed-rank over blocks of papers, Holm)"
+    if len(rows) > ROWS_SHOWN:
+        rows = [row for row in rows if row[0] == found.models[0].label]
+        title += "; of the first model, the rest is in the report"
+    shown = {f"{first}\n- {second}": ["\n".join(cell) for cell in cells] for first, second, cells in rows}
+    return _table(title, "Model - model", list(DIFFERENCES.values()), shown)
+
+
+def router_rows(found: Evaluation) -> dict[str, list[str]]:
+    """The shares of texts that learned routers sent right: all, by domain, by block; one cell a run."""
+    routers = list(found.routers.values())
+    domains = dict.fromkeys(domain for each in routers for domain in each.by_domain)
+    blocks = sorted({block for each in routers for block in each.by_block})
+    rows = {"all": [number(each.mean) for each in routers]}
+    rows |= {f"domain {name}": [number(each.by_domain.get(name)) for each in routers] for name in domains}
+    return rows | {f"block {name}": [number(each.by_block.get(name)) for each in routers] for name in blocks}
+
+
+def router_table(found: Evaluation) -> Table | None:
+    """How often learned routers chose the expert of a text's domain; None where no model has any."""
+    if not found.routers:
+        return None
+    texts = max(each.texts for each in found.routers.values())
+    title = f"Learned routers: share of {texts:,} texts sent to their domain's expert"
+    return _table(title, "Mean over blocks of", list(found.routers), router_rows(found))
+
+
+def seeds_note(found: Evaluation) -> str | None:
+    """What too few seeds forbid to claim; None when all trained models have enough, or nothing compares."""
+    few = too_few_seeds(found)
+    if not few or not found.differences:
+        return None
+    return (
+        f"Fewer than {SEEDS_NEEDED} seeds: {', '.join(few)}. Differences to such a model hold for these "
+        "runs; they support no claim that one way of training beats another."
+    )
+
+
+def p_value(value: float) -> str:
+    """`p=.031*`, the star where it is below 0.05."""
+    shown = f"p={value:.3f}".replace("=0.", "=.") if value >= 0.0005 else "p<.001"
+    return shown + ("*" if value < SIGNIFICANT else "")
 
 
 def _table(title: str, corner: str, headings: list[str], rows: dict[str, list[str]]) -> Table:

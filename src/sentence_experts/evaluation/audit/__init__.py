@@ -1,0 +1,1 @@
+"""What training pairs give away about test pairs, and what figures are without it."""

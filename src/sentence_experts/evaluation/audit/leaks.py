@@ -1,0 +1,161 @@
+"""What training and test pairs share: papers, texts, nearly equal texts, pairs, contradicted labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sentence_experts.evaluation.audit.near_duplicates import near_duplicates, signatures
+from sentence_experts.evaluation.audit.pair_sets import fold_texts
+
+ENDS = ("anchor", "positive")
+# What can be wrong with a test pair, in the order of the report.
+LEAKS = {
+    "shared_paper": "a paper is in training pairs",
+    "both_papers": "both papers are in training pairs",
+    "shared_text": "a text is in training pairs",
+    "near_duplicate": "a text is nearly one of training",
+    "same_pair": "the pair is in training",
+    "linked_in_training": "not linked here, but linked in training",
+}
+# Test sets that are measured: those without pairs of any of these leaks.
+WITHOUT = {
+    "all pairs": (),
+    "without pairs of two training papers": ("both_papers",),
+    "without training papers and texts": ("shared_paper", "shared_text"),
+    "without near-duplicates either": ("shared_paper", "shared_text", "near_duplicate"),
+}
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many papers, texts and nearly equal texts of `second` are in `first`, too."""
+
+    first: str
+    second: str
+    papers: int
+    texts: int
+    near_duplicates: int
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """What an audit found.
+
+    Attributes:
+        overlaps: of each two splits.
+        masks: kind (`LEAKS`) -> which test pairs have it, shape (test pairs,).
+        contradictions: how many pairs of the whole dataset are once linked and once not.
+    """
+
+    overlaps: tuple[Overlap, ...]
+    masks: Mapping[str, Mask]
+    contradictions: int
+
+    def left(self, kinds: tuple[str, ...]) -> Mask:
+        """The test pairs that have none of these leaks."""
+        left = np.ones_like(self.masks["shared_paper"])
+        for kind in kinds:
+            left &= ~self.masks[kind]
+        return left
+
+    def leaked(self) -> Mask:
+        """The test pairs that have any leak."""
+        return np.asarray(np.any(list(self.masks.values()), axis=0))
+
+
+def find_leaks(
+    sets: Mapping[str, pa.Table], threshold: float = 0.7, known_links: pa.Table | None = None
+) -> Leaks:
+    """Compare the splits of a dataset (`pair_sets.read_pair_sets`).
+
+    Args:
+        sets: split -> pairs; `train` and `test` at least.
+        threshold: the similarity of `near_duplicates` from which texts count as nearly the same.
+        known_links: `left_id`, `right_id` of links of training papers that training pairs do not show.
+    """
+    texts = {split: _distinct_texts(table) for split, table in sets.items()}
+    bands = {split: signatures(found) for split, found in texts.items()}
+    overlaps, near_training = [], np.array([], dtype=object)
+    for first, second in combinations(sets, 2):
+        rows, *_ = near_duplicates(texts[second], texts[first], threshold, bands[second], bands[first])
+        near = np.array(texts[second], dtype=object)[np.unique(rows)]
+        if (first, second) == ("train", "test"):
+            near_training = near
+        papers = _shared(_papers(sets[first]), _papers(sets[second]))
+        shared = _shared(pa.array(texts[first]), pa.array(texts[second]))
+        overlaps.append(Overlap(first, second, papers, shared, len(near) - shared))
+    masks = _masks(sets["train"], sets["test"], texts["train"], near_training.tolist(), known_links)
+    return Leaks(tuple(overlaps), masks, _contradictions(sets))
+
+
+def _masks(
+    train: pa.Table, test: pa.Table, texts: list[str], near: list[str], known_links: pa.Table | None
+) -> dict[str, Mask]:
+    papers = _papers(train)
+    ids = [_in(test[f"{end}_id"], papers) for end in ENDS]
+    folded = [fold_texts(test[end]) for end in ENDS]
+    pairs, linked = _keys(train), _keys(train.filter(pc.equal(train["label"], 1)))
+    if known_links is not None:
+        linked |= _id_keys(known_links["left_id"], known_links["right_id"])
+    own = list(zip(*_key_columns(test), strict=True))
+    unlinked = pc.equal(test["label"], 0).to_numpy(zero_copy_only=False)
+    return {
+        "shared_paper": ids[0] | ids[1],
+        "both_papers": ids[0] & ids[1],
+        "shared_text": np.any([_in(column, pa.array(texts)) for column in folded], axis=0),
+        "near_duplicate": np.any([_in(column, pa.array(near, pa.string())) for column in folded], axis=0),
+        "same_pair": np.array([not pairs.isdisjoint(keys) for keys in own]),
+        "linked_in_training": unlinked & np.array([not linked.isdisjoint(keys) for keys in own]),
+    }
+
+
+def _distinct_texts(table: pa.Table) -> list[str]:
+    columns = [fold_texts(table[end]).combine_chunks() for end in ENDS]
+    return sorted(pa.concat_arrays(columns).unique().to_pylist())
+
+
+def _papers(table: pa.Table) -> pa.Array:
+    return pa.concat_arrays([table[f"{end}_id"].combine_chunks() for end in ENDS]).unique()
+
+
+def _in(values: pa.ChunkedArray | pa.Array, known: pa.Array) -> Mask:
+    return np.asarray(pc.is_in(values, known).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _shared(first: pa.Array, second: pa.Array) -> int:
+    return int(_in(second, first).sum())
+
+
+def _key_columns(table: pa.Table) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Each pair by its ids and by its texts, whichever end comes first."""
+    by_id = _unordered("id", *(table[f"{end}_id"] for end in ENDS))
+    return by_id, _unordered("text", *(fold_texts(table[end]) for end in ENDS))
+
+
+def _unordered(what: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> list[tuple[str, ...]]:
+    return [(what, *sorted(ends)) for ends in zip(left.to_pylist(), right.to_pylist(), strict=True)]
+
+
+def _id_keys(left: pa.ChunkedArray, right: pa.ChunkedArray) -> set[tuple[str, ...]]:
+    return set(_unordered("id", left, right))
+
+
+def _keys(table: pa.Table) -> set[tuple[str, ...]]:
+    by_id, by_text = _key_columns(table)
+    return {*by_id, *by_text}
+
+
+def _contradictions(sets: Mapping[str, pa.Table]) -> int:
+    everything = pa.concat_tables(sets.values())
+    linked, unlinked = (everything.filter(pc.equal(everything["label"], label)) for label in (1, 0))
+    known = _keys(linked)
+    own = zip(*_key_columns(unlinked), strict=True)
+    return len({by_id for by_id, by_text in own if by_id in known or by_text in known})

@@ -1,0 +1,103 @@
+"""Texts that are nearly the same: MinHash finds candidates, their exact similarity decides.
+
+The similarity of two texts is the Jaccard similarity of their sets of five-character pieces. A MinHash
+signature keeps the smallest value of each of 128 hash functions over the set; two signatures agree in a
+place with the probability of the sets' similarity. Texts that agree in one of 32 bands of four places are
+candidates: 99.98% of those of similarity 0.7, 0.3% of those of 0.1 (Broder 1997; Indyk & Motwani 1998).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from sentence_experts.console import progress
+
+PIECE = 5
+BANDS, PLACES = 32, 4
+TEXTS_AT_ONCE = 500
+CANDIDATES_AT_ONCE = 5_000
+PRIME = np.uint64(2**31 - 1)
+NO_PIECES = np.uint64(2**63)
+
+_pieces = HashingVectorizer(
+    analyzer="char_wb", ngram_range=(PIECE, PIECE), binary=True, norm=None, alternate_sign=False
+)
+Rows = NDArray[np.int64]
+
+
+def signatures(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """The bands of each text's MinHash signature: shape (texts, BANDS), one number a band."""
+    rng = np.random.default_rng(0)
+    factors, shifts = rng.integers(1, int(PRIME), size=(2, BANDS * PLACES), dtype=np.uint64)
+    bands = np.full((len(texts), BANDS), NO_PIECES)
+    with progress("near-duplicates: signatures", len(texts)) as advance:
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            sets = _pieces.transform(texts[start : start + TEXTS_AT_ONCE])
+            filled = np.flatnonzero(np.diff(sets.indptr))
+            places = np.empty((len(filled), BANDS * PLACES), dtype=np.uint64)
+            for place, (factor, shift) in enumerate(zip(factors, shifts, strict=True)):
+                hashed = (sets.indices.astype(np.uint64) * factor + shift) % PRIME
+                places[:, place] = np.minimum.reduceat(hashed, sets.indptr[filled])
+            bands[start + filled] = _joined(places.reshape(len(filled), BANDS, PLACES))
+            advance(sets.shape[0])
+    return bands
+
+
+def near_duplicates(
+    texts: Sequence[str],
+    others: Sequence[str],
+    threshold: float,
+    bands: NDArray[np.uint64] | None = None,
+    other_bands: NDArray[np.uint64] | None = None,
+) -> tuple[Rows, Rows, NDArray[np.float64]]:
+    """Rows of `texts`, rows of `others` and similarity of all pairs of at least `threshold`.
+
+    The bands of `signatures` may be given where they are known.
+    """
+    bands = signatures(texts) if bands is None else bands
+    other_bands = signatures(others) if other_bands is None else other_bands
+    found = [np.empty((0, 2), dtype=np.int64)]
+    found += [_equal(bands[:, band], other_bands[:, band]) for band in range(BANDS)]
+    candidates = np.unique(np.concatenate(found), axis=0)
+    left, right = candidates[:, 0], candidates[:, 1]
+    similarity = np.concatenate([np.empty(0), *_similarities(texts, others, left, right)])
+    near = similarity >= threshold
+    return left[near], right[near], similarity[near]
+
+
+def _joined(places: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One number for the places of a band, shape (..., PLACES) -> (...)."""
+    # Wraps around by design; texts that meet by chance are told apart by their exact similarity.
+    joined = np.zeros(places.shape[:-1], dtype=np.uint64)
+    for place in range(places.shape[-1]):
+        joined = joined * np.uint64(0x9E3779B97F4A7C15) + places[..., place]
+    return joined
+
+
+def _equal(keys: NDArray[np.uint64], others: NDArray[np.uint64]) -> Rows:
+    """All (row, row of others) with the same key: shape (matches, 2)."""
+    order = np.argsort(others, kind="stable")
+    ordered = others[order]
+    first, last = np.searchsorted(ordered, keys, "left"), np.searchsorted(ordered, keys, "right")
+    times = np.where(keys == NO_PIECES, 0, last - first)
+    rows = np.repeat(np.arange(len(keys)), times)
+    within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+    return np.stack([rows, order[np.repeat(first, times) + within]], axis=1)
+
+
+def _similarities(
+    texts: Sequence[str], others: Sequence[str], left: Rows, right: Rows
+) -> Iterator[NDArray[np.float64]]:
+    with progress("near-duplicates: candidates", len(left)) as advance:
+        for start in range(0, len(left), CANDIDATES_AT_ONCE):
+            ends = slice(start, start + CANDIDATES_AT_ONCE)
+            one = csr_array(_pieces.transform([texts[row] for row in left[ends]]))
+            other = csr_array(_pieces.transform([others[row] for row in right[ends]]))
+            shared = one.multiply(other).sum(axis=1)
+            yield shared / (one.sum(axis=1) + other.sum(axis=1) - shared)
+            advance(len(shared))

@@ -1,0 +1,133 @@
+"""How well routes are chosen by themselves: accuracy on texts of known domains, and what mistakes cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sentence_experts.encoding.engine import Encoder
+from sentence_experts.evaluation.baselines import EncoderScorer
+from sentence_experts.evaluation.measure import measure
+from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
+from sentence_experts.models.auto_encode import AutoRoutes
+from sentence_experts.models.auto_route import AUTO
+from sentence_experts.storage import sha256_text
+
+if TYPE_CHECKING:
+    from sentence_experts.models.checkpoint import ExpertEncoder
+
+# A text, and the domain that it is of.
+Labelled = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What was chosen for texts whose domain is known.
+
+    Attributes:
+        chosen: (domain, route) -> texts; for every text the most probable route, however low.
+        sure: (domain, route) -> those of them that reach the confidence.
+    """
+
+    chosen: Counter[tuple[str, str]]
+    sure: Counter[tuple[str, str]]
+
+    @property
+    def domains(self) -> list[str]:
+        """The domains, sorted."""
+        return sorted({domain for domain, _ in self.chosen})
+
+    def texts(self, domain: str | None = None) -> int:
+        """How many texts a domain, or all, has."""
+        return _count(self.chosen, domain)
+
+    def accuracy(self, domain: str | None = None) -> float:
+        """The share of a domain's texts, or of all, whose most probable route is their domain."""
+        return _right(self.chosen, domain) / self.texts(domain)
+
+    def unsure(self, domain: str | None = None) -> float:
+        """The share of texts below the confidence."""
+        return 1 - _count(self.sure, domain) / self.texts(domain)
+
+    def accuracy_of_the_sure(self, domain: str | None = None) -> float | None:
+        """The accuracy among the texts that reach the confidence; None without any."""
+        sure = _count(self.sure, domain)
+        return _right(self.sure, domain) / sure if sure else None
+
+
+def labelled_texts(
+    pairs: pa.Table, of_each: int | None = None, seed: int = 0, without: Collection[str] = ()
+) -> list[Labelled]:
+    """The distinct texts of each domain's pairs.
+
+    Args:
+        pairs: with the columns anchor, positive and domain.
+        of_each: at most so many of a domain, drawn by the seed; None for all.
+        seed: of the draw.
+        without: texts to leave out.
+    """
+    by_domain: dict[str, set[str]] = {}
+    for side in ("anchor", "positive"):
+        for text, domain in zip(pairs[side].to_pylist(), pairs["domain"].to_pylist(), strict=True):
+            by_domain.setdefault(domain, set()).add(text)
+    return [
+        (text, domain)
+        for domain, texts in sorted(by_domain.items())
+        for text in drawn(texts - set(without), of_each, seed)
+    ]
+
+
+def drawn(texts: Collection[str], count: int | None, seed: int) -> list[str]:
+    """`count` of the texts, the same for every order that they come in."""
+    return sorted(texts, key=lambda text: sha256_text(str(seed), text))[:count]
+
+
+def choices(encoder: ExpertEncoder, labelled: Sequence[Labelled]) -> Choices:
+    """What the encoder's automatic routes choose for texts of known domains.
+
+    Raises:
+        RouteError: the encoder has no automatic routes.
+    """
+    names, probabilities = encoder.choose_route([text for text, _ in labelled])
+    assert encoder.auto_routes is not None  # choose_route said so
+    sure = probabilities.max(axis=1) >= encoder.auto_routes.classifier.confidence
+    chosen = [(domain, name) for (_, domain), name in zip(labelled, names, strict=True)]
+    return Choices(
+        Counter(chosen), Counter(one for one, is_sure in zip(chosen, sure, strict=True) if is_sure)
+    )
+
+
+def cost_of_mistakes(
+    encoder: ExpertEncoder, pairs: pa.Table, batch_size: int = 32
+) -> dict[str, tuple[float | None, float | None]]:
+    """F1max with the true and with automatic routes: view (`pooled`, ..., each domain) -> (true, automatic).
+
+    Texts below the confidence take the average's vector, also where they would be an error.
+    """
+    table = checked_table(pairs)
+    domains = domains_of(table)
+    assert encoder.auto_routes is not None
+    given = encoder.auto_routes
+    encoder.auto_routes = AutoRoutes(replace(given.classifier, otherwise="average"), given.averaged(encoder))
+    try:
+        engine = Encoder(encoder, "model", "", batch_size)
+        found = []
+        for what, route_map in (("true routes", {}), ("automatic routes", dict.fromkeys(domains, AUTO))):
+            scorer = EncoderScorer(engine, domains, what, route_map)
+            found.append(measure(table, score_pairs(scorer, table), replicates=0).figures)
+    finally:
+        encoder.auto_routes = given
+    true, automatic = found
+    return {view: (true[view].metrics["f1_max"], automatic[view].metrics["f1_max"]) for view in true}
+
+
+def _count(counts: Counter[tuple[str, str]], domain: str | None) -> int:
+    return sum(number for (of, _), number in counts.items() if domain in (None, of))
+
+
+def _right(counts: Counter[tuple[str, str]], domain: str | None) -> int:
+    return sum(number for (of, route), number in counts.items() if domain in (None, of) and of == route)

@@ -1,0 +1,81 @@
+"""How often a learned router sends a text to the expert of its domain (preprint, section 3.2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sentence_experts.storage import sha256_text
+
+if TYPE_CHECKING:
+    from sentence_experts.encoding.engine import Encoder
+
+# So many of a domain's texts tell the share to 3 points (two standard errors), for the watcher of a training.
+TEXTS_WHILE_TRAINING = 1000
+
+
+@dataclass(frozen=True)
+class RouterAccuracy:
+    """The share of texts whose chosen expert is their domain's.
+
+    Attributes:
+        texts: how many there are; a text counts once in each domain that it occurs in.
+        by_block: block number -> share.
+        by_domain: domain -> share, the mean over blocks.
+        mean: the mean over blocks and texts.
+    """
+
+    texts: int
+    by_block: Mapping[int, float]
+    by_domain: Mapping[str, float]
+    mean: float
+
+
+def router_accuracy(
+    encoder: Encoder, table: pa.Table, routes: Mapping[str, str | None], texts_a_domain: int | None = None
+) -> RouterAccuracy | None:
+    """Measure a model's routers on the texts of pairs; None without learned routers, or experts for domains.
+
+    Args:
+        encoder: the model.
+        table: pairs, columns anchor, positive and domain.
+        routes: domain -> the route with which its texts are encoded; None for no prompt.
+        texts_a_domain: at most so many of a domain's texts, always the same ones; None for all.
+    """
+    config: Any = getattr(getattr(encoder.model[0], "auto_model", None), "config", None)
+    if getattr(config, "router", None) != "learned":
+        return None
+    from sentence_experts.models.router_choices import router_choices  # imports torch
+
+    experts = {name: number for number, name in enumerate(config.experts)}
+    experts |= {route["name"]: route["expert"] for route in config.routes}
+    hits: dict[str, NDArray[np.bool_]] = {}
+    blocks: tuple[int, ...] = ()
+    for domain, route in routes.items():
+        if (name := route or domain) in experts:
+            texts = distinct_texts(table, domain)[:texts_a_domain]
+            prompt = encoder.routes[route] if route else ""
+            found = router_choices(encoder.model, texts, prompt, encoder.batch_size)
+            hits[domain], blocks = found.chosen == experts[name], found.blocks
+    if not hits:
+        return None
+    every = np.concatenate(list(hits.values()))  # (texts, blocks)
+    return RouterAccuracy(
+        texts=len(every),
+        by_block=dict(zip(blocks, every.mean(axis=0).tolist(), strict=True)),
+        by_domain={domain: float(rows.mean()) for domain, rows in hits.items()},
+        mean=float(every.mean()),
+    )
+
+
+def distinct_texts(table: pa.Table, domain: str) -> list[str]:
+    """Each text of a domain's pairs once, in an order that says nothing of the texts."""
+    rows = table.filter(pc.equal(table["domain"], domain))
+    texts = {*rows["anchor"].to_pylist(), *rows["positive"].to_pylist()}
+    return sorted(texts, key=sha256_text)

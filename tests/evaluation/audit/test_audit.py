@@ -1,0 +1,190 @@
+"""An audit finds planted leaks in any kind of dataset, and shows what they are worth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentence_experts.cli.main import main
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.audit.leaks import WITHOUT
+from sentence_experts.evaluation.audit.memory import MemoryScorer
+from sentence_experts.evaluation.audit.pair_sets import read_pair_sets
+from sentence_experts.evaluation.audit.run import Audit, AuditPlan, balanced, run_audit, write_audit
+
+COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
+
+
+def title(paper: int) -> str:
+    words = np.random.default_rng(paper).integers(0, 10**6, size=8)
+    return " ".join(f"w{word}" for word in words)
+
+
+def leaky(pairs: int = 60) -> pa.Table:
+    """Circles of four papers: their sides are trained on and their diagonals tested, the texts say nothing.
+
+    As many test pairs again are of papers that training never had.
+    """
+    rows = []
+    for circle in range(0, 4 * pairs, 4):
+        sides = [(circle + place, circle + (place + 1) % 4) for place in range(4)]
+        rows += [(one, other, 1, "train") for one, other in sides]
+        rows += [(circle, circle + 2, 1, "test"), (circle, (circle + 6) % (4 * pairs), 0, "test")]
+        fresh = 10_000 + circle
+        rows += [(fresh, fresh + 1, 1, "test"), (fresh + 2, fresh + 3, 0, "test")]
+    one, other, label, split = zip(*rows, strict=True)
+    return pa.table(
+        {
+            "anchor": [title(paper) for paper in one],
+            "positive": [title(paper) for paper in other],
+            "label": label,
+            "split": split,
+            "anchor_id": [f"p{paper}" for paper in one],
+            "positive_id": [f"p{paper}" for paper in other],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("audit") / "pairs.parquet"
+    pq.write_table(leaky(), file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def audited(table_file: Path) -> Audit:
+    return run_audit(AuditPlan(table_file, replicates=50))
+
+
+def test_what_memory_alone_can_do_falls_without_the_leaked_pairs(audited: Audit) -> None:
+    memory = {each.test_set: each for each in audited.measurements if each.model == "memory of training"}
+    assert list(memory) == list(WITHOUT)
+    auc = [memory[name].figures.metrics["roc_auc"] for name in WITHOUT]
+    # The diagonals of a circle are above all pairs of two circles; all fresh pairs are tied.
+    assert auc[0] == pytest.approx(0.75)
+    assert auc[1:] == [0.5, 0.5, 0.5]
+    assert [memory[name].left for name in WITHOUT] == [240, 120, 120, 120]
+    assert memory["all pairs"].figures.intervals["roc_auc"].low > 0.6
+
+
+def test_the_leaked_pairs_are_written_with_their_leaks(audited: Audit, tmp_path: Path) -> None:
+    write_audit(tmp_path, audited)
+    leaked = pq.read_table(tmp_path / "leaked_pairs.parquet")
+    assert leaked.num_rows == 120
+    assert all(leaked["both_papers"].to_pylist())
+    found = json.loads((tmp_path / "audit.json").read_text())
+    assert found["leaked_test_pairs"]["shared_paper"] == 120
+    assert found["between_splits"] == [
+        {"first": "train", "second": "test", "papers": 120, "texts": 120, "near_duplicates": 0}
+    ]
+
+
+def test_every_format_gives_the_same_audit(audited: Audit, tmp_path: Path) -> None:
+    table = leaky()
+    csv.write_csv(table, tmp_path / "pairs.csv")
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    files = {}
+    for split in ("train", "test"):
+        files[split] = tmp_path / f"{split}.parquet"
+        pq.write_table(
+            table.filter(pa.compute.equal(table["split"], split)).drop_columns("split"), files[split]
+        )
+    plans = [AuditPlan(tmp_path / name, replicates=50) for name in ("pairs.csv", "pairs.jsonl")]
+    for plan in (*plans, AuditPlan(None, files, replicates=50)):
+        assert run_audit(plan).to_json() == audited.to_json()
+
+
+def test_without_ids_texts_are_the_papers(audited: Audit, tmp_path: Path) -> None:
+    pq.write_table(leaky().drop_columns(["anchor_id", "positive_id"]), tmp_path / "pairs.parquet")
+    found = run_audit(AuditPlan(tmp_path / "pairs.parquet", replicates=0, baselines=["memory"]))
+    assert found.to_json()["leaked_test_pairs"] == audited.to_json()["leaked_test_pairs"]
+
+
+def test_a_folder_of_pairs_is_audited(pairs_folder: Path) -> None:
+    found = run_audit(AuditPlan(pairs_folder, replicates=0))
+    assert set(found.pairs) == {"train", "validation", "test"}
+    assert not found.leaks.masks["shared_paper"].any()
+    assert {each.model for each in found.measurements} == {"TF-IDF", "memory of training"}
+
+
+def test_a_model_is_measured_beside_the_baselines(pairs_folder: Path, plain_model: Path) -> None:
+    found = run_audit(AuditPlan(pairs_folder, models=[str(plain_model)], baselines=["memory"], replicates=0))
+    assert {each.model for each in found.measurements} == {"memory of training", str(plain_model)}
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from("ab")), max_size=60), st.integers(0, 99)
+)
+@settings(max_examples=100, deadline=None)
+def test_balancing_keeps_the_share_of_links_of_each_domain(rows: list[tuple], seed: int) -> None:
+    left = np.array([row[0] for row in rows], dtype=bool)
+    labels = np.array([row[1] for row in rows], dtype=np.int64)
+    domains = np.array([row[2] for row in rows], dtype=object)
+    kept = balanced(left, labels, domains, seed)
+    assert not (kept & ~left).any()
+    for domain in np.unique(domains):
+        counts = [
+            [(mask & (domains == domain) & (labels == label)).sum() for label in (0, 1)]
+            for mask in (np.ones_like(left), left, kept)
+        ]
+        (negatives, positives), remaining, (some_negatives, some_positives) = counts
+        assert abs(some_positives * negatives - some_negatives * positives) <= max(negatives, positives) / 2
+        if negatives and positives:
+            # Nothing more is left out than the balance asks for: one class is whole.
+            assert some_negatives == remaining[0] or some_positives == remaining[1]
+
+
+def test_memory_knows_links_and_shared_neighbours_and_nothing_else() -> None:
+    train = pa.table({"anchor": ["a", "b"], "positive": ["B ", "c"], "label": [1, 1]})
+    scores = MemoryScorer(train).score(["a", "A", "a", "x"], ["b", "c", "x", "x"], "all")
+    # Neighbourhoods with oneself: a {a, b}, b {a, b, c}, c {b, c}.
+    np.testing.assert_allclose(scores, [2 / 6**0.5, 1 / 2, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"split": ["train", "test"]}, "no column 'label'"),
+        ({"label": [1, 1], "split": ["train", "held-out"]}, "'held-out' is none of"),
+        ({"label": [1, 2], "split": ["train", "test"]}, "labels must be 0 or 1"),
+        ({"label": [1, 1], "split": ["train", "train"]}, "there are no test pairs"),
+        ({"label": [1, None], "split": ["train", "test"]}, "test row 1 has no label"),
+        ({"label": [1, 1]}, "no column 'split'"),
+    ],
+)
+def test_faulty_tables_are_named(columns: dict, message: str, tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"anchor": ["a", "b"], "positive": ["c", "d"], **columns}), tmp_path / "pairs.parquet"
+    )
+    with pytest.raises(InputError, match=message):
+        read_pair_sets(tmp_path / "pairs.parquet", {})
+
+
+def test_wrong_usage_is_said(table_file: Path) -> None:
+    with pytest.raises(UsageError, match="give PAIRS"):
+        read_pair_sets(None, {})
+    with pytest.raises(UsageError, match="near-duplicates from a similarity"):
+        run_audit(AuditPlan(table_file, threshold=0))
+    with pytest.raises(UsageError, match="no baseline 'bm25'"):
+        run_audit(AuditPlan(table_file, baselines=["bm25"]))
+
+
+def test_the_command_shows_tables_and_writes_files(
+    table_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", str(table_file), "--bootstrap", "0", "--out", str(tmp_path / "audit")])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "a paper is in training pairs" in shown
+    assert "memory of training, with and without leaked test pairs" in shown
+    assert (tmp_path / "audit" / "audit.json").is_file()

@@ -1,0 +1,84 @@
+"""How well routes are chosen, counted by hand on choices that are known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sentence_experts
+from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
+from sentence_experts.models.auto_encode import AutoRoutes, fit_auto_routes
+from sentence_experts.models.checkpoint import ExpertEncoder
+from sentence_experts.pairs.dataset import PairsFolder
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> PairsFolder:
+    return PairsFolder.open(make_pairs_folder(tmp_path_factory.mktemp("pairs")))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> ExpertEncoder:
+    folder: Path = make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
+    return sentence_experts.load(folder, "cpu")
+
+
+def test_counts() -> None:
+    chosen = Counter({("a", "a"): 6, ("a", "b"): 2, ("b", "b"): 1, ("b", "a"): 1})
+    found = Choices(chosen, Counter({("a", "a"): 5, ("a", "b"): 1}))
+    assert (found.domains, found.texts(), found.texts("a")) == (["a", "b"], 10, 8)
+    assert (found.accuracy(), found.accuracy("a"), found.accuracy("b")) == (0.7, 0.75, 0.5)
+    assert (found.unsure("a"), found.unsure("b"), found.unsure()) == (0.25, 1.0, 0.4)
+    assert found.accuracy_of_the_sure("a") == pytest.approx(5 / 6)
+    assert found.accuracy_of_the_sure("b") is None
+
+
+def test_labelled_texts() -> None:
+    rows = {"anchor": ["x", "y", "x", "z"], "positive": ["y", "z", "w", "x"], "domain": ["a", "a", "b", "a"]}
+    table = pa.table(rows)
+    assert sorted(labelled_texts(table)) == [("w", "b"), ("x", "a"), ("x", "b"), ("y", "a"), ("z", "a")]
+    assert sorted(labelled_texts(table, without={"x"})) == [("w", "b"), ("y", "a"), ("z", "a")]
+    two = labelled_texts(table, of_each=2)
+    assert len(two) == 4
+    assert two == labelled_texts(table.take([3, 1, 2, 0]), of_each=2)
+    assert len({tuple(labelled_texts(table, of_each=1, seed=seed)) for seed in range(20)}) > 1
+
+
+def test_routes_of_planted_topics_are_found(encoder: ExpertEncoder, pairs: PairsFolder) -> None:
+    known = labelled_texts(pairs.split("train"))
+    fit_auto_routes(encoder, [text for text, _ in known], [domain for _, domain in known], confidence=0)
+    unseen = labelled_texts(pairs.split("test"), without={text for text, _ in known})
+    assert choices(encoder, unseen).accuracy() > 0.7
+    probabilities = encoder.choose_route([text for text, _ in unseen])[1]
+    classifier = replace(
+        encoder.auto_routes.classifier, confidence=float(np.median(probabilities.max(axis=1)))
+    )
+    encoder.auto_routes = AutoRoutes(classifier)
+    assert choices(encoder, unseen).unsure() == pytest.approx(0.5, abs=0.05)
+
+
+def test_what_mistakes_cost(encoder: ExpertEncoder, pairs: PairsFolder) -> None:
+    table = pairs.split("test")
+    swapped = labelled_texts(table)
+    other = dict(zip(TOPICS, reversed(TOPICS), strict=True))
+    texts = [text for text, _ in swapped]
+    for routes, confidence in (
+        ([domain for _, domain in swapped], 0.0),
+        ([other[d] for _, d in swapped], 0.0),
+    ):
+        fit_auto_routes(encoder, texts, routes, confidence, otherwise="error")
+        cost = cost_of_mistakes(encoder, table)
+        assert {"pooled", "pair_weighted_mean", *TOPICS} == set(cost)
+        right = choices(encoder, swapped).accuracy() == 1
+        same = all(true == automatic for true, automatic in cost.values())
+        assert same == right
+    fit_auto_routes(encoder, texts, [domain for _, domain in swapped], 1.0, otherwise="error")
+    given = encoder.auto_routes
+    cost_of_mistakes(encoder, table)  # the unsure are averaged here, not an error
+    assert encoder.auto_routes is given
