@@ -1,0 +1,1 @@
+"""Published experiments as recipes: run, and set beside the published figures."""

@@ -1,0 +1,159 @@
+"""Our figures stand beside the published ones of the same row, domain and average."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipped import RECIPES
+
+from sentence_experts.evaluation.metrics import METRIC_NAMES
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
+from sentence_experts.reproduce.compare import Compared, Comparison, compare, differences
+from sentence_experts.reproduce.plan import Plan, make_plan
+from sentence_experts.reproduce.recipe import Recipe, read_recipe
+from sentence_experts.reproduce.setting import Setting, setting_for
+from sentence_experts.reproduce.tables import html, markdown, tables_of
+from sentence_experts.storage import write_json
+
+Evaluations = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def view(generator: random.Random) -> dict[str, Any]:
+    metrics = {name: generator.random() for name in METRIC_NAMES}
+    ends = {"low": generator.random(), "high": generator.random(), "replicates": 9}
+    return {"metrics": metrics, "intervals": {"f1_max": ends, "roc_auc": None}}
+
+
+def compared(name: str, out: Path, scale: str = "small") -> tuple[Comparison, Evaluations, Plan]:
+    """A recipe's comparison with evaluations that hold a different number everywhere."""
+    recipe, setting, plan = planned(name, out, scale)
+    generator = random.Random(0)
+    evaluations: Evaluations = {}
+    for key, file in plan.evaluations.items():
+        models = [
+            {
+                "label": model.label,
+                POOLED: view(generator),
+                PAIR_WEIGHTED_MEAN: view(generator),
+                "domains": {domain: view(generator) for domain in setting.domains.values()},
+            }
+            for model in plan.models
+        ]
+        write_json(file, {"models": models})
+        evaluations[key] = {model["label"]: model for model in models}
+    return compare(recipe, setting, plan), evaluations, plan
+
+
+def planned(name: str, out: Path, scale: str = "small") -> tuple[Recipe, Setting, Plan]:
+    recipe = read_recipe(RECIPES / f"{name}.yaml")
+    setting = setting_for(recipe, scale, out / "corpus" if scale == "full" else None, out)
+    return recipe, setting, make_plan(recipe, "it", setting)
+
+
+def figure(comparison: Comparison, table: str, row: str, metric: str, pairs: str = "evaluation") -> Compared:
+    (found,) = [
+        one
+        for one in comparison.figures
+        if (one.published.table, one.published.row, one.published.metric) == (table, row, metric)
+        and one.published.pairs == pairs
+    ]
+    return found
+
+
+def test_means_of_domains_pooled_figures_and_domains_are_told_apart(tmp_path: Path) -> None:
+    comparison, evaluations, _ = compared("hallee2025/moe_all", tmp_path)
+    ours = evaluations["evaluation"]["MoE_all"]
+    f1_max = figure(comparison, "Table 3", "MoE_all", "f1_max")
+    assert f1_max.value == ours[PAIR_WEIGHTED_MEAN]["metrics"]["f1_max"]
+    assert f1_max.published.value == 0.8875
+    assert figure(comparison, "Table 3", "MoE_all", "roc_auc").value == ours[POOLED]["metrics"]["roc_auc"]
+    cvd = figure(comparison, "Table 7", "MoE_all", "f1_max")
+    neuroscience = ours["domains"]["neuroscience"]
+    assert (cvd.domain_here, cvd.value) == ("neuroscience", neuroscience["metrics"]["f1_max"])
+    assert cvd.interval == tuple(neuroscience["intervals"]["f1_max"][end] for end in ("low", "high"))
+    assert figure(comparison, "Table 7", "MoE_all", "roc_auc").interval is None
+
+
+def test_rows_of_untrained_models_are_pooled_in_table_3(tmp_path: Path) -> None:
+    comparison, evaluations, _ = compared("hallee2025/tfidf", tmp_path)
+    ours = evaluations["evaluation"]["TF-IDF"]
+    found = figure(comparison, "Table 3", "TF-IDF", "f1_max")
+    assert found.value == ours[POOLED]["metrics"]["f1_max"]
+    assert found.differs == ("data",)
+
+
+def test_a_model_of_one_domain_stands_in_its_own_row_of_every_table(tmp_path: Path) -> None:
+    comparison, evaluations, _ = compared("hallee2025/se_domain", tmp_path)
+    ours = evaluations["evaluation"]
+    assert set(ours) == {"SE_health", "SE_genomics", "SE_development", "SE_neuroscience", "SE_cell_biology"}
+    other = figure(comparison, "Table 4", "SE_cvd", "ratio")  # CVD's model on the autoimmune domain
+    assert other.value == ours["SE_neuroscience"]["domains"]["health"]["metrics"]["ratio"]
+
+
+def test_the_preprints_row_is_the_model_of_the_tables_domain(tmp_path: Path) -> None:
+    comparison, evaluations, _ = compared("hallee2024/mini_se", tmp_path)
+    for table, here in (("Table 1", "neuroscience"), ("Table 2", "development")):
+        for pairs in ("validation", "test"):
+            found = figure(comparison, table, "Mini-SE", "accuracy", pairs)
+            model = evaluations[pairs][f"Mini-SE {here}"]
+            assert found.value == model["domains"][here]["metrics"]["accuracy"]
+
+
+def test_marks_name_what_differs(tmp_path: Path) -> None:
+    def marks(name: str, row: str, table: str = "Table 3", scale: str = "small") -> tuple[str, ...]:
+        comparison, _, _ = compared(name, tmp_path / scale, scale)
+        return next(one.differs for one in comparison.figures if one.published.row == row)
+
+    assert marks("hallee2025/moe_all", "MoE_all") == ("data", "base", "scale")
+    assert marks("hallee2025/moe_all", "MoE_all", scale="full") == ("data",)
+    assert marks("default", "MoE_all", scale="full") == ("data", "protocol")
+    assert marks("hallee2024/mini_se", "Mini-SE") == ("data", "scale")
+    assert marks("hallee2024/scibert_se", "SciBERT-SE") == ("data", "base", "scale")
+    assert marks("hallee2025/baselines", "MPNet") == ("not run",)
+    assert marks("hallee2025/baselines", "Mini") == ("data",)
+
+
+def test_differences_come_from_the_settings(tmp_path: Path) -> None:
+    lines = "\n".join(differences(*planned("hallee2025/moe_all", tmp_path)))
+    for text in (
+        "SIMULATED",
+        "neuroscience for cvd",
+        "unit title for abstract",
+        "minilm for answerdotai/ModernBERT-base",
+        "max_steps 60 for none",
+    ):
+        assert text in lines
+    assert "learning_rate" not in lines
+    full = list(differences(*planned("hallee2025/moe_all", tmp_path, "full")))
+    assert len(full) == 1
+    assert "not the authors' files" in full[0]
+
+
+def test_a_table_has_our_line_above_the_printed_one(tmp_path: Path) -> None:
+    comparison, _, _ = compared("hallee2024/baselines", tmp_path)
+    first = next(tables_of(comparison))
+    assert first.title == "Table 1: cvd (here neuroscience)"
+    assert first.headings[1:3] == ("validation Thresh.", "validation F1max")
+    lines = dict(
+        zip(
+            (line[0] for line in first.lines[::2]),
+            zip(first.lines[::2], first.lines[1::2], strict=True),
+            strict=True,
+        )
+    )
+    assert lines["TF-IDF"][1] == ("  published", "0.00", "0.67", "0.50", "0.50", "0.02", "1.00", "")
+    assert lines["BERT"][0][1:3] == ("–", "–")
+    assert lines["BERT"][0][-1] == "not run"
+    for text in (markdown(comparison), html(comparison)):
+        assert first.title in text
+        assert "that leak, or that the paper leaves open" in text

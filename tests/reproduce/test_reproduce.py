@@ -1,0 +1,126 @@
+"""A recipe runs from articles to a table beside the published one, and goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipped import RECIPES, copy_recipe
+
+from samples import make_tiny_encoder
+from sentence_experts.cli.main import main
+
+MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("base") / "tiny", minilm)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all recipes, as a user has it: the corpus and a paper's pairs are made once."""
+    return tmp_path_factory.mktemp("reproduced")
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", *map(str, arguments)])
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def recipe_for(tiny: Path, folder: Path, recipe: Path = MOE_ALL, **more: str) -> Path:
+    """The shipped recipe on the tiny base in MiniLM's place, in two steps, on fewer pairs."""
+    small = {
+        "small:\n": f"small:\n  base: {tiny}\n",
+        "max_steps: 60": "max_steps: 2",
+        "eval_steps: 20": "eval_steps: 1",
+        "{max_validation_per_domain: null}": "{min_count: 3, max_validation_per_domain: 20}",
+        "{split: validation": "{bootstrap: 20, split: validation",
+    }
+    return copy_recipe(recipe, folder, **{**small, **more})
+
+
+def commands(printed: str) -> list[str]:
+    """The verbs that were run."""
+    return re.findall(r"\$ sentence-experts (\w+)", printed)
+
+
+def figures(report: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """(table, row, metric) -> the figure in report.json."""
+    found = json.loads((report / "report.json").read_text())["figures"]
+    return {
+        (one["published"]["table"], one["published"]["row"], one["published"]["metric"]): one for one in found
+    }
+
+
+def test_a_recipe_ends_beside_the_published_figures_and_goes_on_where_it_was(
+    tmp_path: Path, tiny: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = recipe_for(tiny, tmp_path)
+    assert run(recipe, "--out", out) == 0, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    paper = out / "small" / "hallee2025"
+    report = paper / "moe_all"
+    measured = json.loads((report / "evaluation" / "evaluation.json").read_text())["models"][0]
+    found = figures(report)
+    assert len(found) == 6 * 6
+    first = found["Table 3", "MoE_all", "f1_max"]
+    assert first["value"] == measured["pair_weighted_mean"]["metrics"]["f1_max"]
+    assert first["interval"][0] <= first["value"] <= first["interval"][1]
+    for text in (printed, (report / "report.md").read_text(), (report / "report.html").read_text()):
+        assert "0.8875" in text
+        assert "Table 7: cvd (here neuroscience)" in text
+        assert "SIMULATED" in text
+
+    # Again: nothing is made anew.
+    run_json = paper / "runs" / "MoE_all-seed0" / "run.json"
+    before = run_json.stat().st_mtime_ns
+    assert run(recipe, "--out", out) == 0
+    again = capsys.readouterr()
+    assert run_json.stat().st_mtime_ns == before
+    assert commands(again.out) == []
+    assert len(re.findall(r"step \d of 5: .* is done", again.err)) == 5
+    assert figures(report) == found
+
+    # Another recipe of the paper takes the corpus and the pairs that are there.
+    assert run(recipe_for(tiny, tmp_path, MOE_ALL.with_name("tfidf.yaml")), "--out", out) == 0
+    assert commands(capsys.readouterr().out) == ["evaluate"]
+
+    # What was made with other settings is not mixed in.
+    protocol = recipe.with_name("protocol.yaml")
+    protocol.write_text(protocol.read_text().replace("batch_size: 16", "batch_size: 8"))
+    assert run(recipe, "--out", out) == 2
+    assert "made with other settings" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_preprints_mixture_learns_its_router_and_is_measured_on_two_sets(
+    tmp_path: Path, tiny: Path, out: Path
+) -> None:
+    # The rate climbs for some steps of one cycle, so there have to be more.
+    warmup = {"max_steps: 60": "max_steps: 3", "warmup_steps: 6": "warmup_steps: 2"}
+    recipe = recipe_for(tiny, tmp_path, RECIPES / "hallee2024" / "mini_moe.yaml", **warmup)
+    assert run(recipe, "--out", out) == 0
+    paper = out / "small" / "hallee2024"
+    config = json.loads((paper / "runs" / "Mini-MoE-seed0" / "run.json").read_text())["config"]
+    wanted = ("learned_temperature", "one_cycle", "domain", False)
+    assert tuple(config[key] for key in ("loss", "scheduler", "route_by", "mask_known")) == wanted
+    model = json.loads((paper / "runs" / "Mini-MoE-seed0" / "model" / "config.json").read_text())
+    assert (model["router"], len(model["experts"])) == ("learned", 2)
+    test = json.loads((paper / "mini_moe" / "test" / "evaluation.json").read_text())
+    (measured,) = test["models"]
+    assert measured["pooled"]["positives"] == measured["pooled"]["pairs"] > 0
+    assert (test["settings"]["linked_only"], test["settings"]["threshold_min"]) == (True, 0.5)
+    assert ("Results (text)", "Mini-MoE", "f1_max") in figures(paper / "mini_moe")
