@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sentence_experts.corpus.tables import (
     CITATIONS_SCHEMA,
@@ -79,13 +80,22 @@ def make_pairs_folder(folder: Path, pairs: int = 24, seed: int = 1) -> Path:
                     }
                 )
         write_parquet(folder / f"{split}.parquet", pa.Table.from_pylist(rows))
-    names = [f"{split}.parquet" for split in ("train", "validation", "test")]
+    write_known_links(folder)
+    names = [f"{split}.parquet" for split in ("train", "validation", "test")] + ["known_links.parquet"]
     files = {name: sha256_file(folder / name) for name in names}
     domains = {domain: {} for domain in TOPICS}
     settings = {"relation": "co-citation", "unit": "title", "split": "paper"}
     manifest = {"kind": "pairs", "settings": settings, "domains": domains, "files": files}
     write_json(folder / "manifest.json", manifest)
     return folder
+
+
+def write_known_links(folder: Path) -> None:
+    """The links of the training pairs, as known_links.parquet."""
+    train = pq.read_table(folder / "train.parquet").to_pylist()
+    links = sorted({tuple(sorted((row["anchor_id"], row["positive_id"]))) for row in train})
+    columns = [pa.array([link[end] for link in links], pa.string()) for end in (0, 1)]
+    write_parquet(folder / "known_links.parquet", pa.table(columns, names=["left_id", "right_id"]))
 
 
 PAPERS = [

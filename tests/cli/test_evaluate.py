@@ -139,6 +139,9 @@ def test_wrong_use_says_what_to_do(pairs_folder, experts_model, tmp_path, capsys
         (["--baseline", "tfidf", "--split", "dev"], 2, "no split 'dev'"),
         (["./nowhere"], 1, "no such model folder"),
         ([experts_model, "--route-map", "crops=maize"], 2, "no model has that route; routes: crops, neuro"),
+        ([experts_model, "--route-map", "x:crops=crops"], 2, "no such model; models: experts"),
+        ([experts_model, "--pooling", "experts=max"], 2, "unknown pooling 'max'"),
+        (["--baseline", "tfidf", "--pooling", "tfidf=last"], 2, "--pooling tfidf=last: no such model"),
     ):
         found, out, err = run(capsys, *base, *arguments)
         assert (found, out) == (status, ""), err
@@ -148,3 +151,27 @@ def test_wrong_use_says_what_to_do(pairs_folder, experts_model, tmp_path, capsys
     assert (found, "./scores: no such model folder" in err) == (1, True)
     found, _, err = run(capsys, "evaluate", "x", "--pairs", tmp_path, "--out", tmp_path / "out")
     assert (found, str(tmp_path) in err) == (1, True)
+
+
+def test_seeds_pooling_and_own_routes(pairs_folder, experts_model, plain_model, tmp_path, capsys):
+    arguments = ["evaluate", "--pairs", pairs_folder, "--bootstrap", "20", "--device", "cpu"]
+    arguments += ["--cache", tmp_path / "vectors", "--out", tmp_path / "out"]
+    arguments += ["--seeds", f"twice={plain_model}", "--seeds", f"twice={plain_model}", plain_model]
+    arguments += ["--name", f"mean={plain_model}", "--name", f"last={plain_model}", "--pooling", "last=last"]
+    arguments += ["--baseline", experts_model, "--route-map", "experts:*=neuro"]
+    status, out, err = run(capsys, *arguments)
+    assert status == 0, err
+    assert "experts: route neuro for every domain" in err
+    assert "Fewer than 3 seeds: mean, last, twice." in out
+    written = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    models = {model["label"]: model for model in written["models"]}
+    assert list(models) == ["mean", "last", "twice", "experts"]
+    assert models["twice"]["pooled"]["spread"]["f1_max"] == 0
+    assert models["twice"]["pooled"]["metrics"] == pytest.approx(models["mean"]["pooled"]["metrics"])
+    assert models["last"]["pooled"]["metrics"] != models["mean"]["pooled"]["metrics"]
+    assert models["last"]["settings"]["pooling"] == "last"
+    assert models["experts"]["settings"]["route_of_domain"] == {"crops": "neuro", "neuro": "neuro"}
+    assert len(written["tests"]) == 6 * 4
+    # Equal runs share their vectors, in a folder of one's own choice.
+    assert len(list((tmp_path / "vectors").iterdir())) == 3
+    assert not (tmp_path / "out" / "vectors").exists()

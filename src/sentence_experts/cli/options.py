@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args
 import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from typer.models import OptionInfo
 
 from sentence_experts.errors import UsageError
 
@@ -20,7 +21,9 @@ def with_settings(settings: type[BaseModel], parameter: str = "given") -> Callab
     """Give a command one option for each field of `settings`.
 
     The command's parameter `given` receives a dict of the options that were written on the command line.
-    Help texts are the fields' descriptions, with their defaults.
+    Help texts are the fields' descriptions, with their defaults. A field that is `Annotated` with a
+    `typer.Option` keeps that one (for a list, a path, a flag without its opposite), and its default is always
+    in the dict.
     """
 
     def decorate(command: Callable) -> Callable:
@@ -43,14 +46,21 @@ def with_settings(settings: type[BaseModel], parameter: str = "given") -> Callab
 
 
 def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+    for option in field.metadata:
+        if isinstance(option, OptionInfo):
+            default = inspect.Parameter.empty if field.is_required() else field.default
+            return _parameter(name, Annotated[field.annotation, option], default)
     kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if kind in SIMPLE_TYPES]
     kind = kinds[0] if kinds else str
     help_text = field.description or ""
     if field.default is not None:
         help_text = f"{help_text}. Default: {field.default}"
     option = typer.Option(help=help_text, show_default=False)
-    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return _parameter(name, Annotated[kind | None, option], None)  # type: ignore[valid-type]
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def parse_settings(settings: type[Settings], values: Mapping[str, Any]) -> Settings:

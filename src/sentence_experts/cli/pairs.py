@@ -62,9 +62,14 @@ def _show(pairs: PairsFolder) -> None:
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
     results.print(f"linked pairs in the corpus: {linked}")
     if manifest["pairs_between_splits_left_out"]:
-        results.print(
-            f"left out, since their papers are in two sets: {manifest['pairs_between_splits_left_out']:,}"
-        )
+        behind = "papers or citing articles" if settings["split"] == "article" else "papers"
+        left_out = manifest["pairs_between_splits_left_out"]
+        results.print(f"left out, since their {behind} are in two sets: {left_out:,}")
     seen, papers = manifest["test_papers_seen_in_training"], manifest["test_papers"]
     results.print(f"test papers seen in training: {seen:,} of {papers:,}")
+    seen, articles = manifest["test_articles_seen_in_training"], manifest["test_articles"]
+    if articles is not None:
+        results.print(
+            f"articles behind test pairs that are behind training pairs too: {seen:,} of {articles:,}"
+        )
     results.print(f"written to {pairs.path}")

@@ -29,7 +29,7 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run")] = False,
 ) -> None:
-    """Train a model on linked pairs: each pair's negatives are the other pairs of its batch.
+    """Train a model on linked pairs: each pair's negatives are the other pairs of its batch, but linked ones.
 
     The validation split picks the best step and stops the run; the test split is not touched.
 

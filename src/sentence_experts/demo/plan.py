@@ -32,15 +32,16 @@ class Material:
 
 
 def real_articles(data: Path) -> Material:
-    """Whole eLife articles and PMC articles on crops: titles of works that are co-cited at least twice."""
+    """Whole eLife articles and PMC articles on crops: titles of works that are cited together."""
     return Material(
         name="real articles (eLife and PMC)",
         sources=tuple(data / archive for archive in ARCHIVES),
         rules=HERE / "real_domains.yaml",
         pairs=(
-            *("--relation", "co-citation", "--unit", "title", "--min-count", "2"),
-            *("--fractions", "0.5,0.2,0.3", "--negatives-min-cited", "2"),
-            *("--max-train-per-domain", "1000", "--max-eval-per-domain", "200"),
+            *("--relation", "co-citation", "--unit", "title", "--split", "article"),
+            *("--fractions", "0.6,0.08,0.32", "--negatives-min-cited", "2"),
+            *("--max-train-per-domain", "480", "--max-eval-per-domain", "250"),
+            *("--max-validation-per-domain", "60"),
         ),
         queries=(
             ("crops", "drought tolerance of pearl millet"),
@@ -57,7 +58,7 @@ def simulated_articles(folder: Path) -> Material:
         sources=(folder,),
         rules=HERE / "simulated_domains.yaml",
         pairs=(
-            *("--relation", "co-citation", "--unit", "title"),
+            *("--relation", "co-citation", "--unit", "title", "--split", "article"),
             *("--fractions", "0.5,0.2,0.3", "--negatives-min-cited", "1"),
             *("--max-train-per-domain", "500", "--max-eval-per-domain", "100"),
         ),
@@ -89,7 +90,7 @@ def commands(material: Material, out: Path, steps: int, seed: int, base: str = "
     """The command lines, without the program's name, in order; `base` is the pretrained model."""
     corpus, pairs, untrained, runs = out / "corpus", out / "pairs", out / "untrained", out / "runs"
     experts = ",".join(material.domains)
-    training = ["--pairs", str(pairs), "--max-steps", str(steps), "--batch-size", "32"]
+    training = ["--pairs", str(pairs), "--max-steps", str(steps), "--batch-size", "32", "--batches", "domain"]
     training += ["--eval-steps", str(max(1, steps // 4)), "--seed", str(seed), "--resume"]
     dense, mixture = runs / "dense", runs / "experts"
     return [

@@ -1,0 +1,152 @@
+"""`sentence-experts auto-route`: have a model choose the routes of texts by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from sentence_experts.console import results
+from sentence_experts.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from sentence_experts.evaluation.auto_route import Choices, Labelled
+    from sentence_experts.pairs.dataset import PairsFolder
+
+MISSING = "–"
+HELD_OUT = 5  # of a file of texts, every fifth measures the accuracy
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    app.command("auto-route")(auto_route)
+
+
+def auto_route(
+    model: Annotated[
+        Path, typer.Argument(help="folder of a model with experts; the routes are stored in it")
+    ],
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="folder written by `pairs`: its training texts, and their domains, teach the routes"
+        ),
+    ] = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="file of texts and routes to learn from in place of the pairs")
+    ] = None,
+    column: Annotated[str, typer.Option(help="column with the texts of that file")] = "text",
+    route_column: Annotated[str, typer.Option(help="column with their routes")] = "domain",
+    texts_per_route: Annotated[int, typer.Option(min=2, help="texts to learn from, at most, a route")] = 2000,
+    confidence: Annotated[float, typer.Option(help="probability from which a choice is followed")] = 0.5,
+    otherwise: Annotated[
+        str, typer.Option(help="below that: average (the mean of all experts encodes the text) or error")
+    ] = "average",
+    split: Annotated[str, typer.Option(help="the pairs on which the cost is measured")] = "validation",
+    seed: Annotated[int, typer.Option(help="of the draw of texts")] = 0,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, ...; chosen by itself when not given")
+    ] = None,
+) -> None:
+    """Teach a model to choose routes; then `--route auto` and prompt_name="auto" encode any text.
+
+    Shows how often texts that were not learned from get their domain's route, and what the mistakes cost:
+    F1max with the true routes and with automatic ones.
+
+    Example: sentence-experts auto-route runs/moe/model --pairs my-pairs
+    """
+    from transformers.utils import logging as transformers_logging
+
+    from sentence_experts.evaluation.auto_route import choices, cost_of_mistakes
+    from sentence_experts.models.auto_encode import fit_auto_routes
+    from sentence_experts.models.checkpoint import load
+    from sentence_experts.pairs.dataset import PairsFolder
+
+    if pairs is None and texts is None:
+        raise UsageError("give --pairs, or --texts with a file of texts and routes")
+    folder = None if pairs is None else PairsFolder.open(pairs)
+    measured_on = None if folder is None else folder.split(split)
+    known, unseen = _learned_and_unseen(folder, texts, column, route_column, texts_per_route, seed)
+    transformers_logging.disable_progress_bar()
+    encoder = load(model, device)
+    fitted = fit_auto_routes(
+        encoder, [text for text, _ in known], [route for _, route in known], confidence, otherwise
+    )
+    fitted.classifier.write(model)
+    results.print(f"{model}: automatic routes, learned from {len(known):,} texts", highlight=False)
+    if unseen:
+        _show_choices(choices(encoder, unseen), confidence)
+    if measured_on is not None:
+        _show_cost(cost_of_mistakes(encoder, measured_on), split)
+
+
+def _learned_and_unseen(
+    folder: PairsFolder | None, file: Path | None, column: str, route_column: str, of_each: int, seed: int
+) -> tuple[list[Labelled], list[Labelled]]:
+    """Texts to learn from, and others to measure on."""
+    from sentence_experts.evaluation.auto_route import labelled_texts
+
+    if file is None:
+        assert folder is not None  # one of the two is given
+        known = labelled_texts(folder.split("train"), of_each, seed)
+    else:
+        known = _read_labelled(file, column, route_column)
+    if folder is None:
+        return [one for number, one in enumerate(known) if number % HELD_OUT], known[::HELD_OUT]
+    learned = {text for text, _ in known}
+    return known, labelled_texts(folder.split("validation"), of_each, seed, without=learned)
+
+
+def _read_labelled(file: Path, column: str, route_column: str) -> list[Labelled]:
+    """The texts and routes of a file, in an order that says nothing of theirs."""
+    from sentence_experts.encoding.inputs import TextFile
+    from sentence_experts.evaluation.auto_route import drawn
+
+    routes: dict[str, str] = {}
+    for number, row in enumerate(TextFile(file, column, route_column).rows(), start=1):
+        if not row.id:
+            raise InputError(f"{file}: record {number} has no {route_column}")
+        routes[row.text] = row.id
+    return [(text, routes[text]) for text in drawn(routes, None, seed=0)]
+
+
+def _show_choices(found: Choices, confidence: float) -> None:
+    routes = sorted({route for _, route in found.chosen})
+    table = _table("Routes chosen for texts that were not learned from", "domain")
+    for heading in ("texts", *routes, "right", f"below {confidence:g}", "right above"):
+        table.add_column(heading, justify="right")
+    for domain in (*found.domains, None):
+        chosen = [f"{found.chosen[domain, route]:,}" if domain else "" for route in routes]
+        table.add_row(
+            domain or "all",
+            f"{found.texts(domain):,}",
+            *chosen,
+            _share(found.accuracy(domain)),
+            _share(found.unsure(domain)),
+            _share(found.accuracy_of_the_sure(domain)),
+        )
+    results.print(table)
+
+
+def _show_cost(cost: dict[str, tuple[float | None, float | None]], split: str) -> None:
+    table = _table(f"What mistakes cost: F1max on the {split} pairs", "pairs")
+    for heading in ("true routes", "automatic", "difference"):
+        table.add_column(heading, justify="right")
+    for view, (true, automatic) in cost.items():
+        if true is None or automatic is None:
+            table.add_row(view, MISSING, MISSING, MISSING)
+        else:
+            table.add_row(view, f"{true:.4f}", f"{automatic:.4f}", f"{automatic - true:+.4f}")
+    results.print(table)
+
+
+def _share(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.1%}"
+
+
+def _table(title: str, corner: str) -> Table:
+    table = Table(title=f"\n{title}", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column(corner, overflow="fold")
+    return table

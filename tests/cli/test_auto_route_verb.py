@@ -1,0 +1,105 @@
+"""`sentence-experts auto-route`, and `--route auto` of the other verbs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sentence_experts
+from samples import TOPICS, make_pairs_folder, make_tiny_encoder, write_corpus
+from sentence_experts.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_pairs_folder(tmp_path_factory.mktemp("pairs"))
+
+
+@pytest.fixture(scope="module")
+def untaught(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
+
+
+@pytest.fixture
+def model(untaught: Path, tmp_path: Path) -> Path:
+    sentence_experts.load(untaught, "cpu").save(str(tmp_path / "model"), create_model_card=False)
+    return tmp_path / "model"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, " ".join(captured.err.split())
+
+
+def test_teach_then_use(model: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, error = run(capsys, "auto-route", model, "--pairs", pairs, "--confidence", "0.6")
+    assert status == 0, error
+    for part in ("learned from", "right", "below 0.6", "What mistakes cost", "true routes", "crops", "neuro"):
+        assert part in out
+    settings = json.loads((model / "auto_route" / "auto_route.json").read_text())
+    assert (settings["routes"], settings["confidence"]) == (["crops", "neuro"], 0.6)
+
+    (tmp_path / "texts.txt").write_text("rice yield drought\nneuron spike cortex\n")
+    vectors = tmp_path / "v.npy"
+    options = ["--input", tmp_path / "texts.txt", "--route", "auto", "--out", vectors]
+    status, _, error = run(capsys, "encode", model, *options)
+    assert status == 0, error
+    encoder = sentence_experts.load(model, "cpu")
+    expected = encoder.encode(["rice yield drought", "neuron spike cortex"], prompt_name="auto")
+    assert np.abs(np.load(vectors) - expected).max() <= 1e-6
+
+    corpus = write_corpus(tmp_path / "corpus").path
+    status, out, error = run(capsys, "search", model, "rice", "--corpus", corpus, "--route", "auto", "--json")
+    assert status == 0, error
+    assert len(json.loads(out)[0]["papers"]) == 4
+
+    options = ["--route-map", "*=auto", "--bootstrap", "0", "--out", tmp_path / "evaluation"]
+    status, out, error = run(capsys, "evaluate", model, "--pairs", pairs, *options)
+    assert status == 0, error
+    written = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
+    assert written["models"][0]["settings"]["route_of_domain"] == {"crops": "auto", "neuro": "auto"}
+
+
+def test_from_a_file_of_texts(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open(tmp_path / "texts.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "domain"])
+        for domain, topics in TOPICS.items():
+            writer.writerows([f"{topic} {word}", domain] for topic in topics for word in topic.split())
+    status, out, error = run(capsys, "auto-route", model, "--texts", tmp_path / "texts.csv")
+    assert status == 0, error
+    assert "not learned from" in out
+    assert "What mistakes cost" not in out
+    (tmp_path / "bad.csv").write_text("text,domain\nrice,\n")
+    status, _, error = run(capsys, "auto-route", model, "--texts", tmp_path / "bad.csv")
+    assert (status, "record 1 has no domain" in error) == (1, True), error
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give --pairs"),
+        (["--confidence", "2"], "between 0 and 1"),
+        (["--otherwise", "x"], "average or error"),
+    ],
+)
+def test_wrong_use(
+    model: Path, pairs: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    given = ["--pairs", pairs, *options] if options else []
+    status, _, error = run(capsys, "auto-route", model, *given)
+    assert (status, message in error) == (2, True), error
+    assert not (model / "auto_route").exists()
+
+
+def test_without_automatic_routes(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "texts.txt").write_text("rice\n")
+    options = ["--input", tmp_path / "texts.txt", "--route", "auto", "--out", tmp_path / "v.npy"]
+    status, _, error = run(capsys, "encode", model, *options)
+    assert (status, "no route 'auto'" in error) == (1, True)

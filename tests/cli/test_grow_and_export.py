@@ -1,0 +1,115 @@
+"""`sentence-experts extend --add-expert/--drop-expert`, `compare` and `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from sentence_experts.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, " ".join(captured.err.split())
+
+
+def test_add_compare_and_drop(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = make_pairs_folder(tmp_path / "pairs")
+    base = model.with_name(f"{model.name}-plain")
+    grown, dropped = tmp_path / "grown", tmp_path / "dropped"
+    options = ["--add-expert", "marine", "--seed-from", "base", "--base", base]
+    status, out, error = run(capsys, "extend", model, *options, "--out", grown)
+    assert status == 0, error
+    assert "[MARINE]" in out
+    status, out, error = run(capsys, "compare", model, grown, "--pairs", pairs)
+    assert status == 0, error
+    assert "2 of 2 routes are bit-equal" in out
+    assert "only after: marine" in out
+    assert out.count("+0.0000") == 4
+    status, out, _ = run(capsys, "extend", grown, "--drop-expert", "crops", "--out", dropped)
+    assert (status, "[CROPS]" in out) == (0, False)
+    _, out, _ = run(capsys, "compare", grown, dropped)
+    assert "only before: crops" in out
+    assert "2 of 2" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--add-expert or --drop-expert"),
+        (["--experts", "a", "--add-expert", "b"], "give --experts for a base"),
+        (["--add-expert", "a", "--drop-expert", "crops"], "give one of"),
+        (["--seed-from", "average"], "give one of"),
+        (["--drop-expert", "crops", "--seed-from", "average"], "for --add-expert"),
+        (["--add-expert", "a", "--seed-from", "b"], "choose average, base, or an expert"),
+        (["--add-expert", "a", "--seed-from", "base"], "which base"),
+        (["--add-expert", "a", "--prefix", "crops=crops: "], "only the new expert"),
+        (["--drop-expert", "a"], "no expert 'a'"),
+    ],
+)
+def test_wrong_use_of_extend(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    status, _, error = run(capsys, "extend", model, *options, "--out", tmp_path / "out")
+    assert (status, message in error) == (2, True), error
+    assert not (tmp_path / "out").exists()
+
+
+def test_export_a_route(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, error = run(capsys, "export", model, "--route", "crops", "--out", tmp_path / "dense")
+    assert status == 0, error
+    assert "a bert of " in out
+    texts = ["rice", "", "[CROPS] typed"]
+    expected = SentenceTransformer(str(model), device="cpu").encode(texts, prompt_name="crops")
+    found = SentenceTransformer(str(tmp_path / "dense"), device="cpu").encode(texts)
+    assert np.abs(found - expected).max() <= 1e-6
+    again = run(capsys, "export", model, "--average", "--out", tmp_path / "dense")
+    assert (again[0], "--overwrite" in again[2]) == (2, True)
+    options = ["--average", "--weights", "crops=1", "--out", tmp_path / "dense", "--overwrite"]
+    assert run(capsys, "export", model, *options)[0] == 0
+    only_crops = SentenceTransformer(str(tmp_path / "dense"), device="cpu").encode(texts)
+    assert np.abs(only_crops - expected).max() <= 1e-6
+
+
+def test_export_a_graph(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    status, out, error = run(capsys, "export", model, "--average", "--onnx", "--out", tmp_path / "dense")
+    assert status == 0, error
+    assert "sentence_embedding" in out
+    assert "largest difference from torch" in out
+    assert {"model.onnx", "tokenizer.json"} <= {file.name for file in (tmp_path / "dense").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        ([], 2, "give one of --route NAME and --average"),
+        (["--route", "crops", "--average"], 2, "give one of"),
+        (["--route", "crops", "--weights", "crops=1"], 2, "for --average"),
+        (["--average", "--weights", "crops"], 2, "EXPERT=NUMBER"),
+        (["--average", "--weights", "marine=1"], 2, "not an expert"),
+        (["--route", "marine"], 1, "known routes are crops"),
+    ],
+)
+def test_wrong_use_of_export(
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    status: int,
+    message: str,
+) -> None:
+    found, _, error = run(capsys, "export", model, *options, "--out", tmp_path / "out")
+    assert (found, message in error) == (status, True), error
+    assert not (tmp_path / "out").exists()
