@@ -60,24 +60,36 @@ def _template() -> TemplateProcessing:
     )
 
 
+def _pieces(normalizer: normalizers.Normalizer, size: int) -> dict[str, int]:
+    """A WordPiece vocabulary of exactly `size`: every character, begun and continued, then whole words.
+
+    Not trained: the trainer of `tokenizers` breaks ties differently in every process.
+    """
+    split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    words = sorted({word for line in CORPUS for word, _ in split(normalizer.normalize_str(line))})
+    characters = sorted({character for word in words for character in word})
+    continued = [f"##{character}" for character in characters if character.isalpha()]
+    prefixes = sorted({word[:length] for word in words for length in range(2, len(word))})
+    pieces = dict.fromkeys([*SPECIAL, *characters, *continued, *words, *prefixes])
+    assert len(pieces) >= size
+    return {piece: number for number, piece in enumerate(list(pieces)[:size])}
+
+
 def _wordpiece(folder: Path) -> None:
     """An uncased BERT tokenizer as its own class saves it, with the padding that MiniLM's file carries."""
-    trained = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    trained.normalizer = normalizers.BertNormalizer(lowercase=True)
-    trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trained.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=220, special_tokens=SPECIAL))
-    tokenizer = BertTokenizer(vocab=trained.get_vocab(), model_max_length=MAX_LENGTH)
+    vocabulary = _pieces(normalizers.BertNormalizer(lowercase=True), size=220)
+    tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=MAX_LENGTH)
     tokenizer.backend_tokenizer.enable_truncation(16)
     tokenizer.backend_tokenizer.enable_padding(length=16, pad_id=0, pad_token="[PAD]")
     tokenizer.save_pretrained(folder)
 
 
 def _cased_wordpiece(folder: Path) -> None:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer = Tokenizer(models.WordPiece(_pieces(normalizer, size=240), unk_token="[UNK]"))
+    tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=240, special_tokens=SPECIAL))
     tokenizer.post_processor = _template()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=MAX_LENGTH, **NAMED).save_pretrained(
         folder
