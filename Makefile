@@ -19,7 +19,7 @@ lint: setup
 
 # The test runner comes last, so that its summary is the last line.
 test: setup lint
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile
 
 bench: setup
 	$(BIN)/python benchmarks/corpus_import.py
