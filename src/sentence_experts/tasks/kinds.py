@@ -1,0 +1,62 @@
+"""The kinds of tasks: what their rows hold, how they are trained, and how they are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+HOMOGENEOUS, HETEROGENEOUS = "homogeneous", "heterogeneous"
+SEARCH: Mapping[str, str] = {"query": "search query: ", "document": "search document: "}
+CLASSIFICATION: Mapping[str, str] = {"classification": "classification: "}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of task.
+
+    Attributes:
+        name: what `kind:` takes in a task file.
+        columns: what each row has: texts, a label or a score.
+        trainable: whether models are trained on it; if not, its datasets are test sets.
+        batches: "homogeneous" (a batch is of one dataset) or "heterogeneous" (of all datasets of the task).
+        temperature: that of the contrastive loss.
+        metric: what a model is measured by (MoTE, table 1).
+        mteb_type: the task type that mteb measures it as.
+        labelled: rows are a text and its label; texts of one label are positives of each other.
+        optional: columns that a row may have besides.
+        instructions: route -> instruction where a task gives none; empty means one route, the task's name.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    trainable: bool
+    batches: str
+    temperature: float
+    metric: str
+    mteb_type: str
+    labelled: bool = False
+    optional: tuple[str, ...] = ()
+    instructions: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+_PAIR = ("anchor", "positive")
+_LABELLED = ("text", "label")
+_SCORED = (*_PAIR, "score")
+# Batches and temperatures: MoTE, appendix D.2. The instructions of kinds that are only measured: its map for
+# tasks that no model is trained on (re-ranking as search, the others as classification).
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("retrieval", _PAIR, True, HOMOGENEOUS, 0.03, "nDCG@10", "Retrieval",
+             optional=("negative",), instructions=SEARCH),
+        Kind("classification", _LABELLED, True, HETEROGENEOUS, 0.03, "accuracy", "Classification",
+             labelled=True),
+        Kind("clustering", _LABELLED, True, HETEROGENEOUS, 0.06, "V-measure", "Clustering", labelled=True),
+        Kind("pairs", _PAIR, True, HOMOGENEOUS, 0.03, "nDCG@10", "Retrieval", optional=("negative",)),
+        Kind("reranking", _PAIR, False, HOMOGENEOUS, 0.03, "MAP", "Reranking",
+             optional=("negative",), instructions=SEARCH),
+        Kind("pair_classification", _SCORED, False, HOMOGENEOUS, 0.03, "AP", "PairClassification",
+             instructions=CLASSIFICATION),
+        Kind("sts", _SCORED, False, HOMOGENEOUS, 0.03, "Spearman", "STS", instructions=CLASSIFICATION),
+    )
+}  # fmt: skip

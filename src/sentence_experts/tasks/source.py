@@ -1,0 +1,82 @@
+"""One dataset's entry in a task file: where its rows are, and in which columns."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sentence_experts.errors import InputError
+from sentence_experts.tasks.kinds import Kind
+
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+PLACES = ("file", "files", "corpus", "hub")
+ROLES = ("anchor", "positive", "negative", "text", "label", "score")
+Split = Literal["train", "validation", "test"]
+
+
+class Source(BaseModel):
+    """Where the rows of a dataset come from: a file, a file a split, a corpus or a hub dataset.
+
+    Columns are given by what they are: `anchor`, `positive`, `negative`, `text`, `label`, `score`; one that
+    is not given has that name in the file too. A text of several columns is joined with spaces between.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str | None = None
+    files: dict[Split, str] | None = Field(None, min_length=1)
+    corpus: str | None = None
+    hub: str | None = None
+    config: str | None = None
+    splits: dict[Split, str] | None = Field(None, min_length=1)
+    anchor: str | tuple[str, ...] | None = None
+    positive: str | tuple[str, ...] | None = None
+    negative: str | tuple[str, ...] | None = None
+    text: str | tuple[str, ...] | None = None
+    label: str | None = None
+    score: str | None = None
+    group: str | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Source:
+        places = [place for place in PLACES if getattr(self, place) is not None]
+        if len(places) != 1:
+            given = " and ".join(places) or "none"
+            raise ValueError(f"give one of {', '.join(PLACES)} (got {given})")
+        if self.hub is None and (self.config or self.splits):
+            raise ValueError("config and splits are for hub datasets")
+        return self
+
+    def check_columns(self, kind: Kind) -> None:
+        """Whether the columns given are those that rows of this kind have.
+
+        Raises:
+            ValueError: one is not.
+        """
+        known = (*kind.columns, *kind.optional)
+        for role in ROLES:
+            if getattr(self, role) is not None and role not in known:
+                raise ValueError(f"{role}: rows of kind {kind.name} have {', '.join(known)}, no {role}")
+
+    def columns(self, kind: Kind) -> dict[str, tuple[str, ...]]:
+        """What a row has -> the columns it is in; optional ones where they are given."""
+        wanted = {role: getattr(self, role) or role for role in kind.columns}
+        wanted |= {role: getattr(self, role) for role in kind.optional if getattr(self, role)}
+        return {role: (names,) if isinstance(names, str) else tuple(names) for role, names in wanted.items()}
+
+
+def resolved(written: str, folder: Path) -> Path:
+    """A path of a task file that lies in `folder`: ${VAR} replaced, relative to the file.
+
+    Raises:
+        InputError: a variable is not set.
+    """
+    for name in VARIABLE.findall(written):
+        if name not in os.environ:
+            raise InputError(f"{written}: the environment variable {name} is not set")
+    filled = VARIABLE.sub(lambda found: os.environ[found.group(1)], written)
+    return folder / Path(filled).expanduser()
