@@ -21,6 +21,7 @@ from sentence_experts.errors import SentenceExpertsError
 VERBS = (
     "corpus",
     "pairs",
+    "tasks",
     "audit",
     "extend",
     "train",

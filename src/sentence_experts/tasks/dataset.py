@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sentence_experts import __version__
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import read_json, sha256_text
+from sentence_experts.storage import (
+    read_json,
+    replacing_folder,
+    sha256_file,
+    sha256_text,
+    write_json,
+    write_parquet,
+    write_text,
+)
 from sentence_experts.tasks.hierarchy import MANIFEST, Hierarchy, Task
+from sentence_experts.tasks.split import SPLITS
 
 FORMAT = 1
-SPLITS = ("train", "validation", "test")
 TEXTS = "texts.parquet"
 SET_ASIDE = "set_aside.jsonl"
 
@@ -118,3 +129,36 @@ class TasksFolder:
             raise UsageError(f"task {task!r} has no dataset {dataset!r}; it has {', '.join(datasets)}")
         if split not in SPLITS:
             raise UsageError(f"no split {split!r}; there are {', '.join(SPLITS)}")
+
+
+def check_replaceable(out: Path, overwrite: bool) -> None:
+    """Whether task datasets may be written to `out`.
+
+    Raises:
+        UsageError: `out` is there and `overwrite` is not given, or it holds something else.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    manifest = out / MANIFEST
+    if not manifest.is_file() or read_json(manifest).get("kind") != "tasks":
+        raise UsageError(f"{out} is there and holds no task datasets; choose another --out")
+    if not overwrite:
+        raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
+
+
+def write_tasks_folder(
+    out: Path,
+    tables: Mapping[str, pa.Table],
+    set_aside: Sequence[Mapping[str, Any]],
+    manifest: Mapping[str, Any],
+) -> TasksFolder:
+    """Write tables (by their path in the folder), the records set aside and the manifest, whole or not."""
+    with replacing_folder(out) as folder:
+        for name, table in tables.items():
+            write_parquet(folder / name, table)
+        lines = [json.dumps(each, ensure_ascii=False) for each in set_aside]
+        write_text(folder / SET_ASIDE, "".join(f"{line}\n" for line in lines))
+        files = {name: sha256_file(folder / name) for name in (*tables, SET_ASIDE)}
+        head = {"kind": "tasks", "format": FORMAT, "version": __version__, "files": files}
+        write_json(folder / MANIFEST, {**head, **manifest})
+    return TasksFolder.open(out)

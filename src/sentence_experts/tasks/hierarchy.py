@@ -71,10 +71,10 @@ class Task(BaseModel):
         return instructions
 
     @model_validator(mode="after")
-    def _columns_of_the_kind(self) -> Task:
+    def _sources_fit_the_kind(self) -> Task:
         for dataset, source in self.datasets.items():
             try:
-                source.check_columns(self.of)
+                source.check_kind(self.of)
             except ValueError as error:
                 raise ValueError(f"datasets.{dataset}: {error}") from error
         return self

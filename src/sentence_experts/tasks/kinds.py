@@ -23,6 +23,7 @@ class Kind:
         metric: what a model is measured by (MoTE, table 1).
         mteb_type: the task type that mteb measures it as.
         labelled: rows are a text and its label; texts of one label are positives of each other.
+        binary: scores are 0 or 1.
         optional: columns that a row may have besides.
         instructions: route -> instruction where a task gives none; empty means one route, the task's name.
     """
@@ -35,6 +36,7 @@ class Kind:
     metric: str
     mteb_type: str
     labelled: bool = False
+    binary: bool = False
     optional: tuple[str, ...] = ()
     instructions: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -56,7 +58,7 @@ KINDS: dict[str, Kind] = {
         Kind("reranking", _PAIR, False, HOMOGENEOUS, 0.03, "MAP", "Reranking",
              optional=("negative",), instructions=SEARCH),
         Kind("pair_classification", _SCORED, False, HOMOGENEOUS, 0.03, "AP", "PairClassification",
-             instructions=CLASSIFICATION),
+             binary=True, instructions=CLASSIFICATION),
         Kind("sts", _SCORED, False, HOMOGENEOUS, 0.03, "Spearman", "STS", instructions=CLASSIFICATION),
     )
 }  # fmt: skip

@@ -22,7 +22,10 @@ class Source(BaseModel):
     """Where the rows of a dataset come from: a file, a file a split, a corpus or a hub dataset.
 
     Columns are given by what they are: `anchor`, `positive`, `negative`, `text`, `label`, `score`; one that
-    is not given has that name in the file too. A text of several columns is joined with spaces between.
+    is not given has that name in the file too. A text of several columns is joined with spaces between. Rows
+    of one `group` (a column; by default the paper in a corpus) are never in two splits; "Re:" and "Fwd:"
+    before it, case and white space do not count, so a subject line names a thread. Where a label is a list (a
+    paper's subjects), `several` says what becomes of rows with more than one: drop them, or take the first.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,6 +43,7 @@ class Source(BaseModel):
     label: str | None = None
     score: str | None = None
     group: str | None = None
+    several: Literal["drop", "first"] = "drop"
 
     @model_validator(mode="after")
     def _one_place(self) -> Source:
@@ -51,12 +55,15 @@ class Source(BaseModel):
             raise ValueError("config and splits are for hub datasets")
         return self
 
-    def check_columns(self, kind: Kind) -> None:
-        """Whether the columns given are those that rows of this kind have.
+    def check_kind(self, kind: Kind) -> None:
+        """Whether the columns given are those that rows of this kind have, and the splits.
 
         Raises:
             ValueError: one is not.
         """
+        given = [split for split in (*(self.files or ()), *(self.splits or ())) if split != "test"]
+        if given and not kind.trainable:
+            raise ValueError(f"{given[0]}: kind {kind.name} is only measured; its rows are file: or test:")
         known = (*kind.columns, *kind.optional)
         for role in ROLES:
             if getattr(self, role) is not None and role not in known:

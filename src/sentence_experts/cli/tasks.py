@@ -1,0 +1,94 @@
+"""`sentence-experts tasks`: a task file -> the datasets of its tasks in train, validation and test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from sentence_experts.cli.options import parse_settings, with_settings
+from sentence_experts.console import results
+from sentence_experts.tasks.settings import TaskSettings
+
+if TYPE_CHECKING:
+    from sentence_experts.tasks.dataset import TasksFolder
+
+NAMED_AT_MOST = 5
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    app.command("tasks")(with_settings(TaskSettings)(tasks))
+
+
+def tasks(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="YAML: the tasks, their instructions and their datasets")
+    ],
+    out: Annotated[Path, typer.Option(help="folder to write the datasets to")],
+    given: dict[str, Any],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace the datasets in that folder")
+    ] = False,
+) -> None:
+    """Compile the datasets of tasks: retrieval, classification, clustering, and what they are measured on.
+
+    Rows come from files, corpora and hub datasets. Classification and clustering are trained on pairs of
+    texts of one label. No text that any dataset is measured on is in the training set of another.
+
+    Example: sentence-experts tasks tasks.yaml --out my-tasks
+    """
+    settings = parse_settings(TaskSettings, given)
+
+    from sentence_experts.tasks.compile import compile_tasks
+
+    _show(compile_tasks(file, out, settings, overwrite))
+
+
+def _show(folder: TasksFolder) -> None:
+    """How many pairs and texts each dataset got, what is not used and why, and what is wrong with classes."""
+    from sentence_experts.tasks.split import SPLITS
+
+    table = Table(title="pairs (labelled texts)")
+    for heading in ("task", "dataset"):
+        table.add_column(heading)
+    for heading in (*SPLITS, "set aside", "removed"):
+        table.add_column(heading, justify="right")
+    for task, datasets in folder.manifest["datasets"].items():
+        for name, entry in datasets.items():
+            sets = [_count(folder.counts[task][name], entry.get("texts", {}), split) for split in SPLITS]
+            lost = [f"{sum(entry[why].values()):,}" for why in ("set_aside", "removed")]
+            table.add_row(task, name, *sets, *lost)
+    results.print(table)
+    for task, datasets in folder.manifest["datasets"].items():
+        for name, entry in datasets.items():
+            for note in _notes(entry):
+                results.print(f"{task}/{name}: {note}", markup=False)
+    for route, instruction in folder.hierarchy.instructions().items():
+        expert = folder.hierarchy.experts()[route]
+        shared = "" if expert == route else f", with the expert of {expert}"
+        results.print(f"route {route}: texts begin with {instruction!r}{shared}", markup=False)
+    results.print(f"written to {folder.path}", markup=False)
+
+
+def _count(pairs: dict[str, int], texts: dict[str, int], split: str) -> str:
+    of_texts = f" ({texts[split]:,})" if split in texts else ""
+    return f"{pairs.get(split, 0):,}{of_texts}" if split in pairs or of_texts else "-"
+
+
+def _notes(entry: dict[str, Any]) -> list[str]:
+    """A line for each way in which rows were lost, and for classes that something is wrong with."""
+    notes = [f"set aside {count:,}: {why}" for why, count in entry["set_aside"].items()]
+    notes += [f"removed {count:,}: {why.replace('_', ' ')}" for why, count in entry["removed"].items()]
+    for split, labels in entry.get("classes_of_one_text", {}).items():
+        notes.append(f"{split}: one text and so no pair in {_named(labels)}")
+    if missing := entry.get("classes_not_in_train"):
+        notes.append(f"measured but without a training text: {_named(missing)}")
+    return notes
+
+
+def _named(labels: list[str]) -> str:
+    more = f" and {len(labels) - NAMED_AT_MOST:,} more" if len(labels) > NAMED_AT_MOST else ""
+    return f"{len(labels):,} class{'es' * (len(labels) > 1)}: {', '.join(labels[:NAMED_AT_MOST])}{more}"

@@ -1,0 +1,187 @@
+"""The records of a dataset, from files, corpora and hub datasets: a dict of columns each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from sentence_experts.corpus import user_tables
+from sentence_experts.corpus.tables import PAPERS_SCHEMA, CorpusFolder
+from sentence_experts.errors import InputError, require
+from sentence_experts.storage import sha256_file
+from sentence_experts.tasks.kinds import Kind
+from sentence_experts.tasks.source import Source, resolved
+
+# A corpus holds lists of these; a label is one of them.
+CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
+PAPER_ID = "paper_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as it was read.
+
+    Attributes:
+        where: the file or dataset, and the place in it.
+        split: its set, where the source has sets.
+        values: column -> value; None where the record could not be read.
+        problem: why not.
+    """
+
+    where: str
+    split: str | None
+    values: Mapping[str, Any] | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a source holds: the splits it has itself, its records, and what it is (for the manifest)."""
+
+    splits: tuple[str, ...]
+    records: Iterable[Record]
+    described: dict[str, Any]
+
+
+def read(source: Source, kind: Kind, folder: Path) -> Reading:
+    """Open a source whose paths are relative to `folder`; its columns are checked.
+
+    Raises:
+        InputError: a file, corpus or hub dataset that is not there or lacks a column.
+    """
+    for place, reader in READERS.items():
+        if getattr(source, place) is not None:
+            return reader(source, kind, folder)
+    raise AssertionError("a source has a place")  # Source makes sure
+
+
+def wanted_columns(source: Source, kind: Kind) -> list[str]:
+    """The columns that records must have, each once."""
+    names = [name for columns in source.columns(kind).values() for name in columns]
+    return list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
+
+
+def _check_columns(where: str, wanted: Iterable[str], found: Iterable[str]) -> None:
+    found = list(found)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise InputError(
+            f"{where} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
+            f"it has: {', '.join(found) or 'none'}"
+        )
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def _read_file(source: Source, kind: Kind, folder: Path) -> Reading:
+    path = resolved(str(source.file), folder)
+    described = _checked_file(path, source, kind)
+    return Reading((), _records_of(path, None), {"file": described})
+
+
+def _read_files(source: Source, kind: Kind, folder: Path) -> Reading:
+    paths = {split: resolved(written, folder) for split, written in (source.files or {}).items()}
+    described = {split: _checked_file(path, source, kind) for split, path in paths.items()}
+    records = (record for split, path in paths.items() for record in _records_of(path, split))
+    return Reading(tuple(paths), records, {"files": described})
+
+
+def _checked_file(path: Path, source: Source, kind: Kind) -> dict[str, str]:
+    _check_columns(str(path), wanted_columns(source, kind), user_tables._columns(path))
+    return {"name": path.name, "sha256": sha256_file(path)}
+
+
+def _records_of(path: Path, split: str | None) -> Iterator[Record]:
+    for number, row in enumerate(user_tables._rows(path), start=1):
+        where = f"{path.name} row {number}"
+        if isinstance(row, user_tables._BadRowError):
+            yield Record(where, split, None, str(row))
+        else:
+            yield Record(where, split, row)
+
+
+# ---- corpora -------------------------------------------------------------------------------------
+
+
+def _read_corpus(source: Source, kind: Kind, folder: Path) -> Reading:
+    corpus = CorpusFolder.open(resolved(str(source.corpus), folder))
+    names = {*PAPERS_SCHEMA.names, *CORPUS_ALIASES}
+    _check_columns(str(corpus.path), wanted_columns(source, kind), sorted(names))
+    return Reading((), _papers(corpus), {"corpus": {"fingerprint": corpus.fingerprint()}})
+
+
+def _papers(corpus: CorpusFolder) -> Iterator[Record]:
+    with pq.ParquetFile(corpus.papers) as file:
+        for batch in file.iter_batches():
+            for paper in batch.to_pylist():
+                where = f"{corpus.path.name} {paper[PAPER_ID]}"
+                if paper["retracted"]:
+                    yield Record(where, None, None, "the paper was retracted")
+                else:
+                    lists = {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
+                    yield Record(where, None, paper | lists)
+
+
+# ---- hub datasets --------------------------------------------------------------------------------
+
+
+def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
+    datasets = require("datasets", "models")
+    loaded = _loaded(datasets, source, folder)
+    if source.splits:
+        unknown = [name for name in source.splits.values() if name not in loaded]
+        if unknown:
+            raise InputError(f"{source.hub} has no split {unknown[0]!r}; it has {', '.join(loaded)}")
+        splits = {str(split): name for split, name in source.splits.items()}
+    else:
+        splits = {name: name for name in ("train", "validation", "test") if name in loaded}
+        if not splits:
+            raise InputError(
+                f"{source.hub} has the splits {', '.join(loaded)}; say which to use: splits: {{train: ...}}"
+            )
+    for name in splits.values():
+        wanted = wanted_columns(source, kind)
+        _check_columns(f"{source.hub}, split {name},", wanted, loaded[name].column_names)
+    fingerprints = {split: loaded[name]._fingerprint for split, name in splits.items()}
+    # A set with nothing but "train" has not been split yet.
+    only_train = set(splits) == {"train"} and not source.splits
+    records = (
+        record
+        for split, name in splits.items()
+        for record in _hub_records(f"{source.hub} {name}", None if only_train else split, loaded[name])
+    )
+    described = {"hub": source.hub, "config": source.config, "fingerprints": fingerprints}
+    return Reading(() if only_train else tuple(splits), records, described)
+
+
+def _loaded(datasets: Any, source: Source, folder: Path) -> Any:
+    """The hub dataset, or the local folder, as a dict of splits."""
+    local = resolved(str(source.hub), folder)
+    name = str(local) if local.is_dir() else str(source.hub)
+    try:
+        return datasets.load_dataset(name, source.config)
+    except Exception as error:  # datasets raises whatever its loaders and the network do
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"hub dataset {source.hub!r} cannot be loaded ({type(error).__name__}: {reason}); check its name "
+            "and config and the connection to the hub, or give a folder or file that was downloaded before"
+        ) from error
+
+
+def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record]:
+    named = {
+        column: feature.int2str
+        for column, feature in dataset.features.items()
+        if hasattr(feature, "int2str")  # a ClassLabel: numbers that have names
+    }
+    for number, row in enumerate(dataset, start=1):
+        names = {column: int2str(row[column]) for column, int2str in named.items() if row[column] is not None}
+        yield Record(f"{where} row {number}", split, row | names)
+
+
+READERS = {"file": _read_file, "files": _read_files, "corpus": _read_corpus, "hub": _read_hub}

@@ -1,0 +1,45 @@
+"""Every choice that shapes task datasets and is not in the task file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+_SHARES = "give three shares that add up to 1, such as 0.8,0.1,0.1"
+
+
+def _shares(value: Any) -> Any:
+    parts = value.split(",") if isinstance(value, str) else value
+    if len(parts) != 3:
+        raise ValueError(_SHARES)
+    return parts
+
+
+def _add_up(shares: tuple[float, float, float]) -> tuple[float, float, float]:
+    if min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(_SHARES)
+    return shares
+
+
+class TaskSettings(BaseModel):
+    """How task datasets are split and drawn. Stored in the folder's manifest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    fractions: Annotated[tuple[float, float, float], BeforeValidator(_shares), AfterValidator(_add_up)] = (
+        Field(
+            (0.8, 0.1, 0.1),
+            description="Shares of train,validation,test, of groups, where a dataset is not split already",
+        )
+    )
+    max_train: int | None = Field(
+        None, ge=1, description="Draw at most so many training rows of a dataset (pairs, or labelled texts)"
+    )
+    max_eval: int | None = Field(
+        None, ge=1, description="Draw at most so many rows of a dataset for validation, and for test"
+    )
+    pairs_per_text: int = Field(
+        1, ge=1, description="A labelled text is paired with so many other texts of its label"
+    )
+    seed: int = Field(0, ge=0, description="Same seed, same bytes")

@@ -1,0 +1,95 @@
+"""Train, validation and test kept apart: by group, by text, and across all datasets of a task file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from sentence_experts.storage import sha256_text
+from sentence_experts.tasks.rows import Row, text_key
+
+TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
+
+
+def assign(rows: Sequence[Row], fractions: tuple[float, float, float], seed: int) -> list[Row]:
+    """The rows, each with a split; rows that share a group or a text get the same one.
+
+    Where a group goes is a function of the seed and its name (without groups: of its texts) alone. So a paper
+    is in the same split in every task of every dataset made of its corpus, and rows that are added later do
+    not move others. The shares are therefore met on average.
+    """
+    if not rows:
+        return []
+    bounds = np.cumsum(fractions)[:2]
+    together = linked([_keys(row) for row in rows])
+    names: dict[int, str] = {}
+    for row, component in zip(rows, together, strict=True):
+        name = row.group if row.group is not None else min(map(text_key, row.texts()))
+        names[component] = min(name, names.get(component, name))
+    homes = {
+        component: SPLITS[int(np.searchsorted(bounds, uniform(seed, name), side="right"))]
+        for component, name in names.items()
+    }
+    return [replace(row, split=homes[component]) for row, component in zip(rows, together, strict=True)]
+
+
+def uniform(seed: int, name: str) -> float:
+    """A number in [0, 1) that depends on the seed and the name alone."""
+    return int(sha256_text(str(seed), name)[:13], 16) / 16**13
+
+
+def linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
+    """A number for each row; rows that have a key in common, also through others, have the same number."""
+    numbers: dict[Hashable, int] = {}
+    ends = [(row, numbers.setdefault(key, len(numbers))) for row, own in enumerate(keys) for key in own]
+    left, right = (np.array(side, dtype=np.int64) for side in zip(*ends, strict=True))
+    size = len(keys) + len(numbers)
+    graph = coo_array((np.ones(len(ends), dtype=np.int8), (left, right + len(keys))), shape=(size, size))
+    components: list[int] = connected_components(graph, directed=False)[1][: len(keys)].tolist()
+    return components
+
+
+def _keys(row: Row) -> list[Hashable]:
+    texts: list[Hashable] = [("text", text_key(text)) for text in row.texts()]
+    return texts if row.group is None else [*texts, ("group", row.group)]
+
+
+def keys_of(rows: Sequence[Row], split: str) -> set[str]:
+    """The keys of all texts of a split."""
+    return {text_key(text) for row in rows if row.split == split for text in row.texts()}
+
+
+def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row], int, int]:
+    """The rows without those of `split` that hold a text whose key is in `seen`.
+
+    A negative among them is taken off its row, which stays.
+
+    Returns:
+        The rows, how many went, and how many negatives were taken off.
+    """
+    kept: list[Row] = []
+    gone = negatives = 0
+    for row in rows:
+        if row.split == split:
+            if any(text_key(text) in seen for text in row.texts()):
+                gone += 1
+                continue
+            if row.negative is not None and text_key(row.negative) in seen:
+                row = replace(row, negative=None)
+                negatives += 1
+        kept.append(row)
+    return kept, gone, negatives
+
+
+def drawn(rows: Sequence[Row], most: int | None, seed: int) -> list[Row]:
+    """At most `most` of the rows, in their order; which ones depends on the seed and their texts alone."""
+    if most is None or len(rows) <= most:
+        return list(rows)
+    order = sorted(
+        range(len(rows)), key=lambda number: (uniform(seed, "\0".join(rows[number].texts())), number)
+    )
+    return [rows[number] for number in sorted(order[:most])]
