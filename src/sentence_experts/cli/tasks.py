@@ -52,15 +52,14 @@ def _show(folder: TasksFolder) -> None:
     from sentence_experts.tasks.split import SPLITS
 
     table = Table(title="pairs (labelled texts)")
-    for heading in ("task", "dataset"):
-        table.add_column(heading)
+    table.add_column("task/dataset", no_wrap=True)
     for heading in (*SPLITS, "set aside", "removed"):
         table.add_column(heading, justify="right")
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():
             sets = [_count(folder.counts[task][name], entry.get("texts", {}), split) for split in SPLITS]
             lost = [f"{sum(entry[why].values()):,}" for why in ("set_aside", "removed")]
-            table.add_row(task, name, *sets, *lost)
+            table.add_row(f"{task}/{name}", *sets, *lost)
     results.print(table)
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():

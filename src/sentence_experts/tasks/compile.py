@@ -110,7 +110,7 @@ def _prepared(task: Task, name: str, folder: Path, settings: TaskSettings) -> Da
         raise InputError(f"{where}: {error}") from error
     _check_classes(where, rows, bad)
     if not rows:
-        first = f", the first since: {bad[0].where}: {bad[0].field} {bad[0].reason}" if bad else ""
+        first = f", the first since: {bad[0].where}: {bad[0]}" if bad else ""
         raise InputError(f"{where}: no row can be used; {len(bad)} were set aside{first}")
     dataset = Dataset(task, name, rows, bad, reading.described)
     _drop_duplicates(dataset)
@@ -189,7 +189,7 @@ def _tables(dataset: Dataset, settings: TaskSettings) -> tuple[dict[str, pa.Tabl
         splits[split] = drawn(rows, most, settings.seed)
     entry: dict[str, Any] = {
         "source": dataset.described,
-        "set_aside": dict(sorted(Counter(f"{bad.field}: {bad.reason}" for bad in dataset.bad).items())),
+        "set_aside": dict(sorted(Counter(map(str, dataset.bad)).items())),
         "removed": {why: count for why, count in sorted(dataset.removed.items()) if count},
     }
     tables = {}

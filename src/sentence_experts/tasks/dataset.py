@@ -19,7 +19,6 @@ from sentence_experts.storage import (
     replacing_folder,
     sha256_file,
     sha256_text,
-    write_json,
     write_parquet,
     write_text,
 )
@@ -160,5 +159,7 @@ def write_tasks_folder(
         write_text(folder / SET_ASIDE, "".join(f"{line}\n" for line in lines))
         files = {name: sha256_file(folder / name) for name in (*tables, SET_ASIDE)}
         head = {"kind": "tasks", "format": FORMAT, "version": __version__, "files": files}
-        write_json(folder / MANIFEST, {**head, **manifest})
+        # Not with sorted keys: the order of tasks and of their routes means something.
+        text = json.dumps({**head, **manifest}, indent=1, ensure_ascii=False)
+        write_text(folder / MANIFEST, f"{text}\n")
     return TasksFolder.open(out)

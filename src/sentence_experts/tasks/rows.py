@@ -54,6 +54,9 @@ class SetAside:
     reason: str
     label: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}" if self.field else self.reason
+
 
 class _BadFieldError(Exception):
     def __init__(self, field: str, reason: str, label: str | None = None) -> None:
