@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
-# Every YAML file that is a recipe: the others are what recipes refer to.
+# Every YAML file that is a recipe on pairs: the others are what recipes refer to, and those on tasks.
 PARTS = ("protocol.yaml", "published.yaml", "domains.yaml")
-SHIPPED = sorted(file for file in RECIPES.rglob("*.yaml") if file.name not in PARTS)
+SHIPPED = sorted(
+    file for file in RECIPES.rglob("*.yaml") if file.name not in PARTS and file.parent.name != "mote"
+)
 
 
 def copy_recipe(recipe: Path, folder: Path, **replacements: str) -> Path:

@@ -11,11 +11,13 @@ from shipped import RECIPES
 
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
-from sentence_experts.reproduce.compare import Compared, Comparison, compare, differences
-from sentence_experts.reproduce.plan import Plan, make_plan
-from sentence_experts.reproduce.recipe import Recipe, read_recipe
-from sentence_experts.reproduce.setting import Setting, setting_for
-from sentence_experts.reproduce.tables import html, markdown, tables_of
+from sentence_experts.reproduce.comparison import Comparison
+from sentence_experts.reproduce.pairs.compare import compare, differences
+from sentence_experts.reproduce.pairs.plan import Plan, make_plan
+from sentence_experts.reproduce.pairs.recipe import Recipe, read_recipe
+from sentence_experts.reproduce.pairs.setting import Setting, setting_for
+from sentence_experts.reproduce.pairs.tables import Compared
+from sentence_experts.reproduce.tables import html, markdown
 from sentence_experts.storage import write_json
 
 Evaluations = dict[str, dict[str, Any]]
@@ -141,7 +143,7 @@ def test_differences_come_from_the_settings(tmp_path: Path) -> None:
 
 def test_a_table_has_our_line_above_the_printed_one(tmp_path: Path) -> None:
     comparison, _, _ = compared("hallee2024/baselines", tmp_path)
-    first = next(tables_of(comparison))
+    first = comparison.tables[0]
     assert first.title == "Table 1: cvd (here neuroscience)"
     assert first.headings[1:3] == ("validation Thresh.", "validation F1max")
     lines = dict(

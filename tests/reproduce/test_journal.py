@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sentence_experts.errors import UsageError
-from sentence_experts.reproduce.commands import Step
 from sentence_experts.reproduce.journal import Journal
+from sentence_experts.reproduce.step import Step
 
 
 @pytest.fixture

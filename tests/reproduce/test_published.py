@@ -11,7 +11,7 @@ from shipped import RECIPES
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.metrics import pair_weighted_mean
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
-from sentence_experts.reproduce.published import Published, PublishedTable
+from sentence_experts.reproduce.pairs.published import Published, PublishedTable
 
 PAPER = Published.read(RECIPES / "hallee2025" / "published.yaml")
 PREPRINT = Published.read(RECIPES / "hallee2024" / "published.yaml")

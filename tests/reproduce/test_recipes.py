@@ -18,11 +18,13 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.extend import extend
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.settings import PairSettings
-from sentence_experts.reproduce.plan import make_plan
-from sentence_experts.reproduce.published import Published
-from sentence_experts.reproduce.recipe import EvaluateOptions, ExtendOptions, read_recipe
-from sentence_experts.reproduce.run import run_plan
-from sentence_experts.reproduce.setting import SCALES, how_to_get_the_corpus, setting_for
+from sentence_experts.reproduce.experiment import SCALES
+from sentence_experts.reproduce.pairs.experiment import experiment_of
+from sentence_experts.reproduce.pairs.plan import make_plan
+from sentence_experts.reproduce.pairs.published import Published
+from sentence_experts.reproduce.pairs.recipe import EvaluateOptions, ExtendOptions, read_recipe
+from sentence_experts.reproduce.pairs.setting import how_to_get_the_corpus, setting_for
+from sentence_experts.reproduce.run import run_experiment
 
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
 
@@ -148,7 +150,7 @@ def test_the_full_scale_asks_for_the_corpus_then_the_descriptors_then_the_models
 
     def missing() -> str:
         with pytest.raises(InputError) as caught:
-            run_plan(recipe, setting, plan, lambda _: pytest.fail("no step may run"))
+            run_experiment(experiment_of(recipe, setting, plan), lambda _: pytest.fail("no step may run"))
         return str(caught.value)
 
     assert "corpus holds no corpus" in missing()

@@ -12,9 +12,8 @@ import typer
 from sentence_experts.console import results, say
 
 if TYPE_CHECKING:
-    from sentence_experts.reproduce.compare import Comparison
-    from sentence_experts.reproduce.plan import Plan
-    from sentence_experts.reproduce.setting import Setting
+    from sentence_experts.reproduce.comparison import Comparison
+    from sentence_experts.reproduce.experiment import Experiment
 
 
 def register(app: typer.Typer) -> None:
@@ -49,47 +48,38 @@ def register(app: typer.Typer) -> None:
 
         Example: sentence-experts reproduce recipes/hallee2025/moe_all.yaml --dry-run
         """
-        from sentence_experts.reproduce.plan import make_plan
-        from sentence_experts.reproduce.recipe import read_recipe
-        from sentence_experts.reproduce.setting import FULL, how_to_get_the_corpus, setting_for
+        from sentence_experts.reproduce.open import open_experiment
 
-        read = read_recipe(recipe)
-        if scale == FULL and corpus is None:
-            for line in how_to_get_the_corpus(read.protocol):
-                say(line)
-            corpus = Path("CORPUS") if dry_run else None
-        setting = setting_for(read, scale, corpus, out)
-        plan = make_plan(read, recipe.stem, setting, seeds)
+        experiment = open_experiment(recipe, scale, corpus, out, seeds, dry_run)
         if dry_run:
-            _show_steps(setting, plan)
+            _show_steps(experiment)
             return
 
-        from sentence_experts.reproduce.run import run_plan
+        from sentence_experts.reproduce.run import run_experiment
 
         def command(arguments: Sequence[str]) -> int:
             results.print(f"\n$ {_line(arguments)}", style="bold", markup=False)
             return app(list(arguments), standalone_mode=False) or 0
 
-        comparison = run_plan(read, setting, plan, command)
-        _show(comparison, plan.report)
+        _show(run_experiment(experiment, command), experiment.report)
 
     app.command("reproduce")(reproduce)
 
 
-def _show_steps(setting: Setting, plan: Plan) -> None:
-    if setting.material is not None:
-        say(f"{setting.rules}: written first, the domains in use")
-    for step in plan.steps:
+def _show_steps(experiment: Experiment) -> None:
+    if experiment.writes_first is not None:
+        say(f"written first: {experiment.writes_first}")
+    for step in experiment.steps:
         results.print(_line(step.command), markup=False, highlight=False)
 
 
 def _show(comparison: Comparison, report: Path) -> None:
-    from sentence_experts.reproduce.tables import LEGEND, for_terminal, tables_of
+    from sentence_experts.reproduce.tables import for_terminal
 
-    for table in tables_of(comparison):
+    for table in comparison.tables:
         results.print(for_terminal(table))
     if comparison.figures:
-        results.print(f"\n{LEGEND}.", markup=False, highlight=False)
+        results.print(f"\n{comparison.legend}.", markup=False, highlight=False)
     for line in comparison.differences:
         results.print(f"- {line}", markup=False, highlight=False)
     results.print(f"report: {report / 'report.html'}", markup=False, highlight=False)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from sentence_experts.errors import InputError, require
 from sentence_experts.models.minilm import NAME as PACKAGED
-from sentence_experts.reproduce.plan import TFIDF
 
+# What the small scale has without the hub.
+TFIDF = "tfidf"
+LOCAL = {TFIDF: TFIDF, "sentence-transformers/all-MiniLM-L6-v2": PACKAGED}
 SECONDS = 10
 
 

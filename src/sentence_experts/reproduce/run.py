@@ -1,4 +1,4 @@
-"""A recipe's plan, step by step: what is done is kept, and the comparison is written at the end."""
+"""An experiment, step by step: what is done is kept, and the comparison is written at the end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 
 from sentence_experts.console import say
 from sentence_experts.errors import SentenceExpertsError
-from sentence_experts.reproduce.compare import Comparison, compare
+from sentence_experts.reproduce.comparison import Comparison
+from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.hub import check_models
 from sentence_experts.reproduce.journal import Journal
-from sentence_experts.reproduce.plan import Plan
-from sentence_experts.reproduce.recipe import Recipe
-from sentence_experts.reproduce.setting import Setting
 from sentence_experts.reproduce.tables import html, markdown
 from sentence_experts.storage import write_json, write_text
 
@@ -19,19 +17,19 @@ from sentence_experts.storage import write_json, write_text
 Command = Callable[[Sequence[str]], int]
 
 
-def run_plan(recipe: Recipe, setting: Setting, plan: Plan, command: Command) -> Comparison:
+def run_experiment(experiment: Experiment, command: Command) -> Comparison:
     """Run the steps that are not done yet, then write report.json, report.md and report.html.
 
     Raises:
         SentenceExpertsError: a step failed.
-        InputError: the corpus or the MeSH descriptors are not there, or the hub does not give a model.
+        InputError: what the user has to bring is not there, or the hub does not give a model.
         UsageError: a result is there that was made with other settings.
     """
-    setting.prepare()
-    check_models(plan.pretrained())
-    journal = Journal(setting.root.parent / "steps.json")
-    for number, step in enumerate(plan.steps, start=1):
-        at = f"step {number} of {len(plan.steps)}"
+    experiment.prepare()
+    check_models(experiment.pretrained)
+    journal = Journal(experiment.root.parent / "steps.json")
+    for number, step in enumerate(experiment.steps, start=1):
+        at = f"step {number} of {len(experiment.steps)}"
         if journal.is_done(step):
             say(f"{at}: {step.command[0]}: {step.makes} is done")
             continue
@@ -40,8 +38,8 @@ def run_plan(recipe: Recipe, setting: Setting, plan: Plan, command: Command) -> 
         if status := command(step.command):
             raise SentenceExpertsError(f"{at} ({step.command[0]}) failed with exit status {status}")
         journal.note(step)
-    comparison = compare(recipe, setting, plan)
-    write_json(plan.report / "report.json", comparison.to_json())
-    write_text(plan.report / "report.md", markdown(comparison))
-    write_text(plan.report / "report.html", html(comparison))
+    comparison = experiment.compare()
+    write_json(experiment.report / "report.json", comparison.to_json())
+    write_text(experiment.report / "report.md", markdown(comparison))
+    write_text(experiment.report / "report.html", html(comparison))
     return comparison

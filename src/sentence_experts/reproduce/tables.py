@@ -2,68 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from html import escape
 
 from rich.table import Table
 from rich.text import Text
 
 from sentence_experts.report.page import CSS
-from sentence_experts.report.tables import COLUMNS, number
-from sentence_experts.reproduce.compare import Compared, Comparison
-from sentence_experts.reproduce.published import ALL_DOMAINS
-
-LEGEND = (
-    "differs: what is not as in the paper (data, base, scale, protocol). In brackets 95% intervals. Figures "
-    "here are of other pairs than the published ones, so only orders and gaps can be compared"
-)
-
-
-@dataclass(frozen=True)
-class TableOfRows:
-    """One published table: for each row a line of ours and the printed one, cells as text."""
-
-    title: str
-    headings: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-
-
-def tables_of(comparison: Comparison) -> Iterator[TableOfRows]:
-    """The tables in their printed order."""
-    by_table: dict[tuple[str, str], list[Compared]] = {}
-    for figure in comparison.figures:
-        by_table.setdefault((figure.published.table, figure.published.domain), []).append(figure)
-    for (table, domain), figures in by_table.items():
-        columns = list(dict.fromkeys((one.published.pairs, one.published.metric) for one in figures))
-        several = len({pairs for pairs, _ in columns}) > 1
-        names = [f"{pairs} {COLUMNS[metric]}" if several else COLUMNS[metric] for pairs, metric in columns]
-        here = figures[0].domain_here
-        of = (
-            "all domains" if domain == ALL_DOMAINS else domain + (f" (here {here})" if here != domain else "")
-        )
-        lines: list[tuple[str, ...]] = []
-        for row in dict.fromkeys(one.published.row for one in figures):
-            own = {(c.published.pairs, c.published.metric): c for c in figures if c.published.row == row}
-            in_order = [own[column] for column in columns]
-            lines += [_ours(row, in_order), _printed(in_order)]
-        yield TableOfRows(f"{table}: {of}", ("", *names, "differs"), tuple(lines))
-
-
-def _ours(row: str, figures: Sequence[Compared]) -> tuple[str, ...]:
-    return (row, *map(_cell, figures), ", ".join(figures[0].differs))
-
-
-def _printed(figures: Sequence[Compared]) -> tuple[str, ...]:
-    printed = [f"{one.published.value:.{one.published.decimals}f}" for one in figures]
-    return ("  published", *printed, "")
-
-
-def _cell(figure: Compared) -> str:
-    if figure.interval is None:
-        return number(figure.value)
-    low, high = (f"{end:.3f}".removeprefix("0") for end in figure.interval)
-    return f"{number(figure.value)} ({low}-{high})"
+from sentence_experts.reproduce.comparison import Comparison, TableOfRows
 
 
 def for_terminal(table: TableOfRows) -> Table:
@@ -83,8 +29,8 @@ def for_terminal(table: TableOfRows) -> Table:
 
 def markdown(comparison: Comparison) -> str:
     """The whole comparison as Markdown."""
-    parts = [f"# {comparison.title}", f"{comparison.paper}; scale: {comparison.scale}. {LEGEND}."]
-    for table in tables_of(comparison):
+    parts = [f"# {comparison.title}", f"{comparison.paper}; scale: {comparison.scale}. {comparison.legend}."]
+    for table in comparison.tables:
         rows = ["| " + " | ".join(line) + " |" for line in (table.headings, *table.lines)]
         rule = "|" + "---|" * len(table.headings)
         parts += [f"## {table.title}", "\n".join([rows[0], rule, *rows[1:]])]
@@ -96,8 +42,8 @@ def markdown(comparison: Comparison) -> str:
 def html(comparison: Comparison) -> str:
     """The whole comparison as one page, nothing loaded from elsewhere."""
     body = [f"<h1>{escape(comparison.title)}</h1>"]
-    body.append(f"<p>{escape(comparison.paper)}; scale: {comparison.scale}. {escape(LEGEND)}.</p>")
-    for table in tables_of(comparison):
+    body.append(f"<p>{escape(comparison.paper)}; scale: {comparison.scale}. {escape(comparison.legend)}.</p>")
+    for table in comparison.tables:
         head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in table.headings)
         lines = "\n".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in table.lines

@@ -3,52 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from sentence_experts.reproduce.plan import Model, Plan
-from sentence_experts.reproduce.published import ALL_DOMAINS, Published, PublishedFigure
-from sentence_experts.reproduce.recipe import Recipe
-from sentence_experts.reproduce.setting import Setting
+from sentence_experts.reproduce.comparison import (
+    NOT_RUN,
+    OTHER_BASE,
+    OTHER_DATA,
+    OTHER_PROTOCOL,
+    OTHER_SCALE,
+    Comparison,
+    changed_settings,
+)
+from sentence_experts.reproduce.pairs.plan import Model, Plan
+from sentence_experts.reproduce.pairs.published import ALL_DOMAINS, Published, PublishedFigure
+from sentence_experts.reproduce.pairs.recipe import Recipe
+from sentence_experts.reproduce.pairs.setting import Setting
+from sentence_experts.reproduce.pairs.tables import LEGEND, Compared, tables_of
 from sentence_experts.storage import read_json
-
-OTHER_DATA, OTHER_BASE, OTHER_SCALE, OTHER_PROTOCOL = "data", "base", "scale", "protocol"
-NOT_RUN = "not run"
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One published figure and ours.
-
-    Attributes:
-        domain_here: the domain that ours is of.
-        value: ours, None where it is undefined or the model was not run.
-        interval: low and high end of our 95% interval, where there is one.
-        differs: what is not as in the paper: data, base, scale, protocol; or that the model was not run.
-    """
-
-    published: PublishedFigure
-    domain_here: str
-    value: float | None
-    interval: tuple[float, float] | None
-    differs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A recipe's whole result. `differences` says in words what differs, `notes` what the paper garbles."""
-
-    title: str
-    paper: str
-    scale: str
-    figures: tuple[Compared, ...]
-    differences: tuple[str, ...]
-    choices: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
-        return asdict(self)
 
 
 def compare(recipe: Recipe, setting: Setting, plan: Plan) -> Comparison:
@@ -68,7 +39,9 @@ def compare(recipe: Recipe, setting: Setting, plan: Plan) -> Comparison:
         title=recipe.title,
         paper=published.paper,
         scale=setting.scale,
+        legend=LEGEND,
         figures=tuple(figures),
+        tables=tuple(tables_of(figures)),
         differences=tuple(differences(recipe, setting, plan)),
         choices=tuple(f"{each.what} ({each.kind}). Here: {each.here}" for each in recipe.protocol.choices),
         notes=published.notes,
@@ -121,14 +94,14 @@ def differences(recipe: Recipe, setting: Setting, plan: Plan) -> Iterator[str]:
     stand_ins = [f"{here} for {paper}" for paper, here in setting.domains.items() if paper != here]
     if stand_ins:
         yield f"domains: {', '.join(stand_ins)}"
-    yield from _changed("pairs", recipe.protocol.pairs, setting.pairs)
+    yield from changed_settings("pairs", recipe.protocol.pairs, setting.pairs)
     bases = {f"{one.base} for {one.published_base}" for one in plan.models if one.base != one.published_base}
     if bases:
         yield f"base: {', '.join(sorted(bases))}"
     changed = {
         line
         for run in recipe.runs
-        for line in _changed(
+        for line in changed_settings(
             "training", recipe.train_settings(run, False), recipe.train_settings(run, setting.small)
         )
     }
@@ -137,17 +110,3 @@ def differences(recipe: Recipe, setting: Setting, plan: Plan) -> Iterator[str]:
         yield "protocol: not the published one; see the choices"
     if plan.left_out:
         yield f"not run, since only the hub has them: {', '.join(each.model for each in plan.left_out)}"
-
-
-def _changed(what: str, published: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    changes = [
-        f"{key} {_plain(value)} for {_plain(published.get(key, 'none'))}"
-        for key, value in here.items()
-        if _plain(value) != _plain(published.get(key))
-    ]
-    if changes:
-        yield f"{what}: {'; '.join(changes)}"
-
-
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value).replace(",", ", ")

@@ -9,23 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.settings import PairSettings
-from sentence_experts.reproduce.published import Published
+from sentence_experts.reproduce.pairs.published import Published
+from sentence_experts.reproduce.protocol import Choice, Strict
 from sentence_experts.reproduce.reading import checked, read_yaml
 from sentence_experts.training.config import TrainConfig
 
 DOMAIN_IN_ROW = "{domain}"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Query(_Strict):
+class Query(Strict):
     """What one domain's papers are asked from PubMed Central with."""
 
     mesh: str = Field(description="the search term")
@@ -38,15 +35,7 @@ class Query(_Strict):
         return f"{self.mesh} AND open access[filter] AND has abstract[filter] AND {first}:{last}[pdat]"
 
 
-class Choice(_Strict):
-    """Something in a published protocol that leaks, or that the paper leaves open, and what was done here."""
-
-    what: str
-    kind: Literal["leaks", "open", "differs"]
-    here: str
-
-
-class ExtendOptions(_Strict):
+class ExtendOptions(Strict):
     """How a base becomes the model to train; the arguments of `models.extend.extend` of the same names."""
 
     layers: str | None = None
@@ -58,7 +47,7 @@ class ExtendOptions(_Strict):
     expert_norms: bool | None = None
 
 
-class EvaluateOptions(_Strict):
+class EvaluateOptions(Strict):
     """What is measured; the options of `evaluate` of the same names."""
 
     split: Literal["train", "validation", "test"] = "test"
@@ -68,7 +57,7 @@ class EvaluateOptions(_Strict):
     bootstrap: int | None = Field(None, ge=0)
 
 
-class Run(_Strict):
+class Run(Strict):
     """One trained model, or one for each domain.
 
     Attributes:
@@ -83,10 +72,10 @@ class Run(_Strict):
     base: str
     experts: Literal["all", "each"] = "all"
     extend: ExtendOptions = ExtendOptions()
-    train: dict[str, Any] = {}
+    train: dict[str, Any] = Field(default_factory=dict)
 
 
-class Baseline(_Strict):
+class Baseline(Strict):
     """A model that is measured as it is: a hub id, a folder, or `tfidf`. `note` says what is not certain."""
 
     row: str
@@ -95,7 +84,7 @@ class Baseline(_Strict):
     note: str | None = None
 
 
-class Search(_Strict):
+class Search(Strict):
     """A search for training settings on one domain, with the verb `tune`.
 
     Attributes:
@@ -114,7 +103,7 @@ class Search(_Strict):
     small_trials: int = Field(3, ge=1)
 
 
-class Small(_Strict):
+class Small(Strict):
     """What changes at small scale; everything else stays as published.
 
     Attributes:
@@ -124,11 +113,11 @@ class Small(_Strict):
 
     domains: dict[str, str]
     base: str = "minilm"
-    pairs: dict[str, Any] = {}
-    train: dict[str, Any] = {}
+    pairs: dict[str, Any] = Field(default_factory=dict)
+    train: dict[str, Any] = Field(default_factory=dict)
 
 
-class Protocol(_Strict):
+class Protocol(Strict):
     """What the recipes of one paper share.
 
     Attributes:
@@ -152,7 +141,7 @@ class Protocol(_Strict):
     small: Small
 
 
-class Recipe(_Strict):
+class Recipe(Strict):
     """One experiment. `about` says what it is, `tables` which published tables hold its rows."""
 
     title: str

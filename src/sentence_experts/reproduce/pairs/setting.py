@@ -15,12 +15,11 @@ from sentence_experts.demo.plan import Material, data_folder, real_articles, sim
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.reproduce.experiment import FULL, SCALES, SMALL
+from sentence_experts.reproduce.pairs.recipe import Protocol, Recipe
 from sentence_experts.reproduce.reading import checked
-from sentence_experts.reproduce.recipe import Protocol, Recipe
 from sentence_experts.storage import write_text
 
-SCALES = ("small", "full")
-SMALL, FULL = SCALES
 # What the small scale takes from its articles, since it belongs to how many there are and to what is known of
 # them. How pairs are made and split is the protocol's.
 OF_THE_MATERIAL = (

@@ -6,15 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentence_experts.reproduce import commands
-from sentence_experts.reproduce.commands import Step
-from sentence_experts.reproduce.recipe import DOMAIN_IN_ROW, Baseline, Recipe, Run, Search
-from sentence_experts.reproduce.setting import Setting
-
-TFIDF = "tfidf"
-MINI = "sentence-transformers/all-MiniLM-L6-v2"
-# What the small scale has without the hub.
-LOCAL = {TFIDF: TFIDF, MINI: "minilm"}
+from sentence_experts.reproduce.hub import LOCAL
+from sentence_experts.reproduce.pairs import commands
+from sentence_experts.reproduce.pairs.recipe import DOMAIN_IN_ROW, Baseline, Recipe, Run, Search
+from sentence_experts.reproduce.pairs.setting import Setting
+from sentence_experts.reproduce.step import Step
 
 
 @dataclass(frozen=True)

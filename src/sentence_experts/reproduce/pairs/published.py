@@ -6,19 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
+from sentence_experts.reproduce.protocol import Strict
 from sentence_experts.reproduce.reading import read_model
 
 ALL_DOMAINS = "all"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PublishedTable(_Strict):
+class PublishedTable(Strict):
     """One table of a paper: a figure for each row, set of pairs and metric, all of one domain or of all."""
 
     table: str
@@ -41,14 +38,14 @@ class PublishedTable(_Strict):
         return [(name, metric) for name, metrics in self.columns.items() for metric in metrics]
 
 
-class MeansOfDomains(_Strict):
+class MeansOfDomains(Strict):
     """Which figures for all domains are means of the domains' figures, not figures of all pairs together."""
 
     rows: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
 
 
-class DomainSizes(_Strict):
+class DomainSizes(Strict):
     """How many abstracts and pairs a domain has."""
 
     abstracts: int
@@ -56,7 +53,7 @@ class DomainSizes(_Strict):
     evaluation_pairs: int
 
 
-class PublishedModel(_Strict):
+class PublishedModel(Strict):
     """A model that a paper lists: parameters in millions, hub id."""
 
     parameters: int
@@ -82,14 +79,14 @@ class PublishedFigure:
     decimals: int
 
 
-class Published(_Strict):
+class Published(Strict):
     """All that is kept of one paper's results. `notes` names its slips and what was inferred."""
 
     paper: str
     tables: tuple[PublishedTable, ...]
     notes: tuple[str, ...] = ()
-    sizes: dict[str, DomainSizes] = {}
-    models: dict[str, PublishedModel] = {}
+    sizes: dict[str, DomainSizes] = Field(default_factory=dict)
+    models: dict[str, PublishedModel] = Field(default_factory=dict)
     means_of_domains: MeansOfDomains = MeansOfDomains()
 
     @classmethod

@@ -1,0 +1,28 @@
+"""A recipe's file -> the experiment, whichever sort of recipe it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sentence_experts.console import say
+from sentence_experts.reproduce.experiment import FULL, Experiment
+from sentence_experts.reproduce.pairs.experiment import experiment as experiment_on_pairs
+from sentence_experts.reproduce.pairs.recipe import read_recipe
+from sentence_experts.reproduce.pairs.setting import how_to_get_the_corpus
+
+
+def open_experiment(
+    recipe: Path, scale: str, corpus: Path | None, out: Path, seeds: int | None, dry_run: bool
+) -> Experiment:
+    """Read a recipe and plan it; a missing corpus is explained, and stood for by a name in a dry run.
+
+    Raises:
+        UsageError: an unknown scale, or one that does not go with `corpus`.
+        InputError: a faulty recipe, or data that is not there.
+    """
+    read = read_recipe(recipe)
+    if scale == FULL and corpus is None:
+        for line in how_to_get_the_corpus(read.protocol):
+            say(line)
+        corpus = Path("CORPUS") if dry_run else None
+    return experiment_on_pairs(read, recipe.stem, scale, corpus, out, seeds)
