@@ -1,4 +1,4 @@
-"""`sentence-experts evaluate MODEL...` and `sentence-experts evaluate scores FILE`."""
+"""`sentence-experts evaluate MODEL...` on pairs or tasks, and `sentence-experts evaluate scores FILE`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
+from sentence_experts.cli.evaluate_tasks import assignments, check_kind, evaluate_tasks
 from sentence_experts.cli.options import with_settings
 from sentence_experts.console import results, say
-from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.run import EvaluationPlan
@@ -35,10 +35,35 @@ class ModelsUnlessScores(TyperGroup):
 class EvaluationSettings(BaseModel):
     """The flags of `evaluate`."""
 
-    pairs: Annotated[Path, typer.Option(help="Folder written by `sentence-experts pairs`.")]
-    out: Annotated[Path, typer.Option(help="Folder for evaluation.json, scores.parquet and report.html.")]
-    baseline: Annotated[list[str], typer.Option(help="`tfidf`, or a model to compare with. Repeatable.")] = []
-    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test"
+    pairs: Annotated[Path | None, typer.Option(help="Folder written by `sentence-experts pairs`.")] = None
+    mteb: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME[,NAME...]",
+            help="Tasks or benchmarks, as mteb calls them, or groups (mteb-en-56, moee, mteb-medical...). "
+            "Repeatable.",
+        ),
+    ] = []
+    tasks: Annotated[
+        Path | None, typer.Option(help="Folder written by `sentence-experts tasks`: its test sets.")
+    ] = None
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for evaluation.json, scores.parquet and report.html; of tasks, for tasks.json and "
+            "tasks.md."
+        ),
+    ]
+    only: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TASK|TYPE", help="Of --mteb or --tasks, only these tasks or types. Repeatable."
+        ),
+    ] = []
+    baseline: Annotated[
+        list[str], typer.Option(help="Of pairs: `tfidf`, or a model to compare with. Repeatable.")
+    ] = []
+    split: Annotated[str, typer.Option(help="Of pairs: train, validation or test.")] = "test"
     name: Annotated[
         list[str], typer.Option(metavar="LABEL=MODEL", help="What to call a model. Repeatable.")
     ] = []
@@ -60,23 +85,31 @@ class EvaluationSettings(BaseModel):
         list[str],
         typer.Option(
             metavar="[MODEL:]DOMAIN=ROUTE",
-            help="The route of a domain (* for all), where a model names it differently. Repeatable.",
+            help="The route of a domain (* for all), where a model names it differently. Of tasks: "
+            "[MODEL:]TYPE[.query|.document]=ROUTE, TYPE as mteb calls it, or a task's name. Repeatable.",
         ),
     ] = []
     cache: Annotated[
         Path | None,
-        typer.Option(help="Folder for vectors, shared by evaluations; OUT/vectors when not given."),
+        typer.Option(
+            help="Folder for vectors, shared by evaluations; OUT/vectors when not given. Of tasks: folder for "
+            "mteb's results; OUT/mteb."
+        ),
     ] = None
     tfidf_fit: Annotated[
         str,
-        typer.Option(help="Fit TF-IDF on a domain's `train` texts, or on the `evaluated` texts themselves."),
+        typer.Option(
+            help="Of pairs: fit TF-IDF on a domain's `train` texts, or on the `evaluated` texts themselves."
+        ),
     ] = "train"
-    bootstrap: Annotated[int, typer.Option(help="Bootstrap replicates over papers; 0: no intervals.")] = 1000
+    bootstrap: Annotated[
+        int, typer.Option(help="Bootstrap replicates over papers (of tasks: over datasets); 0: no intervals.")
+    ] = 1000
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0
     linked_only: Annotated[
         bool,
         typer.Option(
-            "--linked-only", help="Measure linked pairs alone, as on the preprint's test set (3.1)."
+            "--linked-only", help="Of pairs: measure linked ones alone, as on the preprint's test set (3.1)."
         ),
     ] = False
     threshold_min: Annotated[
@@ -88,8 +121,8 @@ class EvaluationSettings(BaseModel):
         str | None, typer.Option(help="cpu, cuda, cuda:1, mps; chosen by itself when not given.")
     ] = None
 
-    def plan(self, models: list[str]) -> EvaluationPlan:
-        """The evaluation of `models`.
+    def plan(self, models: list[str], pairs: Path) -> EvaluationPlan:
+        """The evaluation of `models` on pairs.
 
         Raises:
             UsageError: a flag that names a model or a domain is not of its form.
@@ -98,15 +131,15 @@ class EvaluationSettings(BaseModel):
 
         return EvaluationPlan(
             models=models,
-            pairs=self.pairs,
+            pairs=pairs,
             out=self.out,
             baselines=self.baseline,
             split=self.split,
             cache=self.cache,
-            names=dict(_assignments(self.name, "--name LABEL=MODEL")),
-            seeds=_assignments(self.seeds, "--seeds LABEL=MODEL"),
-            pooling=dict(_assignments(self.pooling, "--pooling MODEL=POOLING")),
-            route_map=dict(_assignments(self.route_map, "--route-map [MODEL:]DOMAIN=ROUTE")),
+            names=dict(assignments(self.name, "--name LABEL=MODEL")),
+            seeds=assignments(self.seeds, "--seeds LABEL=MODEL"),
+            pooling=dict(assignments(self.pooling, "--pooling MODEL=POOLING")),
+            route_map=dict(assignments(self.route_map, "--route-map [MODEL:]DOMAIN=ROUTE")),
             tfidf_fit=self.tfidf_fit,
             replicates=self.bootstrap,
             seed=self.seed,
@@ -122,7 +155,11 @@ def register(app: typer.Typer) -> None:
     verb = typer.Typer(cls=ModelsUnlessScores, add_completion=False)
     verb.command(DEFAULT)(with_settings(EvaluationSettings)(evaluate_models))
     verb.command("scores")(evaluate_scores)
-    app.add_typer(verb, name="evaluate", help="Measure models on labelled pairs, or scores from a file.")
+    app.add_typer(
+        verb,
+        name="evaluate",
+        help="Measure models on labelled pairs, on MTEB or on tasks of yours, or scores from a file.",
+    )
 
 
 def evaluate_models(
@@ -131,19 +168,35 @@ def evaluate_models(
         None, metavar="MODEL...", help="Model folders or hub ids.", show_default=False
     ),
 ) -> None:
-    """Measure how well models tell linked pairs of papers from unlinked ones.
+    """Measure models on pairs of papers (--pairs), on MTEB (--mteb) or on your own tasks (--tasks).
 
-    Each text is encoded with its domain's route where the model has routes; a pair's score is the cosine.
-    Shown pooled over all pairs, as the mean of the domains, and by domain, with 95% bootstrap intervals
-    over papers; then every model is compared with every other one. A model with one route, made for one
-    domain, is given that route for every domain.
+    Pairs: how well models tell linked pairs of papers from unlinked ones. Each text is encoded with its
+    domain's route where the model has routes; a pair's score is the cosine. Shown pooled over all pairs, as
+    the mean of the domains, and by domain, with 95% bootstrap intervals over papers; then every model is
+    compared with every other one. A model with one route, made for one domain, is given that route for every
+    domain.
+
+    Tasks: mteb's protocol, on its tasks from the hub or, without a network, on the test sets of a tasks
+    folder. A text's route follows the type of its task; --route-map decides otherwise. What was measured
+    before is not measured again.
 
     Example: sentence-experts evaluate runs/moe --pairs pairs --baseline tfidf --out runs/moe/evaluation
+
+    On tasks: sentence-experts evaluate runs/mote --mteb STSBenchmark,Banking77Classification --out runs/mteb
 
     With seeds: sentence-experts evaluate --seeds MoE=runs/1 --seeds MoE=runs/2 --seeds MoE=runs/3 ...
 
     To measure scores that you already have: sentence-experts evaluate scores --help
     """
+    settings = EvaluationSettings(**given)
+    check_kind(settings)
+    if settings.pairs is None:
+        evaluate_tasks(settings, models or [])
+    else:
+        _evaluate_pairs(settings, models or [], settings.pairs)
+
+
+def _evaluate_pairs(settings: EvaluationSettings, models: list[str], pairs: Path) -> None:
     from sentence_experts.evaluation.run import run_evaluation
     from sentence_experts.report.tables import (
         difference_table,
@@ -152,8 +205,7 @@ def evaluate_models(
         seeds_note,
     )
 
-    settings = EvaluationSettings(**given)
-    found = run_evaluation(settings.plan(models or []))
+    found = run_evaluation(settings.plan(models, pairs))
     for table in evaluation_tables(found):
         results.print(table)
     if (compared := difference_table(found)) is not None:
@@ -186,13 +238,3 @@ def evaluate_scores(
     if threshold_min is None and labels.all():
         say("all labels are 1: the lowest score is a trivial best threshold; see --threshold-min 0.5")
     typer.echo(json.dumps(pair_metrics(scores, labels, threshold_min), indent=1))
-
-
-def _assignments(values: list[str], usage: str) -> list[tuple[str, str]]:
-    pairs = []
-    for value in values:
-        left, equals, right = value.partition("=")
-        if not (left and equals and right):
-            raise UsageError(f"{value!r} is not of the form {usage}")
-        pairs.append((left, right))
-    return pairs

@@ -1,0 +1,85 @@
+"""The side of `sentence-experts evaluate` that measures on tasks: `--mteb` and `--tasks`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sentence_experts.console import results
+from sentence_experts.errors import SentenceExpertsError, UsageError, require
+
+if TYPE_CHECKING:
+    from sentence_experts.cli.evaluate import EvaluationSettings
+
+# What a model is measured on -> the flags that belong to it alone.
+FLAGS_OF = {
+    "pairs": ("baseline", "split", "tfidf_fit", "linked_only", "threshold_min"),
+    "mteb": ("only",),
+    "tasks": ("only",),
+}
+
+
+def check_kind(settings: EvaluationSettings) -> None:
+    """One of --pairs, --mteb and --tasks is given, and no flag that belongs to another.
+
+    Raises:
+        UsageError: otherwise.
+    """
+    given = [kind for kind in FLAGS_OF if getattr(settings, kind)]
+    if len(given) != 1:
+        got = " and ".join(f"--{kind}" for kind in given) or "none"
+        raise UsageError(f"give one of --pairs FOLDER, --mteb NAME and --tasks FOLDER (got {got})")
+    foreign = {
+        flag: kind for kind, flags in FLAGS_OF.items() for flag in flags if flag not in FLAGS_OF[given[0]]
+    }
+    for flag, kind in foreign.items():
+        if getattr(settings, flag) != type(settings).model_fields[flag].default:
+            raise UsageError(f"--{flag.replace('_', '-')} is for --{kind}, not for --{given[0]}")
+
+
+def evaluate_tasks(settings: EvaluationSettings, models: list[str]) -> None:
+    """Measure the models, show the tables, and fail at the end where a task's data could not be had."""
+    require("mteb", "mteb")
+    from sentence_experts.evaluation.mteb.run import REPORT, TaskPlan, run_tasks
+    from sentence_experts.report.task_tables import gap_lines, notes, task_tables
+
+    plan = TaskPlan(
+        models=models,
+        out=settings.out,
+        names=settings.mteb,
+        folder=settings.tasks,
+        only=settings.only,
+        cache=settings.cache,
+        labels=dict(assignments(settings.name, "--name LABEL=MODEL")),
+        seeds=assignments(settings.seeds, "--seeds LABEL=MODEL"),
+        pooling=dict(assignments(settings.pooling, "--pooling MODEL=POOLING")),
+        route_map=dict(assignments(settings.route_map, "--route-map [MODEL:]TYPE[.query|.document]=ROUTE")),
+        replicates=settings.bootstrap,
+        seed=settings.seed,
+        device=settings.device,
+        batch_size=settings.batch_size,
+    )
+    found = run_tasks(plan)
+    for table in task_tables(found):
+        results.print(table)
+    for line in ("", *gap_lines(found), *notes(found), f"report: {settings.out / REPORT}"):
+        results.print(line, markup=False, highlight=False)
+    if found.missing:
+        raise SentenceExpertsError(
+            f"{len(found.missing)} tasks were not measured, their data could not be loaded: "
+            f"{', '.join(found.missing)}; the same command tries them again and keeps the others"
+        )
+
+
+def assignments(values: list[str], usage: str) -> list[tuple[str, str]]:
+    """`LEFT=RIGHT` -> (left, right), each.
+
+    Raises:
+        UsageError: one is not of that form.
+    """
+    pairs = []
+    for value in values:
+        left, equals, right = value.partition("=")
+        if not (left and equals and right):
+            raise UsageError(f"{value!r} is not of the form {usage}")
+        pairs.append((left, right))
+    return pairs

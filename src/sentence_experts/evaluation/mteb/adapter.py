@@ -1,0 +1,138 @@
+"""A model as mteb wants it: texts in, vectors out, each text by the route of its task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mteb.models import ModelMeta
+from mteb.models.abs_encoder import AbsEncoder
+from mteb.models.model_meta import ScoringFunction
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.console import progress
+from sentence_experts.encoding.engine import Encoder, Vectors
+from sentence_experts.encoding.fingerprint import weights_fingerprint
+from sentence_experts.evaluation.mteb.routes import ROUTES, TaskRoutes
+from sentence_experts.storage import sha256_text
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.types import PromptType
+    from torch.utils.data import DataLoader
+
+TEXTS_OF_A_PART = 2048  # encoded between two signs of progress
+REVISION_LENGTH = 16
+ORGANISATION = "local"  # mteb wants organisation/name
+# Those that mteb has too; any other is the model's own `similarity`.
+SIMILARITIES = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT}
+
+
+class TaskEncoder(AbsEncoder):
+    """An `Encoder` for `mteb.evaluate`.
+
+    A text's vector depends on the text and its route alone, but for the last bits, which padding decides;
+    equal texts of one call have equal vectors.
+    """
+
+    mteb_model_meta: ModelMeta
+
+    def __init__(self, encoder: Encoder, routes: TaskRoutes | None = None) -> None:
+        self.encoder = encoder
+        self.routes = routes or TaskRoutes.of(encoder)
+        self.model = encoder.model
+        self.mteb_model_meta = model_meta(encoder, self.routes)
+
+    def encode(
+        self,
+        inputs: DataLoader[Any],
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: PromptType | None = None,
+        **kwargs: Any,
+    ) -> Vectors:
+        """Vectors of shape (texts, dimensions), float32, in the order of the texts.
+
+        Args:
+            inputs: batches with a list `text` each; how they are cut decides nothing.
+            task_metadata: of the task; its name and type choose the route.
+            hf_split: not used.
+            hf_subset: not used.
+            prompt_type: whether the texts are queries or documents, where the task tells them apart.
+            **kwargs: not used; the encoder has its batch size.
+
+        Raises:
+            RouteError: the model has no route for these texts.
+            InputError: the model gives a vector that is not finite.
+        """
+        role = prompt_type.value if prompt_type else None
+        route = self.routes.route(task_metadata.name, str(task_metadata.type), role)
+        texts = [text for batch in inputs for text in batch["text"]]
+        what = f"{self.encoder.name}: {task_metadata.name}{f' [{route}]' if route else ''}"
+        return self._encode(texts, route, what)
+
+    def _encode(self, texts: Sequence[str], route: str | None, what: str) -> Vectors:
+        rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        distinct, parts = list(rows), []
+        with progress(what, len(distinct)) as advance:
+            for start in range(0, len(distinct), TEXTS_OF_A_PART):
+                parts.append(self.encoder.encode(distinct[start : start + TEXTS_OF_A_PART], route))
+                advance(len(parts[-1]))
+        self.encoder.say_unsure()
+        vectors = np.concatenate(parts) if parts else self.encoder.encode([])
+        return vectors[[rows[text] for text in texts]]
+
+
+def task_encoder(
+    model: SentenceTransformer,
+    name: str = "model",
+    route_map: Mapping[str, str] | None = None,
+    batch_size: int = 32,
+) -> TaskEncoder:
+    """A loaded model, ours or any sentence-transformers model, ready for `mteb.evaluate`.
+
+    Args:
+        model: the model.
+        name: what results are kept under.
+        route_map: key -> route (`routes`), before the table of types.
+        batch_size: texts encoded at once.
+    """
+    encoder = Encoder(model, name, weights_fingerprint(model), batch_size)
+    return TaskEncoder(encoder, TaskRoutes.of(encoder, route_map))
+
+
+def model_meta(encoder: Encoder, routes: TaskRoutes) -> ModelMeta:
+    """The model for mteb's results: `revision` is a hash of all that decides its figures.
+
+    That is: the model's files, the pooling, the longest text, the number type and the routes. `loader_kwargs`
+    holds what was hashed.
+    """
+    settings = encoder.vector_settings(None)
+    del settings["route"]
+    if encoder.routes:
+        settings["route_of_task"] = {**ROUTES, **routes.given}
+    model = encoder.model
+    return ModelMeta(
+        loader=None,
+        loader_kwargs=settings,
+        name=encoder.name if "/" in encoder.name else f"{ORGANISATION}/{encoder.name}",
+        revision=sha256_text(json.dumps(settings, sort_keys=True))[:REVISION_LENGTH],
+        release_date=None,
+        languages=None,
+        n_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        memory_usage_mb=None,
+        max_tokens=model.max_seq_length,
+        embed_dim=encoder.dimension,
+        license=None,
+        open_weights=None,
+        public_training_code=None,
+        public_training_data=None,
+        framework=["Sentence Transformers", "PyTorch"],
+        similarity_fn_name=SIMILARITIES.get(str(model.similarity_fn_name)),
+        use_instructions=bool(encoder.routes),
+        training_datasets=None,
+    )

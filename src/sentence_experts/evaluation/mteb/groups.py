@@ -1,0 +1,177 @@
+"""mteb's own tasks by name: single ones, mteb's benchmarks, and the groups of `groups.yaml`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Protocol
+
+import yaml
+
+from sentence_experts.errors import UsageError
+
+if TYPE_CHECKING:
+    from mteb.abstasks.abstask import AbsTask
+
+
+class TaskSource(Protocol):
+    """A task that can be made again: mteb's tasks carry random state, so every model gets a fresh one."""
+
+    @property
+    def name(self) -> str:
+        """What results are kept under."""
+
+    @property
+    def kind(self) -> str:
+        """mteb's type of the task."""
+
+    def make(self) -> AbsTask:
+        """The task, its data not yet loaded."""
+
+
+@dataclass(frozen=True)
+class HubTask:
+    """A task of mteb, or some subsets and splits of it; its data come from the hub."""
+
+    name: str
+    subsets: tuple[str, ...] | None = None
+    splits: tuple[str, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        """mteb's type of the task."""
+        return str(self.make().metadata.type)
+
+    def make(self) -> AbsTask:
+        """The task, its data not yet loaded; KeyError where mteb has none of this name."""
+        import mteb
+
+        subsets = list(self.subsets) if self.subsets else None
+        return mteb.get_task(self.name, hf_subsets=subsets, eval_splits=list(self.splits or ()) or None)
+
+
+@lru_cache(maxsize=1)
+def _file() -> dict[str, dict[str, Any]]:
+    text = resources.files(__package__).joinpath("groups.yaml").read_text(encoding="utf-8")
+    content: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return content
+
+
+def groups() -> dict[str, str]:
+    """Name of each group -> where its list comes from."""
+    return {name: str(group["about"]) for name, group in _file().items()}
+
+
+def group_tasks(name: str) -> list[HubTask]:
+    """The tasks of a group of `groups.yaml`."""
+    group = _file()[name]
+    if "part_of" in group:
+        return [task for task in group_tasks(group["part_of"]) if task.kind in group["types"]]
+    return [_entry(entry) for entry in group["tasks"]]
+
+
+def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
+    """The tasks of these names, each once, in their order.
+
+    Args:
+        names: of groups, of mteb's benchmarks, of tasks; several in one string have commas between.
+        only: names or types of those to keep; empty keeps all.
+
+    Raises:
+        UsageError: a name that means nothing, a task that is not on texts alone, or nothing is left.
+    """
+    wanted = [name for given in names for name in _split(given)]
+    found = dict.fromkeys(task for name in wanted for task in _named(name))
+    return kept(list(found), only)
+
+
+def kept(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
+    """Those tasks whose name or type is in `only`, or whose name begins with one of it and a dot.
+
+    Raises:
+        UsageError: one of `only` means no task.
+    """
+    if not only:
+        return list(tasks)
+    meant = {wanted: [task for task in tasks if _means(wanted, task)] for wanted in only}
+    for wanted, means in meant.items():
+        if not means:
+            known = ", ".join(dict.fromkeys([*(task.kind for task in tasks), *(task.name for task in tasks)]))
+            raise UsageError(f"--only {wanted}: no such task or type here; there are {known}")
+    return [task for task in tasks if any(task in means for means in meant.values())]
+
+
+def _means(wanted: str, task: TaskSource) -> bool:
+    return wanted in (task.name, task.kind) or task.name.startswith(f"{wanted}.")
+
+
+def _split(given: str) -> list[str]:
+    """At commas outside brackets: "STS12,MTEB(Medical, v1)" are two names."""
+    names, depth = [""], 0
+    for character in given:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and not depth:
+            names.append("")
+        else:
+            names[-1] += character
+    return [name.strip() for name in names if name.strip()]
+
+
+def _named(name: str) -> list[HubTask]:
+    import mteb
+
+    if name in _file():
+        return group_tasks(name)
+    try:
+        tasks = [HubTask(name).make()]
+    except KeyError:
+        try:
+            tasks = list(mteb.get_benchmark(name).tasks)
+        except KeyError as error:
+            raise UsageError(_unknown(name)) from error
+    for task in tasks:
+        _check_modalities(name, task)
+    return [_whole_or_part(task) for task in tasks]
+
+
+def _check_modalities(name: str, task: AbsTask) -> None:
+    if list(task.metadata.modalities) != ["text"]:
+        raise UsageError(
+            f"--mteb {name}: {task.metadata.name} is on {' and '.join(task.metadata.modalities)}, "
+            "these models take text alone"
+        )
+
+
+def _whole_or_part(task: AbsTask) -> HubTask:
+    whole = HubTask(task.metadata.name).make()
+    subsets = None if list(whole.hf_subsets) == list(task.hf_subsets) else tuple(task.hf_subsets)
+    splits = None if list(whole.eval_splits) == list(task.eval_splits) else tuple(task.eval_splits)
+    return HubTask(task.metadata.name, subsets, splits)
+
+
+def _entry(entry: str | dict[str, dict[str, list[str]]]) -> HubTask:
+    if isinstance(entry, str):
+        return HubTask(entry)
+    ((name, part),) = entry.items()
+    return HubTask(name, *(tuple(part[key]) if key in part else None for key in ("subsets", "splits")))
+
+
+def _unknown(name: str) -> str:
+    import mteb
+
+    names = [*_file(), *(task.metadata.name for task in mteb.get_tasks()), *_benchmarks()]
+    near = difflib.get_close_matches(name, names, n=3)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    return (
+        f"--mteb {name}: no task, benchmark or group of this name{meant}; "
+        f"groups: {', '.join(_file())}; benchmarks as mteb calls them"
+    )
+
+
+def _benchmarks() -> list[str]:
+    import mteb
+
+    return [benchmark.name for benchmark in mteb.get_benchmarks()]

@@ -1,0 +1,327 @@
+"""The test sets of a tasks folder as mteb tasks: measured by mteb's own code, without a hub.
+
+A task is called `TASK.DATASET`. Its dataset revision is a hash of its rows, its routes and the way it is made
+here, so kept figures are not taken for those of other data. What each kind measures:
+
+- retrieval, pairs: every distinct anchor is a query, every distinct positive (and given negative) of the test
+  split a document; relevant are the anchor's own positives. A query's own text is no answer. nDCG@10.
+- reranking: the same texts; a query's candidates are its positives, its given negatives, and the documents
+  nearest by TF-IDF, `CANDIDATES` in all. MAP.
+- classification: mteb's protocol. A logistic regression is fitted to 8 texts a label out of the train split,
+  10 times, and predicts the test split. Mean accuracy.
+- clustering: mteb's present protocol, on all texts of the test split: 10 bootstrap samples of that size,
+  clustered by mini-batch k-means with as many clusters as labels. Mean V-measure.
+- pair_classification: average precision of the pairs' similarity. sts: Spearman's correlation of the pairs'
+  cosines with the scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, DatasetDict
+from mteb.abstasks import (
+    AbsTaskClassification,
+    AbsTaskClustering,
+    AbsTaskPairClassification,
+    AbsTaskRetrieval,
+    AbsTaskSTS,
+)
+from mteb.abstasks.abstask import AbsTask
+from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
+from mteb.abstasks.task_metadata import TaskMetadata
+
+from sentence_experts.console import say
+from sentence_experts.errors import InputError
+from sentence_experts.evaluation.mteb.groups import kept
+from sentence_experts.evaluation.mteb.routes import ROLES, TWO_SIDED
+from sentence_experts.storage import sha256_file, sha256_text
+from sentence_experts.tasks.dataset import TEXTS, TasksFolder
+
+TEST, TRAIN = "test", "train"
+PROTOCOL = "1"  # changes when what is made of the same rows does
+CANDIDATES = 30  # a query's documents to re-rank
+SEED = 42  # mteb's own
+# Of no known language: a tasks folder does not say.
+LANGUAGE = "und-Zyyy"
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """The test split of one dataset of a tasks folder."""
+
+    folder: TasksFolder
+    task: str
+    dataset: str
+
+    @property
+    def name(self) -> str:
+        """What results are kept under."""
+        return f"{self.task}.{self.dataset}"
+
+    @property
+    def kind(self) -> str:
+        """mteb's type of the task."""
+        return self.folder.hierarchy.tasks[self.task].of.mteb_type
+
+    @property
+    def routes(self) -> dict[str, str]:
+        """Key -> route of its texts, as the task file has them (`routes`)."""
+        task = self.folder.hierarchy.tasks[self.task]
+        sides = (task.anchor_route, task.positive_route)
+        if self.kind in TWO_SIDED:
+            return {f"{self.name}.{role}": route for role, route in zip(ROLES, sides, strict=True)}
+        return {self.name: task.anchor_route}
+
+    @property
+    def revision(self) -> str:
+        """A hash of the rows, the routes and the protocol."""
+        where = self.folder.path / self.task / self.dataset
+        files = [file for name in (f"{TEST}.parquet", TEXTS) if (file := where / name).is_file()]
+        routes = (f"{key}={route}" for key, route in self.routes.items())
+        kind = self.folder.hierarchy.tasks[self.task].kind
+        return sha256_text(PROTOCOL, kind, *routes, *map(sha256_file, files))[:16]
+
+    @property
+    def has_test(self) -> bool:
+        """Whether there is anything to measure on."""
+        read = self.folder.texts if SHAPES[self.kind].labelled else self.folder.pairs
+        return bool(read(self.task, self.dataset, TEST).num_rows)
+
+    def make(self) -> AbsTask:
+        """The task, its data not yet loaded."""
+        return SHAPES[self.kind].task(self)
+
+    def pairs(self) -> pa.Table:
+        """The pairs of the test split.
+
+        Raises:
+            InputError: there are none.
+        """
+        return self._some(self.folder.pairs(self.task, self.dataset, TEST), TEST)
+
+    def texts(self, split: str) -> pa.Table:
+        """The labelled texts of a split.
+
+        Raises:
+            InputError: there are none.
+        """
+        return self._some(self.folder.texts(self.task, self.dataset, split), split)
+
+    def _some(self, table: pa.Table, split: str) -> pa.Table:
+        if not table.num_rows:
+            raise InputError(f"{self.folder.path}: {self.name} has nothing in its {split} split")
+        return table
+
+
+def local_tasks(folder: TasksFolder, only: Sequence[str] = ()) -> list[LocalTask]:
+    """The tasks of a folder, in its order; `only` names tasks, datasets (`TASK.DATASET`) or types to keep.
+
+    Raises:
+        InputError: no dataset has a test split.
+        UsageError: `only` names something that is not there.
+    """
+    everything = [
+        LocalTask(folder, name, dataset)
+        for name, task in folder.hierarchy.tasks.items()
+        for dataset in task.datasets
+    ]
+    tested = [task for task in everything if task.has_test]
+    if without := [task.name for task in everything if not task.has_test]:
+        say(f"no test split, so not measured: {', '.join(without)}")
+    if not tested:
+        raise InputError(f"{folder.path}: none of its datasets has a test split")
+    return kept(tested, only)
+
+
+class _Local(AbsTask):
+    """What local tasks share: their metadata, and data from the folder."""
+
+    def __init__(self, source: LocalTask) -> None:
+        self.source = source
+        super().__init__(seed=SEED)
+
+    @property
+    def metadata(self) -> TaskMetadata:  # type: ignore[override]
+        """What is known of the task; what is not known stays empty."""
+        source, shape = self.source, SHAPES[self.source.kind]
+        return TaskMetadata(
+            name=source.name,
+            description=f"{source.task}: the test split of {source.dataset}, out of a tasks folder",
+            dataset={"path": f"{source.task}/{source.dataset}", "revision": source.revision},
+            type=source.kind,  # type: ignore[arg-type]
+            category="t2c" if shape.labelled else "t2t",
+            eval_splits=[TEST],
+            eval_langs=[LANGUAGE],
+            main_score=shape.metric,
+        )
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Read the rows, once."""
+        if not self.data_loaded:
+            self.dataset = SHAPES[self.source.kind].data(self.source)
+            self.data_loaded = True
+
+
+class LocalRetrieval(_Local, AbsTaskRetrieval):
+    """Queries and documents, with or without candidates."""
+
+    ignore_identical_ids = True  # equal texts have equal ids
+
+
+class LocalClassification(_Local, AbsTaskClassification):
+    """Labelled texts, some of them to learn from."""
+
+
+class LocalClustering(_Local, AbsTaskClustering):
+    """Labelled texts."""
+
+    max_fraction_of_documents_to_embed = None
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Read the rows, once; bootstrap samples are as large as the test split."""
+        super().load_data(num_proc, **kwargs)
+        self.max_documents_per_cluster = len(self.dataset[TEST])  # type: ignore[index]
+
+
+class LocalPairClassification(_Local, AbsTaskPairClassification):
+    """Pairs that belong together or do not."""
+
+
+class LocalSTS(_Local, AbsTaskSTS):
+    """Pairs with a score."""
+
+
+def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
+    """Queries, documents and which of these are relevant; for re-ranking, also each query's candidates."""
+    table = source.pairs()
+    rows = table.filter(pc.not_equal(table["anchor_id"], table["positive_id"])).to_pylist()
+    queries = {row["anchor_id"]: row["anchor"] for row in rows}
+    documents = {row["positive_id"]: row["positive"] for row in rows}
+    by_text = {text: identifier for identifier, text in documents.items()}
+    relevant: dict[str, dict[str, int]] = {query: {} for query in queries}
+    negatives: dict[str, dict[str, None]] = {query: {} for query in queries}
+    for row in rows:
+        relevant[row["anchor_id"]][row["positive_id"]] = 1
+        if row["negative"]:
+            identifier = by_text.setdefault(row["negative"], f"negative-{sha256_text(row['negative'])[:16]}")
+            documents[identifier] = row["negative"]
+            negatives[row["anchor_id"]][identifier] = None
+    found = RetrievalSplitData(
+        corpus=_dataset(id=list(documents), text=list(documents.values())),
+        queries=_dataset(id=list(queries), text=list(queries.values())),
+        relevant_docs=relevant,
+        top_ranked=None,
+    )
+    if source.kind == "Reranking":
+        found["top_ranked"] = candidates(queries, documents, relevant, negatives)
+    return {"default": {TEST: found}}
+
+
+def candidates(
+    queries: Mapping[str, str],
+    documents: Mapping[str, str],
+    relevant: Mapping[str, Mapping[str, int]],
+    negatives: Mapping[str, Mapping[str, None]],
+) -> dict[str, list[str]]:
+    """Query id -> ids of the documents to re-rank: positives, given negatives, then the nearest by TF-IDF.
+
+    TF-IDF stands for the first search that re-ranking follows: the same candidates for every model. Equally
+    near documents are taken in a drawn order (`SEED`), not in that of the file.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    names = list(documents)
+    order = np.random.default_rng(SEED).permutation(len(names))
+    names = [names[place] for place in order]
+    weigh = TfidfVectorizer(token_pattern=r"(?u)\S+")
+    texts = weigh.fit_transform(documents[name] for name in names)
+    chosen: dict[str, list[str]] = {}
+    for query, text in queries.items():
+        near = (texts @ weigh.transform([text]).T).toarray().ravel()
+        nearest = (names[place] for place in np.argsort(-near, kind="stable"))
+        first = {**dict.fromkeys(relevant[query]), **negatives[query]}
+        rest = [name for name in nearest if name not in first and name != query]
+        chosen[query] = [*first, *rest[: max(0, CANDIDATES - len(first))]]
+    return chosen
+
+
+def classification_data(source: LocalTask) -> DatasetDict:
+    """Texts and labels of the train and test split; labels are numbered in alphabetical order.
+
+    A label that the test split alone has cannot be learned: its texts count as errors, and it is said.
+
+    Raises:
+        InputError: a split is empty.
+    """
+    splits = {split: source.texts(split) for split in (TRAIN, TEST)}
+    seen = {split: set(table["label"].to_pylist()) for split, table in splits.items()}
+    labels = sorted(set().union(*seen.values()))
+    if unseen := sorted(seen[TEST] - seen[TRAIN]):
+        say(f"{source.name}: {len(unseen)} labels have no training text, such as {unseen[0]!r}: never right")
+    number = {label: place for place, label in enumerate(labels)}
+    return DatasetDict(
+        {
+            split: _dataset(
+                text=table["text"].to_pylist(), label=[number[label] for label in table["label"].to_pylist()]
+            )
+            for split, table in splits.items()
+        }
+    )
+
+
+def clustering_data(source: LocalTask) -> DatasetDict:
+    """Texts and labels of the test split.
+
+    Raises:
+        InputError: it has one label alone.
+    """
+    table = source.texts(TEST)
+    if len(set(table["label"].to_pylist())) < 2:
+        raise InputError(f"{source.folder.path}: {source.name}: one label alone in the test split")
+    return DatasetDict(
+        {TEST: _dataset(sentences=table["text"].to_pylist(), labels=table["label"].to_pylist())}
+    )
+
+
+def scored_data(column: str, number: Callable[[float], float | int]) -> Callable[[LocalTask], DatasetDict]:
+    """How scored pairs of the test split are read; `column` is the score's name, `number` its type."""
+
+    def data(source: LocalTask) -> DatasetDict:
+        table = source.pairs()
+        sides = {"sentence1": table["anchor"].to_pylist(), "sentence2": table["positive"].to_pylist()}
+        scores = [number(score) for score in table["score"].to_pylist()]
+        if len(set(scores)) < 2:
+            raise InputError(f"{source.folder.path}: {source.name}: all pairs have the same score")
+        return DatasetDict({TEST: _dataset(**sides, **{column: scores})})
+
+    return data
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a type is measured: mteb's class, its rows, and mteb's name of the figure (MoTE, table 1)."""
+
+    task: type[_Local]
+    data: Callable[[LocalTask], Any]
+    metric: str
+    labelled: bool = False
+
+
+SHAPES: dict[str, Shape] = {
+    "Retrieval": Shape(LocalRetrieval, search_data, "ndcg_at_10"),
+    "Reranking": Shape(LocalRetrieval, search_data, "map_at_1000"),
+    "Classification": Shape(LocalClassification, classification_data, "accuracy", labelled=True),
+    "Clustering": Shape(LocalClustering, clustering_data, "v_measure", labelled=True),
+    "PairClassification": Shape(LocalPairClassification, scored_data("labels", int), "max_ap"),
+    "STS": Shape(LocalSTS, scored_data("score", float), "cosine_spearman"),
+}
+
+
+def _dataset(**columns: list[Any]) -> Dataset:
+    return Dataset.from_dict(columns)

@@ -1,0 +1,136 @@
+"""Figures on tasks as tables: for the terminal, and as Markdown in the shape of the papers' tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from sentence_experts.evaluation.mteb.results import Bounds, Figure, TaskEvaluation
+
+METRICS = {
+    "ndcg_at_10": "nDCG@10",
+    "map_at_1000": "MAP",
+    "max_over_subqueries_map_at_1000": "MAP",
+    "accuracy": "accuracy",
+    "v_measure": "V-measure",
+    "max_ap": "AP",
+    "cosine_spearman": "Spearman",
+}
+AVERAGE = "Average over datasets"
+
+Row = tuple[str, str, list[str]]  # name, figure's name, one cell a model
+
+
+def shown(figure: Figure) -> str:
+    """In percent, as the papers: `47.52`, with `±0.31` over seeds and the interval `46.80-48.20`."""
+    cells = [f"{100 * figure.value:.2f}"]
+    if figure.spread is not None:
+        cells.append(f"±{100 * figure.spread:.2f}")
+    if figure.interval is not None:
+        cells.append(ends(figure.interval))
+    return " ".join(cells)
+
+
+def ends(bounds: Bounds) -> str:
+    """`46.80 to 48.20`, in percent."""
+    return f"{100 * bounds[0]:.2f} to {100 * bounds[1]:.2f}"
+
+
+def type_rows(found: TaskEvaluation) -> list[Row]:
+    """A row a type, and the average over all datasets."""
+    rows = []
+    for kind, count in found.types.items():
+        metrics = dict.fromkeys(
+            METRICS.get(task.metric, task.metric) for task in found.tasks if task.kind == kind
+        )
+        cells = [shown(model.types[kind]) for model in found.models]
+        rows.append((f"{kind} ({count})", ", ".join(metrics), cells))
+    rows.append((f"{AVERAGE} ({len(found.tasks)})", "", [shown(model.average) for model in found.models]))
+    return rows
+
+
+def task_rows(found: TaskEvaluation) -> list[Row]:
+    """A row a task."""
+    return [
+        (
+            task.name,
+            METRICS.get(task.metric, task.metric),
+            [shown(model.tasks[task.name]) for model in found.models],
+        )
+        for task in found.tasks
+    ]
+
+
+def headings(found: TaskEvaluation) -> list[str]:
+    """A model's label, with its number of seeds where it has several."""
+    return [
+        f"{model.label} ({len(model.runs)} seeds)" if len(model.runs) > 1 else model.label
+        for model in found.models
+    ]
+
+
+def gap_lines(found: TaskEvaluation) -> list[str]:
+    """`a - b: +0.41 (0.12 to 0.71)`: differences of the averages, in percentage points."""
+    lines = []
+    for gap in found.gaps:
+        bounds = f" ({ends(gap.interval)})" if gap.interval else ""
+        lines.append(f"{gap.first} - {gap.second}: {100 * gap.value:+.2f}{bounds}")
+    return lines
+
+
+def notes(found: TaskEvaluation) -> list[str]:
+    """What the figures mean and what is missing, a sentence or two each."""
+    said = ["Figures are mteb's main scores, times 100."]
+    if any(len(model.runs) > 1 for model in found.models):
+        said.append(
+            "Several seeds: the mean over runs, ± their standard deviation, and from three runs on a 95% "
+            "interval over seeds (Student's t)."
+        )
+    if any(gap.interval for gap in found.gaps):
+        said.append(
+            "Intervals of differences: 95%, bootstrap over the datasets; they do not cover the seeds."
+        )
+    if found.missing:
+        said.append(f"Not measured, and in no average: {', '.join(found.missing)}.")
+    return said
+
+
+def task_tables(found: TaskEvaluation) -> Iterator[RichTable]:
+    """For the terminal: by type, and by task."""
+    if found.tasks:
+        yield _table("By type of task: mean over its datasets", "Type", found, type_rows(found))
+        yield _table("By task", "Task", found, task_rows(found))
+
+
+def markdown(found: TaskEvaluation) -> str:
+    """The whole result as a Markdown page."""
+    parts = ["# Evaluation on tasks"]
+    if found.tasks:
+        parts += ["## By type", _markdown_table("Type", found, type_rows(found))]
+        parts += ["## By task", _markdown_table("Task", found, task_rows(found))]
+    if found.gaps:
+        parts += ["## Differences of the averages", "\n".join(f"- {line}" for line in gap_lines(found))]
+    return "\n\n".join([*parts, *notes(found)]) + "\n"
+
+
+def _table(title: str, corner: str, found: TaskEvaluation, rows: Sequence[Row]) -> RichTable:
+    table = RichTable(
+        title=Text(f"\n{title}", style="bold"), title_justify="left", box=None, padding=(0, 1, 0, 0)
+    )
+    table.add_column(corner, overflow="fold")
+    table.add_column("Figure")
+    for heading in headings(found):
+        table.add_column(heading, justify="right", overflow="fold")
+    for name, metric, cells in rows:
+        table.add_row(Text(name), metric, *(cell.replace(" ", "\n", 1) for cell in cells))
+    return table
+
+
+def _markdown_table(corner: str, found: TaskEvaluation, rows: Sequence[Row]) -> str:
+    lines = [[corner, "Figure", *headings(found)]]
+    lines += [[name, metric, *cells] for name, metric, cells in rows]
+    escaped = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
+    rule = "|---|---|" + "---:|" * len(found.models)
+    return "\n".join([escaped[0], rule, *escaped[1:]])
