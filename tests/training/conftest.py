@@ -1,13 +1,15 @@
-"""A small pairs dataset and a small encoder with an expert for each of its domains."""
+"""A small pairs dataset and a small tasks folder, with small encoders that have experts for them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from task_samples import make_task_encoder, make_tasks_folder
 
 from samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.tasks.dataset import TasksFolder
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +20,13 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> PairsFolder:
 @pytest.fixture(scope="session")
 def tiny_experts(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
     return make_tiny_encoder(tmp_path_factory.mktemp("tiny") / "experts", minilm, experts=tuple(TOPICS))
+
+
+@pytest.fixture(scope="session")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> TasksFolder:
+    return make_tasks_folder(tmp_path_factory.mktemp("tasks") / "tasks")
+
+
+@pytest.fixture(scope="session")
+def task_experts(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    return make_task_encoder(tmp_path_factory.mktemp("tiny") / "experts", minilm)

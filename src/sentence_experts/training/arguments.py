@@ -10,17 +10,18 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
 
 from sentence_experts.models.extend import ROUTER_WEIGHT
-from sentence_experts.training.config import TrainConfig
+from sentence_experts.training import processes
+from sentence_experts.training.config import RunConfig
 from sentence_experts.training.schedules import check_one_cycle
 from sentence_experts.training.trainable import EXPERTS
 
-BEST_BY = "eval_validation_f1_max"
-
 
 def training_arguments(
-    out: Path, config: TrainConfig, steps: int, model: SentenceTransformer
+    out: Path, config: RunConfig, steps: int, model: SentenceTransformer, best_by: str
 ) -> SentenceTransformerTrainingArguments:
-    """The trainer's arguments for a run of so many steps on this model.
+    """The trainer's arguments for a run of so many steps on this model; `best_by` chooses the best one.
+
+    Where several processes train together, this joins them.
 
     Raises:
         UsageError: there are too few steps for the schedule.
@@ -46,13 +47,17 @@ def training_arguments(
         save_steps=config.eval_steps,
         save_total_limit=2,
         load_best_model_at_end=True,
-        metric_for_best_model=BEST_BY,
+        metric_for_best_model=best_by,
         greater_is_better=True,
         logging_steps=10,
         logging_nan_inf_filter=False,
         bf16=config.bf16,
         activation_checkpointing=config.gradient_checkpointing,
         dataloader_pin_memory=torch.cuda.is_available(),
+        # An expert that no text of a step is routed to gets no gradient in it.
+        ddp_find_unused_parameters=True,
+        # Processes without a GPU have to be told, or each would train alone.
+        use_cpu=processes.count() > 1 and not torch.cuda.is_available(),
         report_to="none",
         disable_tqdm=True,
         seed=config.seed,
@@ -63,7 +68,7 @@ def training_arguments(
     return arguments
 
 
-def _rates(config: TrainConfig, model: SentenceTransformer) -> dict[str, float]:
+def _rates(config: RunConfig, model: SentenceTransformer) -> dict[str, float]:
     """Part of a weight's name -> its own peak learning rate, for the parts that the model has."""
     rates = {ROUTER_WEIGHT: config.router_learning_rate, EXPERTS: config.expert_learning_rate}
     names = [name for name, _ in model.named_parameters()]

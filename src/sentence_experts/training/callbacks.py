@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -43,9 +44,13 @@ class EvaluateLastStep(TrainerCallback):
 class Progress(TrainerCallback):
     """Reports steps and validation figures through the package's console."""
 
-    def __init__(self, advance: Advance, metric: str) -> None:
+    def __init__(self, advance: Advance, shown: Mapping[str, str]) -> None:
+        """Args:
+        advance: counts a step.
+        shown: the metrics to say after a validation -> what they are called.
+        """
         self._advance = advance
-        self._metric = metric
+        self._shown = shown
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -62,6 +67,6 @@ class Progress(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Say how the validation split went."""
-        metrics = metrics or {}
-        auc = metrics.get(self._metric.replace("f1_max", "roc_auc"), math.nan)
-        say(f"  step {state.global_step}: validation F1max {metrics[self._metric]:.4f}, ROC-AUC {auc:.4f}")
+        found = metrics or {}
+        figures = [f"{title} {found.get(metric, math.nan):.4f}" for metric, title in self._shown.items()]
+        say(f"  step {state.global_step}: validation {', '.join(figures)}")

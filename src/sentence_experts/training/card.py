@@ -11,6 +11,11 @@ from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import pairs_of, trained_domains
 
+METADATA = {
+    "library_name": "sentence-transformers",
+    "pipeline_tag": "sentence-similarity",
+    "tags": ["sentence-transformers", "sentence-experts"],
+}
 LOSSES = {
     "in_batch_negatives": "in-batch negatives over cosines times {scale:g}",
     "argmax_target": "dot products of the batch, each row's target the pair that is most like it",
@@ -34,21 +39,16 @@ FROZEN = {
 
 def model_card(model: SentenceTransformer, pairs: PairsFolder, result: dict[str, Any]) -> str:
     """README.md of a training run's model."""
-    metadata = {
-        "library_name": "sentence-transformers",
-        "pipeline_tag": "sentence-similarity",
-        "tags": ["sentence-transformers", "sentence-experts"],
-    }
     routes = {name: prompt for name, prompt in model.prompts.items() if prompt}
     settings, config = pairs.manifest["settings"], result["config"]
     domains = trained_domains(pairs, TrainConfig.model_validate(config), model)
     train = pairs_of(pairs.split("train"), domains)
     best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
     return f"""---
-{yaml.safe_dump(metadata, sort_keys=False)}---
+{yaml.safe_dump(METADATA, sort_keys=False)}---
 # A text encoder for {", ".join(domains)}
 
-{_architecture(model, routes)}
+{architecture(model, routes)}
 
 ## Use
 
@@ -57,14 +57,14 @@ import sentence_experts  # makes the model type known
 from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("path/to/this/folder")
-vectors = model.encode(["a text", "another"]{_prompt_argument(routes)})
+vectors = model.encode(["a text", "another"]{prompt_argument(routes)})
 ```
 
 ## Training
 
 {train.num_rows:,} pairs of {settings["unit"]}s linked by {settings["relation"]}, split by
 {settings["split"]} (pairs dataset {pairs.fingerprint()[:12]}). {_loss(result)}
-{_trained(config)}The step with the best F1max on the validation split was kept:
+{trained(config)}The step with the best F1max on the validation split was kept:
 step {result["best_step"]} of {result["steps"]}.
 
 | validation split | |
@@ -84,13 +84,14 @@ def _loss(result: dict[str, Any]) -> str:
     return f"Loss: {LOSSES[result['config']['loss']].format(**result['config'] | result)}."
 
 
-def _trained(config: dict[str, Any]) -> str:
+def trained(config: dict[str, Any]) -> str:
     """How the training was not the plain one, a line each."""
-    said = [text.format(**config) for name, text in TRAINED.items() if config[name]]
+    said = [text.format(**config) for name, text in TRAINED.items() if config.get(name)]
     return "".join(f"{text}\n" for text in [*said, *filter(None, [FROZEN.get(config["freeze"])])])
 
 
-def _architecture(model: SentenceTransformer, routes: dict[str, str]) -> str:
+def architecture(model: SentenceTransformer, routes: dict[str, str]) -> str:
+    """What the model is, and a table of its routes."""
     config: Any = model[0].auto_model.config  # type: ignore[union-attr]
     experts = getattr(config, "experts", None)
     if not routes and not (experts and config.expert_layers):
@@ -107,5 +108,6 @@ def _architecture(model: SentenceTransformer, routes: dict[str, str]) -> str:
     return f"{what}\n\n| route | stands in front of the text |\n|---|---|\n{table}"
 
 
-def _prompt_argument(routes: dict[str, str]) -> str:
+def prompt_argument(routes: dict[str, str]) -> str:
+    """What `encode` is told of the first route, as an example."""
     return f', prompt_name="{next(iter(routes))}"' if routes else ""

@@ -1,9 +1,9 @@
-"""The settings of one training run: a YAML file, every key of which is also a flag."""
+"""The settings of one training run on pairs, and those that all runs share: YAML keys that are also flags."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -12,49 +12,24 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
 
 
-class TrainConfig(BaseModel):
-    """How a model is trained on a pairs dataset."""
+def split_at_commas(value: Any) -> Any:
+    """A list of names from names between commas; anything else stays."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+class RunConfig(BaseModel):
+    """What every training run can be told, whatever it learns from."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     epochs: float = Field(1.0, gt=0, description="Passes over the training pairs")
     max_steps: int | None = Field(None, ge=1, description="Stop after so many steps, whatever the epochs")
-    domains: list[str] | None = Field(
-        None, min_length=1, description="Train and validate on these domains alone, comma-separated"
-    )
     batch_size: int = Field(32, ge=2, description="Pairs in a batch; the others are a pair's negatives")
-    batches: Literal["mixed", "domain"] = Field(
-        "mixed",
-        description="mixed (domains meet in a batch, so most negatives are of other domains) or domain (a "
-        "batch is of one domain)",
-    )
-    hard_negatives: int = Field(
-        0, ge=0, description="So many mined negatives a pair: near texts of its domain that are not linked"
-    )
-    mask_known: bool = Field(True, description="Texts of linked papers that meet in a batch are no negatives")
-    loss: Literal["in_batch_negatives", "argmax_target", "learned_temperature"] = Field(
-        "in_batch_negatives",
-        description="in_batch_negatives (cosines times scale), argmax_target (the 2025 paper's) or "
-        "learned_temperature (the preprint's)",
-    )
     cache_mini_batch: int | None = Field(
         None,
         ge=1,
         description="Gradient caching: so many pairs in memory at once, the same loss and gradient",
     )
-    scale: float = Field(
-        20.0,
-        gt=0,
-        description="Similarities are multiplied by this (1 / temperature); a learned one begins there",
-    )
-    route_by: Literal["domain", "router"] = Field(
-        "domain",
-        description="A learned router's training texts go to their domain's expert, or where the router says",
-    )
-    router_loss: float = Field(
-        1.0, ge=0, description="Weight of a learned router's cross-entropy to the domain"
-    )
-    balance_loss: float = Field(0.0, ge=0, description="Weight of a learned router's load balancing")
     freeze: Literal["none", "attention", "shared"] = Field(
         "none",
         description="What is not trained: none, attention (its projections), shared (all but experts, route "
@@ -86,21 +61,17 @@ class TrainConfig(BaseModel):
     eval_steps: int = Field(
         100, ge=1, description="Evaluate on the validation split and save every so many steps"
     )
-    patience: int = Field(5, ge=1, description="Stop when F1max has not risen for so many evaluations")
-    swap: bool = Field(True, description="Swap anchor and positive at random")
+    patience: int = Field(
+        5, ge=1, description="Stop when the validation figure has not risen for so many evaluations"
+    )
     bf16: bool = Field(False, description="Compute in bfloat16 where the hardware does")
     gradient_checkpointing: bool = Field(False, description="Less memory for more computation")
     tensorboard: bool = Field(False, description="Log to TensorBoard, in RUN/logs")
     wandb: bool = Field(False, description="Log to Weights & Biases")
     seed: int = Field(0, ge=0, description="Fixes the order of pairs, swaps and dropout")
 
-    @field_validator("domains", mode="before")
     @classmethod
-    def _split_at_commas(cls, value: Any) -> Any:
-        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-
-    @classmethod
-    def read(cls, path: Path | None, given: dict[str, Any]) -> TrainConfig:
+    def read(cls, path: Path | None, given: dict[str, Any]) -> Self:
         """The file's settings (or the defaults), with those in `given` put over them.
 
         Raises:
@@ -129,3 +100,44 @@ class TrainConfig(BaseModel):
     def write(self, path: Path) -> None:
         """Write every setting as YAML."""
         write_text(path, yaml.safe_dump(self.model_dump(), sort_keys=False))
+
+
+class TrainConfig(RunConfig):
+    """How a model is trained on a pairs dataset."""
+
+    domains: list[str] | None = Field(
+        None, min_length=1, description="Train and validate on these domains alone, comma-separated"
+    )
+    batches: Literal["mixed", "domain"] = Field(
+        "mixed",
+        description="mixed (domains meet in a batch, so most negatives are of other domains) or domain (a "
+        "batch is of one domain)",
+    )
+    hard_negatives: int = Field(
+        0, ge=0, description="So many mined negatives a pair: near texts of its domain that are not linked"
+    )
+    mask_known: bool = Field(True, description="Texts of linked papers that meet in a batch are no negatives")
+    loss: Literal["in_batch_negatives", "argmax_target", "learned_temperature"] = Field(
+        "in_batch_negatives",
+        description="in_batch_negatives (cosines times scale), argmax_target (the 2025 paper's) or "
+        "learned_temperature (the preprint's)",
+    )
+    scale: float = Field(
+        20.0,
+        gt=0,
+        description="Similarities are multiplied by this (1 / temperature); a learned one begins there",
+    )
+    route_by: Literal["domain", "router"] = Field(
+        "domain",
+        description="A learned router's training texts go to their domain's expert, or where the router says",
+    )
+    router_loss: float = Field(
+        1.0, ge=0, description="Weight of a learned router's cross-entropy to the domain"
+    )
+    balance_loss: float = Field(0.0, ge=0, description="Weight of a learned router's load balancing")
+    swap: bool = Field(True, description="Swap anchor and positive at random")
+
+    @field_validator("domains", mode="before")
+    @classmethod
+    def _split_at_commas(cls, value: Any) -> Any:
+        return split_at_commas(value)

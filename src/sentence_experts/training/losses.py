@@ -1,4 +1,4 @@
-"""The contrastive losses on linked pairs; each also with gradient caching.
+"""The contrastive losses on linked pairs.
 
 A batch is two columns of texts, anchors and positives (and negatives, where they were mined). Row i of the
 two columns is a linked pair; every other text of the opposite column is a negative of row i.
@@ -12,22 +12,21 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.losses import CachedLossMixin, RandContext
+from sentence_transformers.base.losses import RandContext
 from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from sentence_experts.models.learned_router import router_logits_of
 from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.contrastive import ContrastiveLoss, ranking
 from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.router_losses import RouterTraining
 
 
-class PairLoss(CachedLossMixin, nn.Module):
-    """What all losses share: embedding, gradient caching, masking of known positives, the router's loss.
+class PairLoss(ContrastiveLoss):
+    """What the losses on linked pairs share: masking of known positives, and the router's loss.
 
-    Gradient caching (Gao et al. 2021) embeds a batch in small parts and gives the same loss and gradients,
-    dropout included. The router's logits ride beside the vectors, so that their gradients are cached too.
+    The router's logits ride beside the vectors, so that their gradients are cached too.
 
     A subclass says in `contrast` what is made of the vectors.
     """
@@ -48,11 +47,7 @@ class PairLoss(CachedLossMixin, nn.Module):
             known: links that are no negatives; None counts every other pair of the batch as one.
             router: how the model's learned router is trained; None for a model without.
         """
-        super().__init__()
-        self.model = model
-        self.cached = cache_mini_batch is not None
-        # Without caching the whole batch is one part.
-        self.mini_batch_size = cache_mini_batch or torch.iinfo(torch.int64).max
+        super().__init__(model, cache_mini_batch)
         self.known = known
         self.router = router
 
@@ -77,10 +72,7 @@ class PairLoss(CachedLossMixin, nn.Module):
         if self.router is not None and self.router.by_domain:
             for features in columns:
                 features["expert_ids"] = labels[:, 0]
-        if self.cached:
-            return self.forward_cached(columns, labels)
-        parts = [list(self.embed_minibatch_iter(features, True, False)) for features in columns]
-        return self.calculate_loss([[vectors for vectors, _ in column] for column in parts], labels)
+        return super().forward(columns, labels)
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
         """Vectors of some texts, (texts, dimensions), each followed by its router logits if there are any."""
@@ -92,21 +84,8 @@ class PairLoss(CachedLossMixin, nn.Module):
         self._logits_shape = logits.shape[1:]
         return torch.cat([vectors, logits.flatten(1)], dim=1), random_state
 
-    def calculate_loss(
-        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
-    ) -> Tensor:
-        """The loss from what `embed_minibatch` gave: one list of parts a column."""
-        assert labels is not None
-        columns = [torch.cat(parts) for parts in reps]
-        with torch.autocast(columns[0].device.type, enabled=False):
-            # Dot products of long vectors would lose a unit or more in bfloat16.
-            loss = self._total([column.float() for column in columns], labels)
-        if with_backward:
-            loss.backward()
-            loss = loss.detach()
-        return loss
-
-    def _total(self, columns: list[Tensor], labels: Tensor) -> Tensor:
+    def total(self, columns: list[Tensor], labels: Tensor) -> Tensor:
+        """The contrastive loss, and the router's."""
         extra: Tensor | float = 0.0
         if self.router is not None:
             width = columns[0].shape[1] - self._logits_shape.numel()
@@ -138,7 +117,7 @@ class InBatchNegatives(PairLoss):
         """Row i's target is column i; mined negatives are further columns."""
         anchors, *candidates = vectors
         scores = cos_sim(anchors, torch.cat(candidates)) * self.scale
-        return _ranking(scores, torch.arange(len(scores), device=scores.device), left_out)
+        return ranking(scores, torch.arange(len(scores), device=scores.device), left_out)
 
 
 class ArgmaxTarget(PairLoss):
@@ -159,7 +138,7 @@ class ArgmaxTarget(PairLoss):
         # An argmax is a constant to autograd: targets have no gradient.
         targets = (first @ first.T + second @ second.T).argmax(dim=1)
         scores = first @ second.T
-        return _ranking(scores, targets, left_out) + _ranking(scores.T, targets, left_out.T)
+        return ranking(scores, targets, left_out) + ranking(scores.T, targets, left_out.T)
 
 
 class LearnedTemperature(PairLoss):
@@ -180,19 +159,16 @@ class LearnedTemperature(PairLoss):
         """1 / temperature as it stands."""
         return self.log_scale.exp().item()
 
+    def learned(self) -> dict[str, float]:
+        """The temperature."""
+        return {"temperature": 1 / self.scale}
+
     def contrast(self, vectors: list[Tensor], left_out: Tensor) -> Tensor:
         """Row i's target is column i, and column i's target is row i."""
         first, second = vectors
         scores = first @ second.T * self.log_scale.exp()
         targets = torch.arange(len(scores), device=scores.device)
-        return (_ranking(scores, targets, left_out) + _ranking(scores.T, targets, left_out.T)) / 2
-
-
-def _ranking(scores: Tensor, targets: Tensor, left_out: Tensor) -> Tensor:
-    """Mean cross-entropy of each row of scores to its target, (rows,), without the columns left out."""
-    columns = torch.arange(scores.shape[1], device=scores.device)
-    left_out = left_out & (columns != targets[:, None])
-    return cross_entropy(scores.masked_fill(left_out, -torch.inf), targets)
+        return (ranking(scores, targets, left_out) + ranking(scores.T, targets, left_out.T)) / 2
 
 
 LOSSES: dict[str, type[PairLoss]] = {

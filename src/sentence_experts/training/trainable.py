@@ -13,14 +13,14 @@ from sentence_experts.models.experts import RoutedModel
 from sentence_experts.models.extend import ROUTER_WEIGHT
 from sentence_experts.models.families import FAMILIES, Family
 from sentence_experts.models.learned_router import LEARNED
-from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.config import RunConfig
 from sentence_experts.training.router_losses import routed_model
 
 # What the weights of experts are called.
 EXPERTS = ".experts."
 
 
-def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> list[str]:
+def choose_trainable(model: SentenceTransformer, config: RunConfig) -> list[str]:
     """Freeze what the config says, in place; every other weight is trained.
 
     Returns:

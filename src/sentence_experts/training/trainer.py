@@ -34,7 +34,7 @@ class Trainer(SentenceTransformerTrainer):
         undecayed: names of the model's weights that take no weight decay beside the usual ones.
     """
 
-    loss: Any  # a PairLoss
+    loss: Any  # a ContrastiveLoss
     use_one_cycle = False
     undecayed: Sequence[str] = ()
 

@@ -1,0 +1,48 @@
+"""Several processes that train one model together, as `torchrun` or `accelerate launch` starts them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from accelerate.utils import broadcast_object_list
+
+from sentence_experts import console
+from sentence_experts.errors import SentenceExpertsError
+
+
+def count() -> int:
+    """How many processes train together."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
+
+
+def is_first() -> bool:
+    """Whether this process is the one that speaks and writes."""
+    return count() == 1 or os.environ.get("RANK", "0") == "0"
+
+
+def let_first_speak() -> None:
+    """Silence the others, which would say the same."""
+    if not is_first():
+        console.notes.quiet = console.results.quiet = True
+
+
+def once(work: Callable[[], Any]) -> Any:
+    """Do something in the first process alone while the others wait; all get what it returns.
+
+    Call it after the trainer's arguments are made, which join the processes.
+
+    Raises:
+        SentenceExpertsError: in every process, what `work` raised in the first.
+    """
+    outcome: list[Any] = [None, None]
+    if is_first():
+        try:
+            outcome[0] = work()
+        except SentenceExpertsError as error:
+            outcome[1] = error
+    result, failure = broadcast_object_list(outcome) if count() > 1 else outcome
+    if failure is not None:
+        raise failure
+    return result
