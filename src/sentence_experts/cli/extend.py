@@ -37,13 +37,15 @@ class ExtendSettings(BaseModel):
     router: Annotated[
         str,
         typer.Option(
-            help="what chooses the expert: route (the text's route) or learned (a linear layer in each "
-            "block, which reads the text)"
+            help="what chooses the expert: route (the text's route), learned (a linear layer in each block, "
+            "which reads the text) or token (such a layer sends each token to its own --top-k experts)"
         ),
     ] = "route"
+    top_k: Annotated[int, typer.Option(help="experts of each token, for --router token")] = 2
     expert_norms: Annotated[
-        bool, typer.Option("--expert-norms", help="each expert also owns its block's norms (MoTE)")
-    ] = False
+        bool | None,
+        typer.Option(help="each expert also owns its block's norms (MoTE); by default with --tasks alone"),
+    ] = None
     default_route: Annotated[
         str | None, typer.Option(help="the expert for texts without a route; else such a text is an error")
     ] = None
@@ -69,6 +71,7 @@ class ExtendSettings(BaseModel):
         """As `models.extend.extend` calls them."""
         arguments = self.model_dump()
         arguments["layers"] = _parse_layers(self.layers)
+        arguments["expert_norms"] = bool(self.expert_norms)
         arguments["default_prompt_name"] = arguments.pop("default_route")
         return arguments
 
@@ -93,9 +96,23 @@ def extend(
     experts: Annotated[
         str | None, typer.Option(help="the experts' names, with commas between: copd,cvd,cancer")
     ] = None,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE_OR_FOLDER",
+            help="experts and instructions of a task file, or of a folder written by `tasks`: a route for "
+            "each instruction; implies --route prefix and --expert-norms",
+        ),
+    ] = None,
     prefix: Annotated[
         list[str] | None,
-        typer.Option(help="an expert's instruction, for --route prefix: 'query=search query: ' (repeatable)"),
+        typer.Option(help="a route's instruction, for --route prefix: 'query=search query: ' (repeatable)"),
+    ] = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a route to another's expert, for --route prefix: 'clustering=document' (repeatable)"
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the model in that folder")] = False,
 ) -> None:
@@ -108,10 +125,18 @@ def extend(
     """
     if out.exists() and not overwrite:
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
-    if (experts is None) == (not growth):
-        raise UsageError("give --experts for a base; --add-expert or --drop-expert for a model with experts")
-    names = [name.strip() for name in (experts or "").split(",") if name.strip()]
-    settings, prefixes = ExtendSettings(**given), _parse_prefixes(prefix or [])
+    if sum((experts is not None, tasks is not None, bool(growth))) != 1:
+        raise UsageError(
+            "give --experts or --tasks for a base; --add-expert or --drop-expert for a model with experts"
+        )
+    prefixes, shared = _parse_named("--prefix", prefix or []), _parse_named("--share", share or [])
+    if (growth or tasks is not None) and shared:
+        raise UsageError("--share goes with --experts; a task file says it under experts:")
+    settings = ExtendSettings(**given)
+    arguments = settings.arguments() | {"experts": _parse_names(experts or "")}
+    arguments |= {"prefixes": prefixes or None, "share": shared or None}
+    if tasks is not None:
+        arguments |= _of_tasks(tasks, settings, prefixes)
 
     from transformers.utils import logging as transformers_logging
 
@@ -120,10 +145,7 @@ def extend(
     from sentence_experts.models.minilm import model_folder
 
     transformers_logging.disable_progress_bar()
-    if growth:
-        encoder = grow(model, growth, prefixes)
-    else:
-        encoder = extend_base(model_folder(model), names, prefixes=prefixes or None, **settings.arguments())
+    encoder = grow(model, growth, prefixes) if growth else extend_base(model_folder(model), **arguments)
     save(encoder, out)
     _describe(encoder, out)
 
@@ -133,11 +155,13 @@ def _describe(encoder: ExpertEncoder, out: Path) -> None:
 
     total, active = encoder.parameter_counts()
     results.print(f"{out}: {total:,} parameters, {active:,} active for a text", markup=False)
-    learned = encoder.routed_model.config.router == "learned"
+    learned = encoder.routed_model.config.router != "route"
     if learned:
         results.print(f"  experts: {', '.join(encoder.experts)}; each block chooses by itself", markup=False)
     for one in encoder.routes:
-        whose = one.name if learned else f"expert {one.expert}: {one.name}"
+        expert = encoder.experts[one.expert]
+        shares = "" if expert == one.name else f", which shares the expert of {expert}"
+        whose = one.name if learned else f"expert {one.expert}: {one.name}{shares}"
         results.print(f"  {whose}, texts begin with {one.text!r}", markup=False)
     results.print(f"  vectors: {described(encoder)}", markup=False)
     prompt = f', prompt_name="{encoder.routes[0].name}"' if encoder.routes else ""
@@ -155,13 +179,39 @@ def _parse_layers(layers: str) -> str | list[int]:
     return layers
 
 
-def _parse_prefixes(given: list[str]) -> dict[str, str]:
-    prefixes: dict[str, str] = {}
+def _of_tasks(tasks: Path, settings: ExtendSettings, prefixes: dict[str, str]) -> dict[str, Any]:
+    """What a task file says of experts: a route an instruction, norms in the experts (MoTE, fig. 2b)."""
+    from sentence_experts.tasks.hierarchy import Hierarchy
+
+    if prefixes:
+        raise UsageError("--prefix goes with --experts; a task file says it under instructions:")
+    if settings.route == "none":
+        raise UsageError("--tasks makes a route of each instruction; leave out --route none")
+    hierarchy = Hierarchy.read(tasks)
+    owners = hierarchy.experts()
+    return {
+        "experts": [route for route, expert in owners.items() if route == expert],
+        "share": {route: expert for route, expert in owners.items() if route != expert} or None,
+        "prefixes": hierarchy.instructions(),
+        "route": "prefix",
+        "expert_norms": settings.expert_norms is not False,
+    }
+
+
+def _parse_names(experts: str) -> list[str]:
+    return [name.strip() for name in experts.split(",") if name.strip()]
+
+
+EXAMPLES = {"--prefix": "ROUTE=INSTRUCTION, as in 'query=search query: '", "--share": "ROUTE=EXPERT"}
+
+
+def _parse_named(flag: str, given: list[str]) -> dict[str, str]:
+    named: dict[str, str] = {}
     for one in given:
         name, equals, text = one.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"--prefix {one!r}: write EXPERT=INSTRUCTION, as in 'query=search query: '")
-        if name.strip() in prefixes:
-            raise UsageError(f"--prefix {one!r}: expert {name.strip()!r} has an instruction already")
-        prefixes[name.strip()] = text
-    return prefixes
+            raise UsageError(f"{flag} {one!r}: write {EXAMPLES[flag]}")
+        if name.strip() in named:
+            raise UsageError(f"{flag} {one!r}: {name.strip()!r} has one already")
+        named[name.strip()] = text
+    return named

@@ -11,6 +11,7 @@ from sentence_experts.models.configs import BertExpertsConfig
 from sentence_experts.models.dispatch import NOTHING_ROUTED, Dispatch
 from sentence_experts.models.experts import RoutedModel, take_experts
 from sentence_experts.models.learned_router import RoutedBlock, router_of
+from sentence_experts.models.token_router import TokenPass
 
 
 class BertExpertsLayer(RoutedBlock, BertLayer):
@@ -29,7 +30,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
         *,
-        plan: Dispatch = NOTHING_ROUTED,
+        plan: Dispatch | TokenPass = NOTHING_ROUTED,
         **kwargs: Any,
     ) -> Tensor:
         """One block; hidden_states and the result are (batch, length, width), the experts by `plan`.
@@ -41,7 +42,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
         context, _ = self.attention.self(hidden_states, attention_mask, **kwargs)
         projection = self.attention.output
         attended = projection.dropout(projection.dense(context)) + hidden_states
-        return self.experts.run(attended, plan, self._norm_mlp_norm)
+        return self.experts.run(attended, self.plan_at(plan, attended), self._norm_mlp_norm)
 
     def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
         own = self.expert_norms

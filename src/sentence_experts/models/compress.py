@@ -25,6 +25,7 @@ from sentence_experts.models.learned_router import LEARNED
 from sentence_experts.models.rebuild import rebuilt
 from sentence_experts.models.route_tokens import without_domain_tokens
 from sentence_experts.models.routing import Route, describe
+from sentence_experts.models.token_router import refuse_token_router
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -43,7 +44,7 @@ def export_route(encoder: RoutedEncoder, name: str) -> SentenceTransformer:
 
     Raises:
         RouteError: the model has no such route, nor an expert of that name.
-        UsageError: a low-rank adapter has not been merged.
+        UsageError: a low-rank adapter has not been merged, or each token chooses its own experts.
     """
     routes = {route.name: route for route in encoder.routes}
     if name not in routes and name not in encoder.experts:
@@ -55,6 +56,7 @@ def export_route(encoder: RoutedEncoder, name: str) -> SentenceTransformer:
             f"{name}'s expert serves every block of the dense model; its vectors need not be those of "
             "`encode`, where each block's router chooses"
         )
+    refuse_token_router(encoder, "no expert serves a whole text; export the average instead")
     expert = encoder.experts.index(name) if route is None else route.expert
     model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
     prompt = _prompt(encoder, route) if route else ""

@@ -16,7 +16,9 @@ class ExpertsFields:
         experts: the experts' names; their order gives the expert indices.
         route_kind: "token" or "prefix", how the routes were made (routing itself reads only `routes`), or
             "none" where texts name no route.
-        router: "route" (the route chooses the expert) or "learned" (each block's `learned_router.Router`).
+        router: "route" (the route chooses the expert), "learned" (each block's `learned_router.Router`, for
+            the whole sequence) or "token" (each block's `token_router.TokenRouter`, for each token).
+        top_k: how many experts each token goes to with router "token".
         routes: one dict a route, the fields of `routing.Route`.
         expert_layers: the blocks that hold experts, ascending.
         inner_route_token_id: what a route token inside a text is read as (token routes).
@@ -28,6 +30,7 @@ class ExpertsFields:
     experts: list[str] = field(default_factory=list)
     route_kind: str = "token"
     router: str = "route"
+    top_k: int = 2
     routes: list[dict[str, Any]] = field(default_factory=list)
     expert_layers: list[int] = field(default_factory=list)
     expert_norms: bool = False

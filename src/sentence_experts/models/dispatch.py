@@ -28,6 +28,25 @@ class Dispatch:
     dim: int = 0
 
 
+@dataclass(frozen=True)
+class TokenDispatch:
+    """How single tokens, each `top_k` times, are put in the order of their experts, and mixed.
+
+    Attributes:
+        order: (calls,) the tokens, as positions in the batch as one row, grouped by expert.
+        slices: the calls of each expert that any token calls.
+        back: (tokens, top_k) where each token's calls stand in `order`.
+        weights: (tokens, top_k) the weights of their outputs.
+        positions: (tokens,) the tokens' positions; None when there is no padding.
+    """
+
+    order: Tensor
+    slices: ExpertSlices
+    back: Tensor
+    weights: Tensor
+    positions: Tensor | None
+
+
 # For blocks that hold no experts.
 NOTHING_ROUTED = Dispatch(None, ())
 
@@ -56,6 +75,30 @@ def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | No
             slices.append((expert, start, start + count))
             start += count
     return Dispatch(torch.argsort(expert_ids, stable=True) if descent else None, tuple(slices))
+
+
+def dispatch_tokens(
+    expert_ids: Tensor, weights: Tensor, experts: int, positions: Tensor | None
+) -> TokenDispatch:
+    """Group the calls of tokens by expert, with one transfer from the device.
+
+    Args:
+        expert_ids: (tokens, top_k) the experts of each, known to be there.
+        weights: (tokens, top_k).
+        experts: how many experts there are.
+        positions: (tokens,) as in `TokenDispatch`.
+    """
+    tokens, top_k = expert_ids.shape
+    calls = expert_ids.flatten()
+    grouped = torch.argsort(calls, stable=True)
+    slices, start = [], 0
+    for expert, count in enumerate(torch.bincount(calls, minlength=experts).tolist()):
+        if count:
+            slices.append((expert, start, start + count))
+            start += count
+    token = grouped // top_k
+    order = token if positions is None else positions.index_select(0, token)
+    return TokenDispatch(order, tuple(slices), torch.argsort(grouped).view(tokens, top_k), weights, positions)
 
 
 def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Tensor, dict[str, Tensor]]:

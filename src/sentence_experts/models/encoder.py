@@ -11,9 +11,10 @@ from sentence_transformers.util.decorators import deprecated_kwargs
 
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.experts import RoutedModel
-from sentence_experts.models.learned_router import LEARNED
+from sentence_experts.models.learned_router import CHOOSING
 from sentence_experts.models.router_choices import RouterChoices, router_choices
 from sentence_experts.models.routing import Route, describe
+from sentence_experts.models.token_router import TOKEN
 
 
 class RoutedEncoder(SentenceTransformer):
@@ -30,11 +31,13 @@ class RoutedEncoder(SentenceTransformer):
         return self.routed_model.routes
 
     def parameter_counts(self) -> tuple[int, int]:
-        """All parameters, and those that one text meets: its expert's and the shared ones."""
+        """All parameters, and those that one text, or token, meets: its experts' and the shared ones."""
         sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
         total = sum(sizes.values())
         in_experts = sum(size for name, size in sizes.items() if ".experts." in name)
-        return total, total - in_experts + in_experts // len(self.experts)
+        config = self.routed_model.config
+        met = config.top_k if config.router == TOKEN else 1
+        return total, total - in_experts + met * in_experts // len(self.experts)
 
     @property
     def routed_model(self) -> RoutedModel:
@@ -120,7 +123,7 @@ class RoutedEncoder(SentenceTransformer):
         """The text behind the expert's route; learned routers, which need not follow it, are told."""
         route = next((route for route in self.routes if route.expert == expert), None)
         lead = "" if route is None else self.prompts.get(route.name) or route.text
-        return _prepend(lead, text, expert if self.routed_model.config.router == LEARNED else None)
+        return _prepend(lead, text, expert if self.routed_model.config.router in CHOOSING else None)
 
     def _with_default_route(self, inputs: Any) -> Any:
         """The default route in front of every text that does not begin with a route of its own."""

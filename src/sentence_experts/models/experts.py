@@ -4,7 +4,7 @@ Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of 
 Where routes choose it, it is the same in all blocks, so the batch is put in the order of its experts once, at
 the model's entry. All blocks then work on contiguous slices, one an expert, and the outputs are put back in
 the batch's order once, at the exit. Where each block chooses (`learned_router`), each puts the batch in order
-for its experts and back.
+for its experts and back. Only with `token_router` does a text meet several experts in a block.
 
 An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad`
 stays None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
@@ -21,9 +21,16 @@ from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.models.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
+from sentence_experts.models.dispatch import (
+    Dispatch,
+    TokenDispatch,
+    dispatch,
+    put_back,
+    reorder_packed,
+    take,
+)
 from sentence_experts.models.families import family_of
-from sentence_experts.models.learned_router import LEARNED, RouterPass
+from sentence_experts.models.learned_router import CHOOSING, LEARNED, RouterPass
 from sentence_experts.models.lora import insert_adapter
 from sentence_experts.models.routing import (
     Route,
@@ -31,21 +38,27 @@ from sentence_experts.models.routing import (
     no_route_error,
     without_inner_route_tokens,
 )
+from sentence_experts.models.token_router import TOKEN, TokenPass, Tokens
 
 
 class Experts(nn.ModuleList):
     """One `nn.ModuleDict` an expert, each holding the modules that the expert owns in one block."""
 
     def run(
-        self, hidden: Tensor, plan: Dispatch, function: Callable[[nn.ModuleDict, Tensor], Tensor]
+        self,
+        hidden: Tensor,
+        plan: Dispatch | TokenDispatch,
+        function: Callable[[nn.ModuleDict, Tensor], Tensor],
     ) -> Tensor:
-        """Apply `function(expert, tokens)` to each expert's tokens.
+        """Apply `function(expert, tokens)` to each expert's tokens; where tokens call several, mix these.
 
         Args:
             hidden: (..., width).
             plan: which tokens each expert takes, and in what order they come to be grouped so.
             function: (..., width) -> (..., width), treating every token by itself.
         """
+        if isinstance(plan, TokenDispatch):
+            return self._mixed(hidden, plan, function)
         if plan.order is not None:
             grouped = hidden.index_select(plan.dim, plan.order)
             done = self.run(grouped, Dispatch(None, plan.slices), function)
@@ -56,6 +69,22 @@ class Experts(nn.ModuleList):
         tokens = hidden.reshape(-1, hidden.shape[-1])
         parts = [function(self.expert(number), tokens[start:end]) for number, start, end in slices]
         return torch.cat(parts).view(*hidden.shape[:-1], -1)
+
+    def _mixed(
+        self, hidden: Tensor, plan: TokenDispatch, function: Callable[[nn.ModuleDict, Tensor], Tensor]
+    ) -> Tensor:
+        """The weighted sum of the outputs of each token's experts; 0 at padding.
+
+        Outputs are gathered, not scattered: sums have one order on every device, and padding is left alone.
+        """
+        tokens = hidden.reshape(-1, hidden.shape[-1])
+        calls = self.run(tokens.index_select(0, plan.order), Dispatch(None, plan.slices), function)
+        each = calls.index_select(0, plan.back.flatten()).view(*plan.back.shape, -1)
+        mixed = (each * plan.weights[:, :, None]).sum(dim=1).to(calls.dtype)
+        if plan.positions is not None:
+            whole = mixed.new_zeros(len(tokens), mixed.shape[-1])
+            mixed = whole.index_copy(0, plan.positions, mixed)
+        return mixed.view(*hidden.shape[:-1], -1)
 
     def expert(self, number: int) -> nn.ModuleDict:
         """The modules of one expert."""
@@ -118,7 +147,7 @@ class RoutedModel:
         """As the base model's forward, each sequence through the expert that its route or each router names.
 
         With learned routers the output has `router_logits` too: a tuple with (sequences, experts) for each
-        block with experts.
+        block with experts, or (tokens, experts), padding left out, where each token chooses.
 
         Args:
             input_ids: (batch, length), or (1, tokens) with `cu_seq_lens_q`.
@@ -152,7 +181,10 @@ class RoutedModel:
         if self.config.router == LEARNED:
             chosen = plan if expert_ids is not None else None
             passing = RouterPass(lengths, attention_mask, packed, given=chosen)
-            outputs = self._choosing_forward(inputs, kwargs, passing)
+            outputs = self._choosing_forward(inputs, {**kwargs, "routers": passing}, passing)
+        elif self.config.router == TOKEN and expert_ids is None:
+            by_token = TokenPass(Tokens.of(lengths, attention_mask), self.config.top_k)
+            outputs = self._choosing_forward(inputs, {**kwargs, "plan": by_token}, by_token)
         else:
             assert plan is not None
             outputs = self._grouped_forward(inputs, kwargs, plan, packed)
@@ -172,8 +204,8 @@ class RoutedModel:
     ) -> tuple[Tensor, Dispatch | None]:
         """The tokens of each sequence, and its expert; no plan where nothing but the routers chooses."""
         input_ids, explicit = inputs.get("input_ids"), expert_ids is not None
-        if not explicit and (self.config.routes or self.config.router != LEARNED):
-            # With a learned router too, a text that lacks the route its model was made for is a mistake.
+        if not explicit and (self.config.routes or self.config.router not in CHOOSING):
+            # With learned routers too, a text that lacks the route its model was made for is a mistake.
             expert_ids = self._read_routes(input_ids, inputs.get("attention_mask"), packed)
         first = input_ids if input_ids is not None else inputs.get("inputs_embeds")
         if first is None:
@@ -227,11 +259,11 @@ class RoutedModel:
         return put_back(outputs, order, dim=1)
 
     def _choosing_forward(
-        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], passing: RouterPass
+        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], passing: RouterPass | TokenPass
     ) -> ModelOutput:
         """The base model's forward in which each block puts the batch in order for its own experts."""
         base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
-        outputs = base_forward(**inputs, **{**kwargs, "routers": passing, "return_dict": True})
+        outputs = base_forward(**inputs, **{**kwargs, "return_dict": True})
         outputs["router_logits"] = tuple(passing.logits)
         return outputs
 

@@ -21,11 +21,12 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.checkpoint import ExpertEncoder
 from sentence_experts.models.families import NOT_INHERITED, Family, base_key, family_of_base
 from sentence_experts.models.heads import check_head, put_head, put_normalize
-from sentence_experts.models.learned_router import LEARNED, ROUTERS, initialize_routers
+from sentence_experts.models.learned_router import CHOOSING, ROUTERS, initialize_routers
 from sentence_experts.models.loading import load_model
 from sentence_experts.models.rebuild import rebuilt
 from sentence_experts.models.route_tokens import prefix_routes, with_domain_tokens
 from sentence_experts.models.routing import Route
+from sentence_experts.models.token_router import TOKEN, check_top_k
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -41,8 +42,10 @@ def extend(
     route: str = "token",
     expert_norms: bool = False,
     prefixes: Mapping[str, str] | None = None,
+    share: Mapping[str, str] | None = None,
     default_prompt_name: str | None = None,
     router: str = "route",
+    top_k: int = 2,
     pooling: str | None = None,
     head: str | None = None,
     normalize: bool | None = None,
@@ -58,12 +61,17 @@ def extend(
             GShard and MoTE's EOB), "none" (a dense model with the same routes: the control for what experts
             bring), or block numbers counted from 0.
         route: "token": a domain token stands where [CLS] stood; "prefix": the instruction text is the route;
-            "none": texts stay as the base reads them, for router="learned".
+            "none": texts stay as the base reads them, for router="learned" or "token".
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
-        prefixes: with route="prefix", expert -> instruction; by default "name: ".
-        default_prompt_name: the expert for texts without a route; None makes those an error.
+        prefixes: with route="prefix", route -> instruction; by default "name: ". Each expert has the route of
+            its own name.
+        share: with route="prefix", more routes, each with the expert that it uses: {"clustering": "document"}
+            (MoTE, section 5.2, on the expert of search documents).
+        default_prompt_name: the route for texts without one; None makes those an error.
         router: "route": the route chooses the expert; "learned": each block chooses by what the text says
-            (`learned_router`), and a route only tells it the domain.
+            (`learned_router`), and a route only tells it the domain; "token": each block sends each token to
+            its own `top_k` experts (`token_router`).
+        top_k: with router="token", the experts of each token.
         pooling: "mean", "cls" or "pooler" (`heads.put_head`); by default the base's own.
         head: "tanh", a head on the pooling (`heads.put_head`); by default none is added.
         normalize: whether vectors are of length 1 (`heads.put_normalize`); by default as the base has it.
@@ -74,16 +82,20 @@ def extend(
         InputError: a base that cannot be extended.
     """
     names = _checked_names(experts)
-    _check_routing(names, layers, route, router, prefixes, default_prompt_name)
+    shared = _checked_share(names, share or {}, route)
+    _check_routing([*names, *shared], layers, route, router, prefixes, default_prompt_name)
+    if router == TOKEN:
+        check_top_k(top_k, len(names))
     check_head(pooling, head)
     encoder = base if isinstance(base, SentenceTransformer) else load_model(str(base), device="cpu")
     dense = _dense_model(encoder)
     family = family_of_base(dense.config.model_type)
-    tokenizer, routes = _routes(encoder.tokenizer, route, names, prefixes)
+    tokenizer, routes = _routes(encoder.tokenizer, route, names, shared, prefixes)
     fields = {
         "experts": names,
         "route_kind": route,
         "router": router,
+        "top_k": top_k,
         "expert_layers": _checked_layers(layers, dense.config.num_hidden_layers),
         "expert_norms": expert_norms,
     }
@@ -106,8 +118,21 @@ def _checked_names(experts: Sequence[str]) -> list[str]:
     return names
 
 
+def _checked_share(names: Sequence[str], share: Mapping[str, str], route: str) -> dict[str, int]:
+    """Shared route -> the number of its expert."""
+    if share and route != "prefix":
+        raise UsageError("share gives an expert several instructions, for route='prefix'")
+    for name, expert in share.items():
+        if name in names:
+            raise UsageError(f"route {name!r} has an expert of its own, so it cannot share {expert!r}'s")
+        if expert not in names:
+            known = ", ".join(names)
+            raise UsageError(f"route {name!r} shares {expert!r}, which is not an expert; they are {known}")
+    return {name: names.index(expert) for name, expert in share.items()}
+
+
 def _check_routing(
-    names: Sequence[str],
+    routes: Sequence[str],
     layers: str | Sequence[int],
     route: str,
     router: str,
@@ -118,26 +143,33 @@ def _check_routing(
         raise UsageError(f"route {route!r}: choose one of {', '.join(ROUTE_KINDS)}")
     if router not in ROUTERS:
         raise UsageError(f"router {router!r}: choose one of {', '.join(ROUTERS)}")
-    if route == "none" and router != LEARNED:
+    if route == "none" and router not in CHOOSING:
         raise UsageError("route='none' leaves nothing to choose the expert by; add router='learned'")
-    if router == LEARNED and layers == "none":
-        raise UsageError("router='learned' needs blocks with experts; layers='none' leaves none")
+    if router in CHOOSING and layers == "none":
+        raise UsageError(f"router={router!r} needs blocks with experts; layers='none' leaves none")
     if prefixes is not None and route != "prefix":
         raise UsageError("prefixes are instructions, for route='prefix'")
     if default_prompt_name is not None and route == "none":
         raise UsageError("route='none' makes no routes, so there is no default one")
-    if default_prompt_name is not None and default_prompt_name not in names:
-        known = ", ".join(names)
+    if default_prompt_name is not None and default_prompt_name not in routes:
+        known = ", ".join(routes)
         raise UsageError(f"default route {default_prompt_name!r} is not an expert; the experts are {known}")
 
 
 def _routes(
-    tokenizer: PreTrainedTokenizerBase, kind: str, names: Sequence[str], prefixes: Mapping[str, str] | None
+    tokenizer: PreTrainedTokenizerBase,
+    kind: str,
+    names: Sequence[str],
+    shared: Mapping[str, int],
+    prefixes: Mapping[str, str] | None,
 ) -> tuple[PreTrainedTokenizerBase, list[Route]]:
     """The tokenizer that reads the routes, and the routes."""
     if kind == "token":
         return with_domain_tokens(tokenizer, names)
-    return tokenizer, prefix_routes(tokenizer, _instructions(names, prefixes)) if kind == "prefix" else []
+    if kind == "none":
+        return tokenizer, []
+    instructions = _instructions([*names, *shared], prefixes)
+    return tokenizer, prefix_routes(tokenizer, instructions, shared)
 
 
 def _checked_layers(layers: str | Sequence[int], blocks: int) -> list[int]:
@@ -158,7 +190,9 @@ def _checked_layers(layers: str | Sequence[int], blocks: int) -> list[int]:
 def _instructions(names: Sequence[str], prefixes: Mapping[str, str] | None) -> dict[str, str]:
     unknown = sorted(set(prefixes or {}) - set(names))
     if unknown:
-        raise UsageError(f"instruction for {', '.join(map(repr, unknown))}, which is not an expert")
+        raise UsageError(
+            f"instruction for {', '.join(map(repr, unknown))}, which is not an expert, nor a route to one"
+        )
     return {name: (prefixes or {}).get(name, f"{name}: ") for name in names}
 
 

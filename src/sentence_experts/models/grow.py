@@ -23,6 +23,7 @@ from sentence_experts.models.loading import load_model
 from sentence_experts.models.origins import Origin, with_experts
 from sentence_experts.models.route_tokens import prefix_routes, with_domain_tokens, without_domain_tokens
 from sentence_experts.models.routing import Route
+from sentence_experts.models.token_router import refuse_token_router
 
 BASE, AVERAGE = "base", "average"
 
@@ -55,6 +56,8 @@ def add_expert(
     names = list(config.experts)
     if name in names:
         raise UsageError(f"there is an expert {name!r} already; the experts are {', '.join(names)}")
+    if name in (route.name for route in encoder.routes):
+        raise UsageError(f"there is a route {name!r} already, which shares an expert; choose another name")
     if prefix is not None and config.route_kind != "prefix":
         raise UsageError("an instruction is for a model that is routed by instructions (route 'prefix')")
     kept = [Origin(each, {number: 1.0}) for number, each in enumerate(names)]
@@ -68,8 +71,8 @@ def add_expert(
 def drop_expert(encoder: ExpertEncoder, name: str) -> ExpertEncoder:
     """The same model without one expert, its route and its token; the others' vectors stay bit-equal.
 
-    Texts then read the token as ordinary text. In a learned router, texts that went to this expert go to
-    their second choice.
+    Routes that share the expert go with it, and are said to. Texts then read the token as ordinary text. In a
+    learned router, texts that went to this expert go to their second choice.
 
     Raises:
         UsageError: there is no such expert, or no other.
@@ -82,18 +85,22 @@ def drop_expert(encoder: ExpertEncoder, name: str) -> ExpertEncoder:
         raise UsageError(f"{name!r} is the only expert; to have none, export its route as a dense model")
     kept = [Origin(each, {number: 1.0}) for number, each in enumerate(names) if each != name]
     tokenizer, routes = _routes(encoder, [origin.name for origin in kept], {})
-    prompts: dict[str, Any] = {key: prompt for key, prompt in encoder.prompts.items() if key != name}
+    dropped = {route.name for route in encoder.routes if route.expert == names.index(name)} | {name}
+    if len(dropped) > 1:
+        say(f"dropped with {name!r}, whose expert they share: {', '.join(sorted(dropped - {name}))}")
+    prompts: dict[str, Any] = {key: prompt for key, prompt in encoder.prompts.items() if key not in dropped}
     default = encoder.default_prompt_name
-    if default == name:
-        say(f"{name!r} was the default route; now every text needs one")
+    if default in dropped:
+        say(f"{default!r} was the default route; now every text needs one")
         default = None
         for asked_for_by_name in ("query", "document"):
-            if asked_for_by_name not in config.experts:
+            if asked_for_by_name not in (route.name for route in encoder.routes):
                 prompts.pop(asked_for_by_name, None)
     return with_experts(encoder, kept, tokenizer, routes, prompts, default)
 
 
 def _unadapted_config(encoder: ExpertEncoder) -> Any:
+    refuse_token_router(encoder, "one expert more or less changes the vectors of every route")
     config = encoder.routed_model.config
     if config.lora is not None:
         raise UsageError("the model has a low-rank adapter; merge it first (models.lora.merge_lora)")
@@ -147,8 +154,13 @@ def _routes(
         return with_domain_tokens(without_domain_tokens(encoder.tokenizer, encoder.routes), names)
     if kind == "prefix":
         prefixes = {route.name: route.text for route in encoder.routes} | dict(new_prefixes)
-        routes = prefix_routes(encoder.tokenizer, {name: prefixes[name] for name in names})
-        return encoder.tokenizer, routes
+        shared = {
+            route.name: names.index(expert)
+            for route in encoder.routes
+            if route.name != (expert := encoder.experts[route.expert]) and expert in names
+        }
+        wanted = {name: prefixes[name] for name in (*names, *shared)}
+        return encoder.tokenizer, prefix_routes(encoder.tokenizer, wanted, shared)
     return encoder.tokenizer, []
 
 

@@ -19,11 +19,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.dispatch import Dispatch, dispatch, reorder_packed
+from sentence_experts.models.dispatch import Dispatch, TokenDispatch, dispatch, reorder_packed
+from sentence_experts.models.token_router import TOKEN, TokenPass, TokenRouter
 
-# What chooses the expert: the route that the text begins with, or each block's router.
-ROUTERS = ("route", "learned")
 LEARNED = "learned"
+# Each block's router chooses: for the whole sequence, or for each token (`token_router`).
+CHOOSING = (LEARNED, TOKEN)
+# What chooses the expert: the route that the text begins with, or the routers.
+ROUTERS = ("route", *CHOOSING)
 
 
 class Router(nn.Linear):
@@ -118,22 +121,30 @@ class RoutedBlock:
     for gradients the first time; the routers' losses need their logits from the first time.
     """
 
-    router: Router | None
+    router: Router | TokenRouter | None
 
     def __call__(
         self, hidden_states: Tensor, *args: Any, routers: RouterPass | None = None, **kwargs: Any
     ) -> Any:
         """Run the block; `routers` is there when the blocks choose the experts themselves."""
-        if routers is not None and self.router is not None:
+        if routers is not None and isinstance(self.router, Router):
             kwargs["plan"] = routers.choose(self.router, hidden_states)
         return super().__call__(hidden_states, *args, **kwargs)  # type: ignore[misc]
 
+    def plan_at(self, plan: Dispatch | TokenPass, hidden: Tensor) -> Dispatch | TokenDispatch:
+        """The plan of this block, where `hidden` first meets its experts: here tokens choose theirs."""
+        if isinstance(plan, Dispatch):
+            return plan
+        assert isinstance(self.router, TokenRouter)
+        return plan.choose(self.router, hidden)
 
-def router_of(config: Any, layer: int) -> Router | None:
+
+def router_of(config: Any, layer: int) -> Router | TokenRouter | None:
     """A block's router, where the config has the blocks choose and this one holds experts."""
-    if config.router != LEARNED or layer not in config.expert_layers:
+    if config.router not in CHOOSING or layer not in config.expert_layers:
         return None
-    return Router(config.hidden_size, len(config.experts))
+    kind = TokenRouter if config.router == TOKEN else Router
+    return kind(config.hidden_size, len(config.experts))
 
 
 @contextmanager
@@ -156,7 +167,7 @@ def initialize_routers(model: PreTrainedModel, seed: int) -> None:
     """Draw every router's weights anew from the seed alone (normal, of the config's initializer_range)."""
     generator = torch.Generator().manual_seed(seed)
     for module in model.modules():
-        if isinstance(module, Router):
+        if isinstance(module, Router | TokenRouter):
             weights = torch.randn(module.weight.shape, generator=generator) * model.config.initializer_range
             with torch.no_grad():
                 module.weight.copy_(weights)

@@ -11,6 +11,7 @@ from sentence_experts.models.configs import ModernBertExpertsConfig
 from sentence_experts.models.dispatch import NOTHING_ROUTED, Dispatch
 from sentence_experts.models.experts import RoutedModel, take_experts
 from sentence_experts.models.learned_router import RoutedBlock, router_of
+from sentence_experts.models.token_router import TokenPass
 
 
 class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
@@ -23,17 +24,19 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
         self.expert_norms = config.expert_norms
 
     def forward(  # type: ignore[override]
-        self, hidden_states: Tensor, *args: Any, plan: Dispatch = NOTHING_ROUTED, **kwargs: Any
+        self, hidden_states: Tensor, *args: Any, plan: Dispatch | TokenPass = NOTHING_ROUTED, **kwargs: Any
     ) -> Tensor:
         """One block; hidden_states and the result are (batch, length, width), the experts by `plan`."""
         if self.experts is None:
             return super().forward(hidden_states, *args, **kwargs)
         if self.expert_norms:
-            normed = self.experts.run(hidden_states, plan, _norm_before_attention)
+            chosen = self.plan_at(plan, hidden_states)
+            normed = self.experts.run(hidden_states, chosen, _norm_before_attention)
+            attended = hidden_states + self.attn(normed, *args, **kwargs)[0]
         else:
-            normed = self.attn_norm(hidden_states)
-        attended, _ = self.attn(normed, *args, **kwargs)
-        return self.experts.run(hidden_states + attended, plan, self._add_mlp)
+            attended = hidden_states + self.attn(self.attn_norm(hidden_states), *args, **kwargs)[0]
+            chosen = self.plan_at(plan, attended)
+        return self.experts.run(attended, chosen, self._add_mlp)
 
     def _add_mlp(self, expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
         norm = expert["mlp_norm"] if self.expert_norms else self.mlp_norm

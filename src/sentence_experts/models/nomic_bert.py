@@ -11,6 +11,7 @@ from sentence_experts.models.configs import NomicBertExpertsConfig
 from sentence_experts.models.dispatch import NOTHING_ROUTED, Dispatch
 from sentence_experts.models.experts import RoutedModel, take_experts
 from sentence_experts.models.learned_router import RoutedBlock, router_of
+from sentence_experts.models.token_router import TokenPass
 
 
 class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
@@ -23,14 +24,14 @@ class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
         self.expert_norms = config.expert_norms
 
     def forward(  # type: ignore[override]
-        self, hidden_states: Tensor, *args: Any, plan: Dispatch = NOTHING_ROUTED, **kwargs: Any
+        self, hidden_states: Tensor, *args: Any, plan: Dispatch | TokenPass = NOTHING_ROUTED, **kwargs: Any
     ) -> Tensor:
         """One block; hidden_states and the result are (batch, length, width), the experts by `plan`."""
         if self.experts is None:
             return super().forward(hidden_states, *args, **kwargs)
         attention, _ = self.self_attn(hidden_states, *args, **kwargs)
         attended = hidden_states + self.post_attention_dropout(attention)
-        return self.experts.run(attended, plan, self._norm_mlp_norm)
+        return self.experts.run(attended, self.plan_at(plan, attended), self._norm_mlp_norm)
 
     def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
         attention_norm = expert["attention_norm"] if self.expert_norms else self.post_attention_layernorm

@@ -99,14 +99,17 @@ def _is_about_markers(step: Mapping[str, Any]) -> bool:
     return MARKER in step["content"] or step["pattern"].get("String") == MARKER
 
 
-def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str]) -> list[Route]:
+def prefix_routes(
+    tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str], sharing: Mapping[str, int] | None = None
+) -> list[Route]:
     """The routes of instructions, as the unchanged tokenizer reads them (MoTE, section 4).
 
     What the tokenizer does not tell apart is one route: case for an uncased base, white space for WordPiece.
 
     Args:
         tokenizer: the base's.
-        prefixes: expert -> instruction; the order gives the expert indices.
+        prefixes: route -> instruction. The order of those that are not shared gives the expert indices.
+        sharing: route -> the index of the expert that it uses, where that is not its own.
 
     Raises:
         UsageError: an instruction is empty, runs into the text that follows it, or begins with another.
@@ -114,10 +117,12 @@ def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str
     lead = tokenizer("")["input_ids"]
     lead = lead[: 1 if lead and lead[0] == tokenizer.cls_token_id else 0]
     routes: list[Route] = []
-    for index, (name, prefix) in enumerate(prefixes.items()):
+    own = [name for name in prefixes if name not in (sharing or {})]
+    experts = {name: index for index, name in enumerate(own)} | dict(sharing or {})
+    for name, prefix in prefixes.items():
         bare = tokenizer(prefix.rstrip(), add_special_tokens=False)["input_ids"]
         if not bare:
-            raise UsageError(f"the instruction of expert {name!r} is empty: {prefix!r}")
+            raise UsageError(f"the instruction of route {name!r} is empty: {prefix!r}")
         ids = (*lead, *bare)
         # After a letter or digit a text can go on with the same word, whatever the probes show.
         runs_on = prefix[-1].isalnum() or any(
@@ -125,18 +130,18 @@ def prefix_routes(tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str
         )
         if runs_on:
             raise UsageError(
-                f"expert {name!r}: instruction {prefix!r} runs into the text after it; end it with ': '"
+                f"route {name!r}: instruction {prefix!r} runs into the text after it; end it with ': '"
             )
         for other in routes:
             if other.token_ids == ids:
-                raise UsageError(f"experts {other.name!r} and {name!r} have the same instruction: {prefix!r}")
+                raise UsageError(f"routes {other.name!r} and {name!r} have the same instruction: {prefix!r}")
             shared = min(len(other.token_ids), len(ids))
             if other.token_ids[:shared] == ids[:shared]:
                 raise UsageError(
-                    f"experts {other.name!r} and {name!r}: one instruction begins with the other, so a text "
+                    f"routes {other.name!r} and {name!r}: one instruction begins with the other, so a text "
                     f"could turn {other.text!r} into {prefix!r} or back; change one"
                 )
-        routes.append(Route(name, prefix, ids, index))
+        routes.append(Route(name, prefix, ids, experts[name]))
     return routes
 
 

@@ -14,6 +14,7 @@ from sentence_transformers.util import batch_to_device
 
 from sentence_experts.errors import UsageError
 from sentence_experts.models.learned_router import LEARNED, router_logits_of
+from sentence_experts.models.token_router import refuse_token_router
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,10 @@ def router_choices(
         batch_size: texts read at once; no choice depends on it.
 
     Raises:
-        UsageError: the model has no learned routers.
+        UsageError: the model has no learned routers, or its tokens choose for themselves.
         RouteError: the model has routes and a text begins with none.
     """
+    refuse_token_router(encoder, "no single expert to name for a text")
     if not has_learned_router(encoder):
         raise UsageError("the model's experts are chosen by routes; only learned routers choose by the text")
     config: Any = encoder[0].auto_model.config  # type: ignore[union-attr]
