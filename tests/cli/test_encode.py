@@ -95,6 +95,18 @@ def test_errors_say_what_is_wrong(experts_model, texts, tmp_path, capsys):
     assert run(capsys, "encode", "./nowhere", "--input", texts, "--column", "abstract", "--out", out)[0] == 1
 
 
+def test_one_route_in_memory_gives_the_same_bytes(experts_model, texts, tmp_path, capsys):
+    common = ["encode", experts_model, "--input", texts, "--column", "abstract", "--device", "cpu"]
+    whole, part = tmp_path / "whole.npy", tmp_path / "part.npy"
+    assert run(capsys, *common, "--route", "neuro", "--out", whole)[0] == 0
+    assert run(capsys, *common, "--route", "neuro", "--one-route", "--out", part)[0] == 0
+    assert whole.read_bytes() == part.read_bytes()
+    status, _, err = run(capsys, *common, "--one-route", "--out", part)
+    assert (status, "name it with --route" in err) == (2, True)
+    status, _, err = run(capsys, *common, "--one-route", "--route", "x", "--out", tmp_path / "x.npy")
+    assert (status, "no route is named 'x'" in err) == (1, True)
+
+
 def test_help_shows_an_example(capsys):
     status, out, _ = run(capsys, "encode", "--help")
     assert status == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from sentence_experts.cli.options import only_route
 from sentence_experts.console import results
 
 
@@ -26,6 +27,9 @@ def encode(
     normalize: bool = typer.Option(False, help="Scale every vector to length 1."),
     chunk_size: int = typer.Option(256, min=1, help="Texts encoded between two saves."),
     batch_size: int = typer.Option(32, min=1, help="Texts encoded at once."),
+    one_route: bool = typer.Option(
+        False, "--one-route", help="Load only the expert of --route; the vectors are the same, to the bit."
+    ),
     device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; chosen by itself when not given."),
 ) -> None:
     """Turn the texts of a file into vectors, one a text, in the same order.
@@ -40,7 +44,7 @@ def encode(
 
     source = TextFile(input, column, id_column)
     source.check()
-    encoder = Encoder.open(model, device, batch_size)
+    encoder = Encoder.open(model, device, batch_size, only_route=only_route(one_route, route))
     found = encode_file(encoder, source, out, route, normalize, chunk_size)
     empty = f", {found.empty:,} of them empty" if found.empty else ""
     results.print(

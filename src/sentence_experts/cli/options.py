@@ -45,6 +45,17 @@ def with_settings(settings: type[BaseModel], parameter: str = "given") -> Callab
     return decorate
 
 
+def only_route(one_route: bool, route: str | None) -> str | None:
+    """The route whose expert alone is to be loaded, if --one-route says so.
+
+    Raises:
+        UsageError: it does, but no route is named.
+    """
+    if one_route and route is None:
+        raise UsageError("--one-route loads the expert of one route: name it with --route")
+    return route if one_route else None
+
+
 def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
     for option in field.metadata:
         if isinstance(option, OptionInfo):

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from sentence_experts.cli.options import only_route
 from sentence_experts.console import results, say
 from sentence_experts.errors import UsageError
 
@@ -29,6 +30,9 @@ def search(
     unit: str = typer.Option("title+abstract", help="Text of a paper: title+abstract, abstract or title."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a list."),
     batch_size: int = typer.Option(32, min=1, help="Texts encoded at once."),
+    one_route: bool = typer.Option(
+        False, "--one-route", help="Load only the expert of --route; the vectors are the same, to the bit."
+    ),
     device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; chosen by itself when not given."),
 ) -> None:
     """Find the papers of a corpus that are nearest to a text.
@@ -45,7 +49,7 @@ def search(
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
     folder = CorpusFolder.open(corpus)
-    encoder = Encoder.open(model, device, batch_size)
+    encoder = Encoder.open(model, device, batch_size, only_route=only_route(one_route, route))
     found = find_papers(encoder, folder, queries, route, unit, k)
     if as_json:
         import json

@@ -50,20 +50,26 @@ class Encoder:
 
     @classmethod
     def open(
-        cls, source: str, device: str | None = None, batch_size: int = 32, pooling: str | None = None
+        cls,
+        source: str,
+        device: str | None = None,
+        batch_size: int = 32,
+        pooling: str | None = None,
+        only_route: str | None = None,
     ) -> Encoder:
         """Load a model folder, a hub id, or "minilm" (the packaged all-MiniLM-L6-v2).
 
         `pooling` (mean, last, cls) takes the place of the model's own; `models.loading.load_model` says what
-        a plain transformers model gets.
+        a plain transformers model gets. With `only_route`, no other route's expert is loaded.
 
         Raises:
-            UsageError: an unknown pooling.
+            UsageError: an unknown pooling, or `only_route` for a model whose learned routers choose.
+            RouteError: the model does not have `only_route`.
             InputError: there is no such folder, or it holds no model that can be loaded.
         """
         name = source_name(source)
         source = model_folder(source)
-        model = None if pooling else _load_with_auto_routes(source, device)
+        model = None if pooling else _load_as_ours(source, device, only_route)
         model = model or load_model(source, device, pooling)
         return cls(model, name, model_fingerprint(source, model), batch_size)
 
@@ -181,13 +187,13 @@ class Encoder:
         return is_decoder(self.model) and not self.model.tokenizer("")["input_ids"]
 
 
-def _load_with_auto_routes(source: str, device: str | None) -> SentenceTransformer | None:
-    """The model, where it chooses routes by itself; a stock `SentenceTransformer` does not know how."""
-    if not has_auto_route(source):
+def _load_as_ours(source: str, device: str | None, only_route: str | None) -> SentenceTransformer | None:
+    """The model, for what a stock `SentenceTransformer` cannot do: choose routes by itself, load one only."""
+    if only_route is None and not has_auto_route(source):
         return None
     from sentence_experts.models.checkpoint import load
 
-    return load(source, device)
+    return load(source, device, None if only_route is None else [only_route])
 
 
 def source_name(source: str) -> str:

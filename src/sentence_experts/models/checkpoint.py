@@ -17,6 +17,7 @@ from sentence_experts.models.auto_encode import AutoRoutes
 from sentence_experts.models.auto_route import AUTO, RouteClassifier, has_auto_route
 from sentence_experts.models.encoder import RoutedEncoder
 from sentence_experts.models.families import MODEL_TYPES
+from sentence_experts.models.offload import CPU, DISK, HUB_OPTIONS, WEIGHTS, WeightFiles, use_routes
 from sentence_experts.models.routing import describe
 from sentence_experts.storage import replacing_folder
 
@@ -26,9 +27,11 @@ class ExpertEncoder(RoutedEncoder):
 
     Attributes:
         auto_routes: what chooses the routes for `prompt_name="auto"`; None until it is trained.
+        weight_files: where `load` found the weights; None for a model that was made.
     """
 
     auto_routes: AutoRoutes | None = None
+    weight_files: WeightFiles | None = None
 
     def __init__(self, model_name_or_path: str | None = None, *args: Any, **kwargs: Any) -> None:
         """As `SentenceTransformer`; automatic routes are read from a folder that has them."""
@@ -37,10 +40,40 @@ class ExpertEncoder(RoutedEncoder):
             self.auto_routes = AutoRoutes(RouteClassifier.read(Path(model_name_or_path)))
 
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
-        """As `SentenceTransformer.save`, with the automatic routes if there are any."""
+        """As `SentenceTransformer.save`, with the automatic routes if there are any.
+
+        Raises:
+            UsageError: some experts are not in memory.
+        """
+        self.routed_model.check_whole("saved")
         super().save(path, *args, **kwargs)
         if self.auto_routes is not None:
             self.auto_routes.classifier.write(Path(path))
+
+    @property
+    def loaded_routes(self) -> tuple[str, ...]:
+        """The routes whose experts are in memory."""
+        idle = self.routed_model.idle_experts
+        return tuple(route.name for route in self.routes if route.expert not in idle)
+
+    def use_routes(self, routes: Sequence[str], idle: str | None = None) -> None:
+        """Keep the experts of these routes in memory, bring those that are not, and send all others away.
+
+        Texts with another route are then an error. The vectors stay the same, to the bit.
+
+        Args:
+            routes: names of routes or experts; those that share an expert come together.
+            idle: where the other experts wait: "disk" (dropped, and read again from the folder that `load`
+                read) or "cpu" (moved there; it frees a GPU's memory). By default "cpu" for a model on another
+                device, "disk" for one on the CPU.
+
+        Raises:
+            RouteError: no such route.
+            UsageError: learned routers choose the experts, or a dropped expert's changes would be lost.
+            InputError: an expert cannot be read, or the folder has changed since.
+        """
+        waiting = idle or (DISK if self.device.type == "cpu" else CPU)
+        use_routes(self, routes, waiting, self.weight_files)
 
     @deprecated_kwargs(sentences="inputs")
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
@@ -106,20 +139,28 @@ def save(encoder: SentenceTransformer, path: str | Path) -> None:
         encoder.save(str(temporary), create_model_card=False)
 
 
-def load(path: str | Path, device: str | None = None, **kwargs: Any) -> ExpertEncoder:
+def load(
+    path: str | Path, device: str | None = None, routes: Sequence[str] | None = None, **kwargs: Any
+) -> ExpertEncoder:
     """Load an encoder with experts from a directory or hub id.
 
     Args:
         path: what `extend`, `save` or training wrote.
         device: "cpu", "cuda", ...; by default the best there is.
+        routes: load the experts of these routes alone (`ExpertEncoder.use_routes` brings others later); None
+            for all. The rest of the weights file is not read.
         **kwargs: as `SentenceTransformer`.
 
     Raises:
+        RouteError: a route that the model does not have.
+        UsageError: `routes` for a model whose learned routers choose the experts.
         InputError: there is no model, or it has no experts.
     """
     folder = Path(path)
     if folder.exists() and not (folder / "modules.json").is_file():
         raise InputError(f"{path}: not a sentence-transformers directory (no modules.json)")
+    if routes is not None:
+        kwargs["config_kwargs"] = {**(kwargs.get("config_kwargs") or {}), "experts_on_disk": True}
     try:
         encoder = ExpertEncoder(str(path), device=device, **kwargs)
     except (OSError, ValueError) as error:
@@ -129,4 +170,10 @@ def load(path: str | Path, device: str | None = None, **kwargs: Any) -> ExpertEn
         raise InputError(
             f"{path}: a model of type {model_type!r} has no experts; sentence-experts extend makes one of it"
         )
+    hub = {name: kwargs[name] for name in HUB_OPTIONS if name in kwargs}
+    if routes is not None:
+        encoder.weight_files = WeightFiles.find(str(path), **hub)
+        encoder.use_routes(routes, DISK)
+    elif (folder / WEIGHTS).is_file():
+        encoder.weight_files = WeightFiles.find(str(path))
     return encoder

@@ -100,6 +100,7 @@ def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, f
 def _dense_model(encoder: RoutedEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
     """The base's architecture with the experts in `shares`, and the tokens of `routes` in [CLS]'s row."""
     routed = encoder.routed_model
+    routed.check_whole("made dense")
     if getattr(routed.config, "lora", None) is not None:
         raise UsageError("the model has a low-rank adapter; merge it first (models.lora.merge_lora)")
     pooler = {"add_pooling_layer": routed.pooler is not None} if hasattr(routed, "pooler") else {}

@@ -37,7 +37,8 @@ class RoutedEncoder(SentenceTransformer):
         in_experts = sum(size for name, size in sizes.items() if ".experts." in name)
         config = self.routed_model.config
         met = config.top_k if config.router == TOKEN else 1
-        return total, total - in_experts + met * in_experts // len(self.experts)
+        held = len(self.experts) - len(self.routed_model.idle_experts)
+        return total, total - in_experts + met * in_experts // max(held, 1)
 
     @property
     def routed_model(self) -> RoutedModel:

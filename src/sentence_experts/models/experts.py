@@ -93,6 +93,30 @@ class Experts(nn.ModuleList):
         return modules
 
 
+class IdleExpert(nn.ModuleDict):
+    """Holds the place of an expert that is not in use (`offload`), and none of its weights.
+
+    Attributes:
+        blueprint: the expert's modules, on no device (meta) where their weights wait on disk.
+        kept: the expert, where it waits on the CPU.
+    """
+
+    def __init__(self, blueprint: nn.ModuleDict, kept: nn.ModuleDict | None = None) -> None:
+        super().__init__()
+        # In a tuple, so that the model does not count them among its modules.
+        self._waiting = (blueprint, kept)
+
+    @property
+    def blueprint(self) -> nn.ModuleDict:
+        """What the expert is made of."""
+        return self._waiting[0]
+
+    @property
+    def kept(self) -> nn.ModuleDict | None:
+        """The expert itself, if it waits in memory."""
+        return self._waiting[1]
+
+
 def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:
     """Move the modules that experts own out of a base block and into one copy an expert.
 
@@ -105,6 +129,9 @@ def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:
         owned[name] = block.get_submodule(path)
         parent, _, leaf = path.rpartition(".")
         delattr(block.get_submodule(parent), leaf)
+    if config.experts_on_disk:
+        blueprint = nn.ModuleDict(owned).to("meta")
+        return Experts(IdleExpert(blueprint) for _ in config.experts)
     return Experts(nn.ModuleDict(copy.deepcopy(owned)) for _ in config.experts)
 
 
@@ -116,6 +143,9 @@ class RoutedModel:
 
     block_class: Any
     config: Any
+    _keys_to_ignore_on_load_unexpected: set[str] | list[str] | None
+    # The experts that are not in memory; none, but for `offload`.
+    idle_experts: frozenset[int] = frozenset()
 
     def replace_blocks(self) -> None:
         """Put blocks with experts in the place of the base model's; call it at the end of `__init__`."""
@@ -123,6 +153,11 @@ class RoutedModel:
         blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)
         self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
         self.post_init()  # type: ignore[attr-defined]
+        if self.config.experts_on_disk:
+            self.config.experts_on_disk = False  # said and done
+            if self.config.expert_layers:
+                self.idle_experts = frozenset(range(len(self.config.experts)))
+                self._keys_to_ignore_on_load_unexpected = {r"\.experts\.\d+\."}
         if self.config.lora is not None:
             # After post_init, which would start an adapter's second factor at random instead of at zero.
             insert_adapter(self, self.config.lora)  # type: ignore[arg-type]
@@ -231,7 +266,36 @@ class RoutedModel:
         plan = dispatch(expert_ids, lengths, len(self.config.experts))
         if plan is None:
             raise self._stray_error(expert_ids, explicit)
+        if self.idle_experts and (idle := sorted(self.idle_experts & {number for number, *_ in plan.slices})):
+            raise self._idle_error(idle)
         return plan
+
+    def _idle_error(self, idle: list[int]) -> RouteError:
+        names = ", ".join(repr(self.config.experts[number]) for number in idle)
+        return RouteError(
+            f"the expert of {names} is not loaded: load(path, routes=[...]) or encoder.use_routes([...]) "
+            "loads those that are named"
+        )
+
+    def check_whole(self, what: str) -> None:
+        """Refuse what needs every expert.
+
+        Raises:
+            UsageError: some are not in memory.
+        """
+        if self.idle_experts:
+            raise UsageError(
+                f"only some experts of this model are loaded, so it cannot be {what}; load it without routes"
+            )
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As transformers' own; a part of a model is not saved for the whole.
+
+        Raises:
+            UsageError: some experts are not in memory.
+        """
+        self.check_whole("saved")
+        super().save_pretrained(*args, **kwargs)  # type: ignore[misc]
 
     def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
         if not explicit:

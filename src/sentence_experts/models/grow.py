@@ -101,6 +101,7 @@ def drop_expert(encoder: ExpertEncoder, name: str) -> ExpertEncoder:
 
 def _unadapted_config(encoder: ExpertEncoder) -> Any:
     refuse_token_router(encoder, "one expert more or less changes the vectors of every route")
+    encoder.routed_model.check_whole("given other experts")
     config = encoder.routed_model.config
     if config.lora is not None:
         raise UsageError("the model has a low-rank adapter; merge it first (models.lora.merge_lora)")
