@@ -6,9 +6,11 @@ from pathlib import Path
 
 from sentence_experts.console import say
 from sentence_experts.reproduce.experiment import FULL, Experiment
-from sentence_experts.reproduce.pairs.experiment import experiment as experiment_on_pairs
+from sentence_experts.reproduce.pairs.experiment import experiment as on_pairs
 from sentence_experts.reproduce.pairs.recipe import read_recipe
 from sentence_experts.reproduce.pairs.setting import how_to_get_the_corpus
+from sentence_experts.reproduce.reading import RecipeFile
+from sentence_experts.reproduce.tasks.experiment import experiment as on_tasks
 
 
 def open_experiment(
@@ -16,13 +18,17 @@ def open_experiment(
 ) -> Experiment:
     """Read a recipe and plan it; a missing corpus is explained, and stood for by a name in a dry run.
 
+    A protocol that names a task file makes it a recipe on tasks, any other one on pairs.
+
     Raises:
         UsageError: an unknown scale, or one that does not go with `corpus`.
         InputError: a faulty recipe, or data that is not there.
     """
+    if "tasks" in RecipeFile.read(recipe).protocol:
+        return on_tasks(recipe, scale, corpus, out, seeds)
     read = read_recipe(recipe)
     if scale == FULL and corpus is None:
         for line in how_to_get_the_corpus(read.protocol):
             say(line)
         corpus = Path("CORPUS") if dry_run else None
-    return experiment_on_pairs(read, recipe.stem, scale, corpus, out, seeds)
+    return on_pairs(read, recipe.stem, scale, corpus, out, seeds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,45 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: not a list of 'key: value' lines")
     return content
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """A recipe as it is written, with its protocol, which stands in a file of its own or in the recipe.
+
+    Attributes:
+        protocol: its keys; those that name files beside it are paths already, and `file` is where it stands.
+        source: that file.
+        inside: what the protocol's keys stand under in it.
+    """
+
+    path: Path
+    content: dict[str, Any]
+    protocol: dict[str, Any]
+    source: Path
+    inside: str
+
+    @classmethod
+    def read(cls, path: Path) -> RecipeFile:
+        """Read both.
+
+        Raises:
+            InputError: no such file, not YAML, or no protocol.
+        """
+        content = read_yaml(path)
+        protocol = content.pop("protocol", None)
+        source = path
+        if isinstance(protocol, str):
+            source = path.parent / protocol
+            protocol = read_yaml(source)
+        if not isinstance(protocol, dict):
+            raise InputError(f"{path}: protocol: name a protocol's file, or write its keys here")
+        return cls(path, content, {**protocol, "file": source}, source, "protocol" if source == path else "")
+
+    def with_paths(self, *keys: str) -> dict[str, Any]:
+        """The protocol, with the files that these keys name as paths."""
+        beside = {key: self.source.parent / str(self.protocol[key]) for key in keys if key in self.protocol}
+        return {**self.protocol, **beside}
 
 
 def read_model(model: type[Model], path: Path) -> Model:

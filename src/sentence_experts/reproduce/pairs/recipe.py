@@ -16,7 +16,7 @@ from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.reproduce.pairs.published import Published
 from sentence_experts.reproduce.protocol import Choice, Strict
-from sentence_experts.reproduce.reading import checked, read_yaml
+from sentence_experts.reproduce.reading import RecipeFile, checked
 from sentence_experts.training.config import TrainConfig
 
 DOMAIN_IN_ROW = "{domain}"
@@ -166,19 +166,10 @@ def read_recipe(path: Path) -> Recipe:
     Raises:
         InputError: a file is missing, or a key or value is not known; the message names both.
     """
-    content = read_yaml(path)
-    protocol = content.get("protocol")
-    source = path
-    if isinstance(protocol, str):
-        source = path.parent / protocol
-        protocol = read_yaml(source)
-    if not isinstance(protocol, dict):
-        raise InputError(f"{path}: protocol: name a protocol's file, or write its keys here")
-    inside = "protocol" if source == path else ""
-    beside = {key: source.parent / str(protocol[key]) for key in ("published", "domains") if key in protocol}
-    read = checked(Protocol, {**protocol, **beside, "file": source}, source, inside)
-    recipe = checked(Recipe, {**content, "protocol": read}, path)
-    _check_settings(recipe, path, source)
+    file = RecipeFile.read(path)
+    read = checked(Protocol, file.with_paths("published", "domains"), file.source, file.inside)
+    recipe = checked(Recipe, {**file.content, "protocol": read}, path)
+    _check_settings(recipe, path, file.source)
     return recipe
 
 
