@@ -1,0 +1,169 @@
+"""Tasks become one table of pairs: instructions in front, groups in the labels; what cannot be is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.tasks.dataset import TasksFolder, write_tasks_folder
+from sentence_experts.training.task_config import TaskConfig
+from sentence_experts.training.task_data import (
+    TaskCollator,
+    TrainedTask,
+    TrainingTasks,
+    chosen_tasks,
+    settings_of,
+)
+from task_samples import DATASETS, INSTRUCTIONS, SIZES, make_tasks_folder
+
+WEIGHTS = {task: {"weight": weight} for task, weight in (("retrieval", 3.0), ("classification", 1.0))}
+
+
+def settings(folder: TasksFolder, **options: object) -> tuple[TrainedTask, ...]:
+    return settings_of(folder.hierarchy.trainable(), TaskConfig(**options))
+
+
+def training(folder: TasksFolder, **options: object) -> TrainingTasks:
+    return TrainingTasks.of(folder, settings(folder, **options))
+
+
+@pytest.fixture(scope="module")
+def dense(task_experts: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(task_experts.with_name(f"{task_experts.name}-base")), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def experts(task_experts: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(task_experts), device="cpu")
+
+
+def test_each_side_is_behind_its_instruction(tasks: TasksFolder) -> None:
+    made = training(tasks)
+    assert len(made.rows) == SIZES["train"] * sum(map(len, DATASETS.values()))
+    numbers = {task.name: number for number, task in enumerate(made.settings)}
+    for row in made.rows:
+        name = made.settings[row["label"][0]].name
+        first, second = ("query", "document") if name == "retrieval" else (name, name)
+        assert row["anchor"].startswith(INSTRUCTIONS[first])
+        assert row["positive"].startswith(INSTRUCTIONS[second])
+    plain = training(tasks, instructions=False).rows
+    raw = [
+        tasks.pairs(task, name, "train")["anchor"].to_pylist() for task in numbers for name in DATASETS[task]
+    ]
+    assert list(plain["anchor"]) == [text for part in raw for text in part]
+
+
+def test_groups_are_those_of_a_dataset(tasks: TasksFolder) -> None:
+    made = training(tasks)
+    labels = np.array(made.rows["label"])
+    assert (labels[:, 2] == labels[:, 3]).all()
+    # Eight labels in each dataset with labels, and a group of its own for each retrieval pair.
+    counts = [len(np.unique(labels[labels[:, 1] == dataset, 2])) for dataset in np.unique(labels[:, 1])]
+    assert counts == [SIZES["train"]] * 2 + [8] * 3
+    # The same label of two datasets is not the same group.
+    assert len(np.unique(labels[:, 2])) == sum(counts)
+
+
+def test_a_mined_negative_is_of_its_own_texts_group(tmp_path: Path) -> None:
+    folder = make_tasks_folder(tmp_path / "tasks", negatives=True)
+    made = training(folder)
+    rows = [row for row in made.rows if row["negative"] is not None]
+    assert {made.settings[row["label"][0]].name for row in rows} == {"retrieval"}
+    group = {row["positive"]: row["label"][3] for row in rows}
+    assert [row["label"][4] for row in rows] == [group[row["negative"]] for row in rows]
+    collate = TaskCollator(preprocess_fn=lambda texts, **_: {"input_ids": texts})
+    assert collate(rows[:2])["label"].shape == (2, 5)
+    batch = collate([row for row in made.rows if row["negative"] is None][:2])
+    assert batch["label"].shape == (2, 4)
+    assert "negative_input_ids" not in batch
+
+
+def test_negatives_that_some_pairs_lack_are_left_out_aloud(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = make_tasks_folder(tmp_path / "tasks", negatives=True)
+    table = whole.pairs("retrieval", "brains", "train").to_pylist()
+    table[3]["negative"] = None
+    tables = {
+        f"{task}/{name}/train.parquet": whole.pairs(task, name, "train")
+        for task, names in DATASETS.items()
+        for name in names
+    }
+    schema = tables["retrieval/brains/train.parquet"].schema
+    tables["retrieval/brains/train.parquet"] = type(tables["retrieval/brains/train.parquet"]).from_pylist(
+        table, schema
+    )
+    parts = {key: whole.manifest[key] for key in ("hierarchy", "counts")}
+    made = training(write_tasks_folder(tmp_path / "partly", tables, [], parts))
+    assert set(made.rows["negative"]) == {None}
+    assert "brains (1)" in capsys.readouterr().err
+
+
+def test_the_static_curriculum_and_overrides(tasks: TasksFolder) -> None:
+    def of(**options: object) -> dict[str, tuple[str, float]]:
+        return {task.name: (task.batches, task.temperature) for task in settings(tasks, **options)}
+
+    aware = of()
+    assert aware == {
+        "retrieval": ("homogeneous", 0.03),
+        "classification": ("heterogeneous", 0.03),
+        "clustering": ("heterogeneous", 0.06),
+    }
+    assert set(of(curriculum="static").values()) == {("heterogeneous", 0.03)}
+    assert set(of(batches="homogeneous", temperature=0.1).values()) == {("homogeneous", 0.1)}
+
+
+def test_weights_count_for_all_tasks_or_none(tasks: TasksFolder, tmp_path: Path) -> None:
+    assert [task.weight for task in settings(tasks)] == [None] * 3
+    with pytest.raises(UsageError, match="no weight for retrieval"):
+        settings(tasks, sampling="weights")
+    some = make_tasks_folder(tmp_path / "some", fields=WEIGHTS)
+    with pytest.raises(UsageError, match="no weight for clustering"):
+        settings(some)
+    assert [task.weight for task in settings(some, sampling="proportional")] == [None] * 3
+    all_of_them = make_tasks_folder(tmp_path / "all", fields={**WEIGHTS, "clustering": {"weight": 2.0}})
+    assert [task.weight for task in settings(all_of_them)] == [3.0, 1.0, 2.0]
+
+
+def test_a_route_that_is_not_the_models_is_named(
+    tasks: TasksFolder, experts: SentenceTransformer, dense: SentenceTransformer, tmp_path: Path
+) -> None:
+    assert len(chosen_tasks(tasks, TaskConfig(), experts)) == 3
+    other = make_tasks_folder(
+        tmp_path / "other", fields={"clustering": {"instructions": {"clustering": "group: "}}}
+    )
+    with pytest.raises(RouteError, match="'group: ' is not the model's, which has 'clustering: '"):
+        chosen_tasks(other, TaskConfig(), experts)
+    new = make_tasks_folder(tmp_path / "new", fields={"clustering": {"instructions": {"topics": "topics: "}}})
+    with pytest.raises(RouteError, match=r"route 'topics'.* has query, document, classification"):
+        chosen_tasks(new, TaskConfig(), experts)
+    assert chosen_tasks(new, TaskConfig(only_tasks="retrieval"), experts)
+    # A dense model takes any instruction, and none.
+    assert chosen_tasks(new, TaskConfig(), dense)
+    assert chosen_tasks(new, TaskConfig(instructions=False), dense)
+    with pytest.raises(RouteError, match="--no-instructions"):
+        chosen_tasks(tasks, TaskConfig(instructions=False), experts)
+
+
+def test_the_tasks_of_a_run_are_chosen(
+    tasks: TasksFolder, experts: SentenceTransformer, tmp_path: Path
+) -> None:
+    def names(**options: object) -> list[str]:
+        return [task.name for task in chosen_tasks(tasks, TaskConfig(**options), experts)]
+
+    assert names(only_tasks="clustering, retrieval") == ["retrieval", "clustering"]
+    assert names(only_expert="document") == ["retrieval"]
+    with pytest.raises(UsageError, match="no task summaries to train on; there are retrieval"):
+        names(only_tasks=["summaries"])
+    with pytest.raises(UsageError, match="none of the tasks clustering leads to it"):
+        names(only_tasks=["clustering"], only_expert="query")
+
+
+def test_a_task_without_training_pairs_is_named(tmp_path: Path) -> None:
+    empty = make_tasks_folder(tmp_path / "tasks", sizes={"train": 0, "validation": 8, "test": 8})
+    with pytest.raises(InputError, match="task retrieval has no training pairs"):
+        training(empty)
