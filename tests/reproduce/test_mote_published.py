@@ -101,7 +101,7 @@ def test_the_gains_that_the_text_names() -> None:
 def test_the_printed_p_values_are_not_those_of_a_welch_test_over_datasets(
     table: str, worse: str, better: str, printed: float, least: float
 ) -> None:
-    """Datasets of one task vary too: the spread of the tasks' means alone gives the smallest p there can be."""
+    """The spread of the tasks' means alone gives the least p there can be: a task's datasets vary too."""
     count = sum(DATASETS.values())
     variances = []
     for name in (worse, better):

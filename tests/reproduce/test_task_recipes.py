@@ -1,0 +1,317 @@
+"""MoTE's recipes: made of settings that this package has, compared row by row, run to the tables."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from shipped import RECIPES
+
+from samples import make_tiny_encoder
+from sentence_experts.cli import main as command_line
+from sentence_experts.cli.extend import ExtendSettings
+from sentence_experts.corpus.simulate import simulate_corpus
+from sentence_experts.errors import InputError
+from sentence_experts.reproduce.comparison import Comparison
+from sentence_experts.reproduce.experiment import SCALES
+from sentence_experts.reproduce.tasks import setting as setting_module
+from sentence_experts.reproduce.tasks.compare import TYPES, compare
+from sentence_experts.reproduce.tasks.plan import Plan, make_plan
+from sentence_experts.reproduce.tasks.published import Published
+from sentence_experts.reproduce.tasks.recipe import ExtendOptions, Recipe, read_recipe
+from sentence_experts.reproduce.tasks.setting import Setting, setting_for
+from sentence_experts.reproduce.tasks.tables import Compared
+from sentence_experts.storage import write_json
+from sentence_experts.tasks.hierarchy import Hierarchy
+from sentence_experts.tasks.kinds import KINDS
+
+MOTE = RECIPES / "mote"
+PARTS = ("protocol", "published", "tasks", "small_tasks", "simulated_tasks")
+SHIPPED = sorted(file for file in MOTE.glob("*.yaml") if file.stem not in PARTS)
+
+
+@pytest.fixture(autouse=True)
+def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def planned(file: Path, out: Path, scale: str = "small", seeds: int = 1) -> tuple[Recipe, Setting, Plan]:
+    recipe = read_recipe(file)
+    setting = setting_for(recipe, scale, None, out)
+    return recipe, setting, make_plan(recipe, file.stem, setting, seeds)
+
+
+def parse(arguments: list[str]) -> None:
+    """Let the command line read the arguments, and run nothing."""
+    if not command_line.app.registered_commands:
+        command_line._add_verbs()
+    command: Any = typer.main.get_command(command_line.app)
+    context = command.make_context("sentence-experts", list(arguments))
+    while hasattr(command, "commands"):
+        label, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(label, rest, parent=context)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_planned_command_is_one_that_can_be_typed(scale: str, tmp_path: Path) -> None:
+    _, _, plan = planned(MOTE / "all.yaml", tmp_path, scale)
+    for step in plan.steps:
+        parse(list(step.command))
+        with pytest.raises(Exception, match="no-such-flag"):
+            parse([*step.command, "--no-such-flag"])
+
+
+def test_every_column_of_the_published_tables_has_a_recipe() -> None:
+    printed = {
+        (table.table, column)
+        for table in Published.read(MOTE / "published.yaml").tables
+        for column in table.columns
+    }
+    everything = read_recipe(MOTE / "all.yaml")
+    assert {place for run in everything.runs for place in run.columns.items()} == printed
+    assert {run.name for run in everything.runs} == {file.stem.upper() for file in SHIPPED} - {
+        "ALL",
+        "MOTE",
+        "STATIC",
+    } | {"MoTE", "Static"}
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_a_recipe_runs_what_its_tables_compare(file: Path) -> None:
+    recipe = read_recipe(file)
+    tables = {table.table: table for table in Published.read(recipe.protocol.published).tables}
+    filled = {place for run in recipe.runs for place in run.columns.items()}
+    for name in recipe.tables:
+        gains_over = tables[name].gains_over
+        wanted = {gains_over} if gains_over else set(tables[name].columns)
+        assert wanted <= {column for table, column in filled if table == name}
+
+
+def test_candidates_differ_in_what_the_paper_compares_and_in_nothing_else() -> None:
+    recipe = read_recipe(MOTE / "all.yaml")
+    runs = {run.name: run for run in recipe.runs}
+    mote = runs["MoTE"]
+    assert mote.extend is not None
+
+    def differs(name: str) -> dict[str, Any]:
+        """What of a run's settings is not as in MoTE."""
+        extend = runs[name].extend
+        assert extend is not None
+        assert mote.extend is not None
+        settings = {**extend.model_dump(), **recipe.train_settings(runs[name], False)}
+        base = {**mote.extend.model_dump(), **recipe.train_settings(mote, False)}
+        return {key: value for key, value in settings.items() if base.get(key) != value}
+
+    assert differs("Static") == {"curriculum": "static"}
+    assert differs("EOB") == {"layers": "alternate"}
+    assert differs("TLR") == {"router": "token", "top_k": 2, "balance_loss": 0.01}
+    assert differs("IC") == {"layers": "none", "router": None, "expert_norms": None}
+    assert (runs["EM"].extend, runs["EM"].train) == (None, {"instructions": False})
+    assert (runs["SEM"].each_task, runs["EA"].average_of) == (True, "EOB")
+
+
+def test_all_models_see_the_same_data_as_often_from_the_same_base(tmp_path: Path) -> None:
+    _, _, plan = planned(MOTE / "all.yaml", tmp_path)
+    trainings = [step.command for step in plan.steps if step.command[0] == "train"]
+    assert len(trainings) == 9  # EM, three SEM, IC, MoTE, static, TLR, EOB
+    for flag in ("--tasks", "--max-steps", "--batch-size", "--learning-rate", "--max-length", "--seed"):
+        assert len({command[command.index(flag) + 1] for command in trainings}) == 1, flag
+    only = [command[command.index("--only-tasks") + 1] for command in trainings if "--only-tasks" in command]
+    assert only == ["retrieval", "classification", "clustering"]
+    assert set(plan.pretrained) == {"minilm"}
+    # Averaging takes a trained model of the plan, once for each seed.
+    _, _, plan = planned(MOTE / "ea.yaml", tmp_path, seeds=2)
+    averaged = [step for step in plan.steps if step.command[0] == "export"]
+    assert [step.command[1].rsplit("/", 2)[-2] for step in averaged] == ["EOB-seed0", "EOB-seed1"]
+    assert all(step.made_from[0] in [one.makes for one in plan.steps] for step in averaged)
+
+
+def test_the_task_files_have_the_published_instructions_and_ways_to_train() -> None:
+    for name in ("tasks", "small_tasks", "simulated_tasks"):
+        hierarchy = Hierarchy.read(MOTE / f"{name}.yaml")
+        assert hierarchy.instructions() == {
+            "query": "search query: ",
+            "document": "search document: ",
+            "classification": "classification: ",
+            "clustering": "clustering: ",
+        }
+        ways = {
+            task.name: (task.batches or task.of.batches, task.temperature or task.of.temperature)
+            for task in hierarchy.trainable()
+        }
+        assert ways == {
+            "retrieval": ("homogeneous", 0.03),
+            "classification": ("heterogeneous", 0.03),
+            "clustering": ("heterogeneous", 0.06),
+        }
+
+
+def test_options_are_flags_of_what_takes_them() -> None:
+    assert set(ExtendOptions.model_fields) <= set(ExtendSettings.model_fields)
+    assert {kind.mteb_type for kind in KINDS.values()} <= set(TYPES.values())
+
+
+def made_up(plan: Plan) -> dict[str, Any]:
+    """An evaluation of two retrieval datasets, one of classification, one of STS; no figure twice."""
+    generator = random.Random(0)
+    kinds = {"Retrieval": 2, "Classification": 1, "STS": 1}
+    models = {
+        model.label: {
+            "label": model.label,
+            "types": {kind: {"value": generator.random(), "interval": [0.25, 0.75]} for kind in kinds},
+        }
+        for model in plan.models
+    }
+    tasks = [{"kind": kind} for kind, count in kinds.items() for _ in range(count)]
+    write_json(plan.evaluation, {"tasks": tasks, "models": list(models.values())})
+    return {label: {kind: 100 * one["value"] for kind, one in model["types"].items()}
+            for label, model in models.items()}  # fmt: skip
+
+
+def figure(comparison: Comparison, table: str, column: str, task: str) -> Compared:
+    (found,) = [
+        one
+        for one in comparison.figures
+        if (one.published.table, one.published.column, one.published.task) == (table, column, task)
+    ]
+    return found  # type: ignore[no-any-return]
+
+
+def test_gains_averages_and_single_task_models_are_set_beside_the_printed_ones(tmp_path: Path) -> None:
+    recipe, setting, plan = planned(MOTE / "sem.yaml", tmp_path)
+    ours = made_up(plan)
+    comparison = compare(recipe, setting, plan)
+    # A single-task model stands in the row of its task, and in those that are read as it.
+    single = {"retrieval": "SEM retrieval", "classification": "SEM classification"}
+    for task, label in single.items():
+        found = figure(comparison, "Table 2", "SEM", task)
+        assert found.value == ours[label][TYPES[task]]
+        assert found.gain == pytest.approx(ours[label][TYPES[task]] - ours["EM"][TYPES[task]])
+    assert figure(comparison, "Table 3", "SEM", "sts").value == ours["SEM classification"]["STS"]
+    # An average is over the datasets of its table's rows that were measured.
+    em = figure(comparison, "Table 2", "EM", "average")
+    assert em.value == pytest.approx((2 * ours["EM"]["Retrieval"] + ours["EM"]["Classification"]) / 3)
+    assert em.gain is None
+    mean = figure(comparison, "Table 2", "SEM", "average").value
+    parts = (2 * ours["SEM retrieval"]["Retrieval"], ours["SEM classification"]["Classification"])
+    assert mean == pytest.approx(sum(parts) / 3)
+    assert figure(comparison, "Table 3", "EM", "average").value == pytest.approx(ours["EM"]["STS"])
+    assert figure(comparison, "Table 2", "EM", "clustering").value is None
+    # The others' columns are there, and say that they were not run.
+    assert figure(comparison, "Table 2", "MoTE", "retrieval").differs == ("not run",)
+    assert figure(comparison, "Table 2", "EM", "retrieval").differs == ("data", "base", "scale")
+    assert figure(comparison, "Table 2", "EM", "retrieval").interval == (25, 75)
+    for text in (
+        "minilm for nomic-ai/nomic-bert-2048",
+        "learning_rate 5e-05 for 5e-06",
+        "retrieval 2 for 15",
+    ):
+        assert text in "\n".join(comparison.differences)
+    rows = {line[0]: line for line in comparison.tables[0].lines}
+    assert comparison.tables[0].headings == ("", "EM", "SEM", "IC", "MoTE")
+    assert re.fullmatch(r"[+-]\d+\.\d\d", rows["retrieval"][2])
+    assert rows["retrieval"][3] == "–"
+
+
+def test_full_scale_differs_in_the_data_alone(tmp_path: Path) -> None:
+    recipe, setting, plan = planned(MOTE / "mote.yaml", tmp_path, "full")
+    made_up(plan)
+    comparison = compare(recipe, setting, plan)
+    assert figure(comparison, "Table 2", "MoTE", "retrieval").differs == ("data",)
+    assert [line.partition(":")[0] for line in comparison.differences] == ["data", "datasets measured"]
+    assert plan.evaluate.mteb == "mteb-en-56"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("ea", "average_of: EOB", "average_of: EB", r"ea\.yaml: runs\.EA\.average_of: 'EB' is none of"),
+        ("ea", "average_of: EOB", "base: x\n    average_of: EOB", r"give one of base and average_of"),
+        ("ea", "Table 7: EA", "Table 7: AE", r"runs\.EA\.columns: Table 7 has no column 'AE'"),
+        ("em", "tables: [Table 2", "tables: [Table 9", r"em\.yaml: tables: 'Table 9' is none of"),
+        ("tlr", "router: token", "router: tokens", r"tlr\.yaml: runs\.0\.extend\.router: .*got 'tokens'"),
+        (
+            "static",
+            "curriculum: static",
+            "curriculum: fixed",
+            r"runs\.Static\.train\.curriculum: .*got 'fixed'",
+        ),
+        ("protocol", "batch_size: 6144", "batchsize: 1", r"protocol\.yaml: train\.batchsize: .*got 1"),
+        ("protocol", "max_train: 600", "max_trian: 600", r"protocol\.yaml: small\.compile\.max_trian"),
+        ("protocol", "tasks: small_tasks", "tasks: no_tasks", r"no_tasks\.yaml: cannot be read"),
+        ("tasks", "kind: pairs", "kind: pears", r"tasks\.yaml: .*no kind 'pears'"),
+    ],
+)
+def test_a_faulty_recipe_is_named_by_file_and_key(
+    tmp_path: Path, file: str, old: str, new: str, message: str
+) -> None:
+    folder = shutil.copytree(MOTE, tmp_path / "mote")
+    changed = folder / f"{file}.yaml"
+    text = changed.read_text()
+    assert old in text
+    changed.write_text(text.replace(old, new))
+    recipe = changed if file not in PARTS else folder / "em.yaml"
+    with pytest.raises(InputError) as caught:
+        read_recipe(recipe)
+    assert re.search(message, str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+def reproduce(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as stop:
+        command_line.main(["reproduce", *map(str, arguments)])
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def test_a_corpus_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce(MOTE / "em.yaml", "--corpus", "c") == 2
+    assert "--corpus is for recipes on pairs" in capsys.readouterr().err
+
+
+def test_a_recipe_runs_from_articles_to_tables_and_goes_on_where_it_was(
+    tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setting_module, "simulate_corpus", partial(simulate_corpus, articles=240))
+    folder = shutil.copytree(MOTE, tmp_path / "mote")
+    protocol = yaml.safe_load((folder / "protocol.yaml").read_text())
+    protocol["small"]["base"] = str(make_tiny_encoder(tmp_path / "tiny", minilm))
+    protocol["small"]["train"] |= {"max_steps": 2, "eval_steps": 2, "batch_size": 8, "learning_rate": 1e-3}
+    protocol["small"]["compile"] |= {"max_train": 60, "max_eval": 30}
+    (folder / "protocol.yaml").write_text(yaml.safe_dump(protocol, sort_keys=False))
+    ea = yaml.safe_load((folder / "ea.yaml").read_text())
+    eob = yaml.safe_load((folder / "eob.yaml").read_text())
+    recipe = folder / "few.yaml"
+    few = {**ea, "beside": [], "runs": [*eob["runs"], *ea["runs"]]}
+    recipe.write_text(yaml.safe_dump(few, sort_keys=False))
+
+    assert reproduce(recipe, "--out", "out") == 0, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    report = Path("out/small/mote/few")
+    figures = json.loads((report / "report.json").read_text())["figures"]
+    found = {(one["published"]["column"], one["published"]["task"]): one["value"] for one in figures}
+    measured = json.loads((report / "evaluation" / "tasks.json").read_text())["models"]
+    assert [model["label"] for model in measured] == ["EOB", "EA"]
+    for column, model in zip(("MoTE", "EA"), measured, strict=True):
+        assert found[column, "average"] == pytest.approx(100 * model["average"]["value"])
+        assert found[column, "clustering"] == pytest.approx(100 * model["types"]["Clustering"]["value"])
+    assert found["IEM", "retrieval"] is None
+    for text in (printed, (report / "report.md").read_text(), (report / "report.html").read_text()):
+        assert "Table 7" in text
+        assert "58.60" in text
+        assert "SIMULATED" in text
+
+    assert reproduce(recipe, "--out", "out") == 0
+    again = capsys.readouterr()
+    assert "$ sentence-experts" not in again.out
+    assert len(re.findall(r"step \d of 6: .* is done", again.err)) == 6
