@@ -109,7 +109,7 @@ def test_a_folder_of_other_things_is_never_replaced(
         (["--experts", ","], "at least one"),
         (["--experts", "a", "--layers", "x"], "alternate"),
         (["--experts", "a", "--layers", "7"], "0 to 1"),
-        (["--experts", "a", "--prefix", "a"], "EXPERT=INSTRUCTION"),
+        (["--experts", "a", "--prefix", "a"], "ROUTE=INSTRUCTION"),
         (["--experts", "a", "--prefix", "a=x: ", "--prefix", "a=y: "], "already"),
         (["--experts", "a", "--route", "x"], "token, prefix"),
         (["--experts", "a", "--route", "none"], "router='learned'"),

@@ -51,15 +51,16 @@ def _show(folder: TasksFolder) -> None:
     """How many pairs and texts each dataset got, what is not used and why, and what is wrong with classes."""
     from sentence_experts.tasks.split import SPLITS
 
-    table = Table(title="pairs (labelled texts)")
+    table = Table(title="pairs of each dataset")
     table.add_column("task/dataset", no_wrap=True)
-    for heading in (*SPLITS, "set aside", "removed"):
+    for heading in ("train", "valid", "test", "classes", "left out"):
         table.add_column(heading, justify="right")
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():
-            sets = [_count(folder.counts[task][name], entry.get("texts", {}), split) for split in SPLITS]
-            lost = [f"{sum(entry[why].values()):,}" for why in ("set_aside", "removed")]
-            table.add_row(f"{task}/{name}", *sets, *lost)
+            counts = folder.counts[task][name]
+            sets = [f"{counts[split]:,}" if split in counts else "-" for split in SPLITS]
+            lost = sum(sum(entry[why].values()) for why in ("set_aside", "removed"))
+            table.add_row(f"{task}/{name}", *sets, str(entry.get("classes", "-")), f"{lost:,}")
     results.print(table)
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():
@@ -70,11 +71,6 @@ def _show(folder: TasksFolder) -> None:
         shared = "" if expert == route else f", with the expert of {expert}"
         results.print(f"route {route}: texts begin with {instruction!r}{shared}", markup=False)
     results.print(f"written to {folder.path}", markup=False)
-
-
-def _count(pairs: dict[str, int], texts: dict[str, int], split: str) -> str:
-    of_texts = f" ({texts[split]:,})" if split in texts else ""
-    return f"{pairs.get(split, 0):,}{of_texts}" if split in pairs or of_texts else "-"
 
 
 def _notes(entry: dict[str, Any]) -> list[str]:

@@ -83,7 +83,7 @@ def compile_tasks(
         tables |= {f"{dataset.task.name}/{dataset.name}/{name}": table for name, table in own.items()}
         entries[dataset.task.name][dataset.name] = entry
     manifest = {
-        "settings": settings.model_dump(mode="json"),
+        "settings": settings.model_dump(mode="json") | {"fractions": list(settings.shares)},
         "hierarchy": hierarchy.model_dump(mode="json", exclude_none=True),
         "counts": {
             task: {name: entry.pop("pairs") for name, entry in own.items()} for task, own in entries.items()
@@ -141,8 +141,8 @@ def _drop_duplicates(dataset: Dataset) -> None:
 
 
 def _split(dataset: Dataset, reading: Reading, settings: TaskSettings) -> None:
-    """Give each row a split where the source has not: by `fractions`, or validation out of training."""
-    rows, fractions = dataset.rows, settings.fractions
+    """Give each row a split where the source has not: by the shares, or validation out of training."""
+    rows, fractions = dataset.rows, settings.shares
     if not dataset.task.of.trainable:
         tests = [row for row in rows if row.split in (None, TEST)]
         dataset.rows = assign(tests, (0.0, 0.0, 1.0), settings.seed)

@@ -17,7 +17,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -104,7 +103,7 @@ class Hierarchy(BaseModel):
 
     @field_validator("tasks", mode="before")
     @classmethod
-    def _with_defaults(cls, tasks: Any, _: ValidationInfo) -> Any:
+    def _with_defaults(cls, tasks: Any) -> Any:
         if not isinstance(tasks, Mapping):
             return tasks
         given = _given_instructions(tasks)
@@ -276,10 +275,10 @@ def _first_problem(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         models: dict[int, type[BaseModel]] = {1: Hierarchy, 3: Task}
         model = models.get(len(first["loc"]), Source)
-        known = [key for key in model.model_fields if key != "name"]
-        message = f"unknown key; known keys: {', '.join(known)}"
+        message = f"unknown key; known keys: {', '.join(key for key in model.model_fields if key != 'name')}"
     elif first["type"] == "missing":
         message = "is missing"
-    elif not message.startswith("tasks."):
-        message = f"{message}" if first["type"] == "value_error" else f"{message} (got {first['input']!r})"
-    return f"{where}: {message}" if where and not message.startswith("tasks.") else message
+    elif first["type"] != "value_error":
+        message = f"{message} (got {first['input']!r})"
+    # What is wrong between tasks says by itself where it is.
+    return message if not where or message.startswith("tasks.") else f"{where}: {message}"

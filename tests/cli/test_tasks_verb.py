@@ -1,0 +1,109 @@
+"""`sentence-experts tasks`, and `extend --tasks` on what it wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from samples import make_tiny_encoder
+from sentence_experts.cli.main import main
+from sentence_experts.tasks.dataset import TasksFolder
+from small_tasks import task_content, write_rows, write_task_file
+
+
+def _run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+@pytest.fixture
+def task_file(tmp_path: Path) -> Path:
+    return write_task_file(tmp_path, task_content(tmp_path))
+
+
+SHARES = ("--fractions", "0.6,0.2,0.2")
+
+
+def test_the_table_shows_every_dataset_and_what_is_wrong(
+    task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open(tmp_path / "train.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"text": "", "label": "glad"}\n')
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--max-eval", 5) == 0
+    shown = capsys.readouterr().out
+    for name in ("retrieval/plants", "classification/moods", "clustering/posts", "sts/small"):
+        assert name in shown
+    assert "classification/moods: set aside 1: text: empty text" in shown
+    assert "route clustering: texts begin with 'clustering: ', with the expert of document" in shown
+    assert TasksFolder.open(tmp_path / "out").counts["sts"]["small"] == {"test": 5}
+
+
+def test_a_folder_is_replaced_when_asked(
+    task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 2
+    assert "is there already; choose another --out, or replace it" in capsys.readouterr().err
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--overwrite") == 0
+
+
+def test_mistakes_are_one_line(task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("tasks", task_file, "--out", tmp_path / "out", "--fractions", "0.5,0.6") == 2
+    assert "--fractions '0.5,0.6': give three shares" in capsys.readouterr().err
+    write_rows(tmp_path / "sts.jsonl", [{"a": "x"}])
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 1
+    shown = capsys.readouterr().err.strip()
+    assert shown.startswith("error: tasks.sts.datasets.small:")
+    assert "lacks the columns b, score; it has: a" in shown
+    assert "\n" not in shown
+
+
+@pytest.fixture(scope="module")
+def tiny(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("tiny") / "base", minilm)
+
+
+def test_experts_from_a_task_file_and_from_its_folder(
+    task_file: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sentence_experts.models.checkpoint import load
+
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
+    assert _run("extend", tiny, "--tasks", task_file, "--out", tmp_path / "a") == 0
+    shown = capsys.readouterr().out
+    assert "expert 1: clustering, which shares the expert of document" in shown
+    no_norms = ("--no-expert-norms", "--layers", "alternate")
+    assert _run("extend", tiny, "--tasks", tmp_path / "out", "--out", tmp_path / "b", *no_norms) == 0
+    first, second = load(tmp_path / "a", "cpu"), load(tmp_path / "b", "cpu")
+    assert first.experts == second.experts == ("query", "document", "classification")
+    assert first.prompts["clustering"] == "clustering: "
+    assert [model.routed_model.config.expert_norms for model in (first, second)] == [True, False]
+    known = {route.name: route.text for route in first.routes}
+    TasksFolder.open(tmp_path / "out").hierarchy.check_routes(known)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--experts", "a"], "give --experts or --tasks"),
+        (["--prefix", "a=b: "], "a task file says it under instructions:"),
+        (["--share", "a=b"], "a task file says it under experts:"),
+        (["--route", "none", "--router", "learned"], "leave out --route none"),
+    ],
+)
+def test_what_goes_not_with_tasks(
+    task_file: Path, tmp_path: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("extend", "minilm", "--tasks", task_file, "--out", tmp_path / "m", *options) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_shared_experts_by_hand(tiny: Path, tmp_path: Path) -> None:
+    from sentence_experts.models.checkpoint import load
+
+    shared = ("--route", "prefix", "--share", "clustering=document", "--prefix", "clustering=group: ")
+    assert _run("extend", tiny, "--experts", "query,document", *shared, "--out", tmp_path / "m") == 0
+    routes = {route.name: (route.expert, route.text) for route in load(tmp_path / "m", "cpu").routes}
+    assert routes["clustering"] == (1, "group: ")

@@ -1,0 +1,114 @@
+"""Rows out of corpora and hub datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sentence_experts.corpus.tables import (
+    CITATIONS_SCHEMA,
+    FORMAT,
+    FORMAT_VERSION,
+    PAPERS_SCHEMA,
+)
+from sentence_experts.errors import InputError
+from sentence_experts.storage import write_json, write_parquet
+from sentence_experts.tasks.split import SPLITS
+from small_tasks import compiled, moods, write_rows
+
+SUBJECTS = (["Cells"], ["Plants"], ["Cells", "Plants"], [])
+RETRIEVAL = {"corpus": "corpus", "anchor": "title", "positive": "abstract"}
+HEADINGS = {"corpus": "corpus", "text": ["title", "abstract"], "label": "subject"}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """80 papers, one retracted, one without abstract; a fourth of them have two subjects, a fourth none."""
+    empty = dict.fromkeys(PAPERS_SCHEMA.names)
+    rows = [
+        empty
+        | {"paper_id": f"doi:{n}", "title": f"Title {n}", "abstract": f"Abstract of paper {n}.",
+           "subjects": SUBJECTS[n % 4], "retracted": n == 0}
+        for n in range(80)
+    ]  # fmt: skip
+    rows[1]["abstract"] = None
+    folder = tmp_path / "corpus"
+    write_parquet(folder / "papers.parquet", pa.Table.from_pylist(rows, PAPERS_SCHEMA))
+    write_parquet(folder / "citations.parquet", pa.Table.from_pylist([], CITATIONS_SCHEMA))
+    write_json(folder / "manifest.json", {"format": FORMAT, "format_version": FORMAT_VERSION})
+    return tmp_path
+
+
+def test_titles_and_abstracts_of_a_corpus(corpus: Path) -> None:
+    folder = compiled(corpus, {"retrieval": {"kind": "retrieval", "datasets": {"papers": RETRIEVAL}}})
+    pairs = [row for split in SPLITS for row in folder.pairs("retrieval", "papers", split).to_pylist()]
+    assert len(pairs) == 78
+    assert all(row["positive"] == f"Abstract of paper {row['anchor'].split()[1]}." for row in pairs)
+    aside = folder.manifest["datasets"]["retrieval"]["papers"]["set_aside"]
+    assert aside == {"abstract: empty text": 1, "the paper was retracted": 1}
+
+
+def test_a_paper_is_in_one_set_in_all_tasks(corpus: Path) -> None:
+    tasks = {
+        "retrieval": {"kind": "retrieval", "datasets": {"papers": RETRIEVAL}},
+        "clustering": {"kind": "clustering", "datasets": {"headings": {**HEADINGS, "several": "first"}}},
+    }
+    folder = compiled(corpus, tasks)
+    homes = {}
+    for split in SPLITS:
+        for title in folder.pairs("retrieval", "papers", split)["anchor"].to_pylist():
+            homes[title] = split
+    clustered = 0
+    for split in SPLITS:
+        for text in folder.texts("clustering", "headings", split)["text"].to_pylist():
+            title = text.split(" Abstract")[0]
+            assert homes.get(title, split) == split
+            clustered += 1
+    assert clustered == 59  # the retracted paper has a subject too
+
+
+def test_papers_with_several_subjects(corpus: Path) -> None:
+    tasks: dict[str, Any] = {"clustering": {"kind": "clustering", "datasets": {"headings": HEADINGS}}}
+    aside = compiled(corpus, tasks).manifest["datasets"]["clustering"]["headings"]["set_aside"]
+    assert aside == {"subject: no label": 20, "subject: several labels": 20, "the paper was retracted": 1}
+
+
+def test_a_column_that_no_corpus_has(corpus: Path) -> None:
+    tasks = {"clustering": {"kind": "clustering", "datasets": {"headings": {**HEADINGS, "label": "topic"}}}}
+    with pytest.raises(InputError, match="lacks the column topic; it has: abstract, article_type"):
+        compiled(corpus, tasks)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that `datasets.load_dataset` reads as it would a dataset of the hub."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "moods").mkdir()
+    write_rows(tmp_path / "moods" / "train.jsonl", moods(40))
+    return tmp_path
+
+
+def _hub_task(**fields: Any) -> dict[str, Any]:
+    source = {"hub": "moods", **fields}
+    return {"classification": {"kind": "classification", "datasets": {"moods": source}}}
+
+
+def test_a_hub_dataset_of_one_split_is_split(hub: Path) -> None:
+    folder = compiled(hub, _hub_task())
+    assert sum(folder.texts("classification", "moods", split).num_rows for split in SPLITS) == 40
+    assert folder.texts("classification", "moods", "test").num_rows > 0
+    with pytest.raises(InputError, match="moods has no split 'dev'; it has train"):
+        compiled(hub, _hub_task(splits={"test": "dev"}))
+    with pytest.raises(InputError, match="split train, lacks the column mood; it has: text, label"):
+        compiled(hub, _hub_task(label="mood"))
+
+
+def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    with pytest.raises(InputError, match="hub dataset 'nobody/nothing' cannot be loaded") as error:
+        compiled(tmp_path, _hub_task(hub="nobody/nothing"))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,83 @@
+"""Groups, linked rows, pairs of one label: the properties that every dataset relies on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from sentence_experts.tasks.labelled import same_label_pairs
+from sentence_experts.tasks.rows import Row, text_key, thread
+from sentence_experts.tasks.split import assign, linked
+
+SHARES = (0.5, 0.25, 0.25)
+
+
+def test_rows_that_are_linked_through_others() -> None:
+    numbers = linked([("a", "b"), ("c",), ("b", "d"), ("d",), ("e",)])
+    assert numbers[0] == numbers[2] == numbers[3]
+    assert len({numbers[0], numbers[1], numbers[4]}) == 3
+
+
+def test_a_group_is_in_the_same_set_in_every_dataset() -> None:
+    titles = [Row(anchor=f"title {n}", positive=f"abstract {n}", group=f"paper {n}") for n in range(200)]
+    some = [Row(anchor=f"title {n} abstract {n}", label="x", group=f"paper {n}") for n in range(0, 200, 3)]
+    homes = {row.group: row.split for row in assign(titles, SHARES, seed=5)}
+    assert all(homes[row.group] == row.split for row in assign(some, SHARES, seed=5))
+    assert {row.group: row.split for row in assign(titles, SHARES, seed=6)} != homes
+    shares = Counter(homes.values())
+    assert 80 < shares["train"] < 120
+
+
+def test_texts_of_two_groups_bring_them_together() -> None:
+    rows = [
+        Row(anchor="Same!", group="a"),
+        Row(anchor="same", group="b"),
+        *(Row(f"{n}", group="b") for n in range(9)),
+    ]
+    assert len({row.split for row in assign(rows, SHARES, seed=0)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("subject", "of"),
+    [
+        ("Re: Rust in wheat", "rust in wheat"),
+        ("RE: re: Fwd:  Rust  in wheat", "rust in wheat"),
+        ("Re^2: Rust", "rust"),
+        ("Re[3]: Rust", "rust"),
+        ("Report: Rust", "report: rust"),
+        ("Reading", "reading"),
+    ],
+)
+def test_a_subject_names_a_thread(subject: str, of: str) -> None:
+    assert thread(subject) == of
+
+
+def test_equal_texts_but_for_case_and_punctuation() -> None:
+    assert text_key("Rust, in wheat.") == text_key("rust in WHEAT")
+    assert text_key("rust in wheat") != text_key("rust in rice")
+    assert text_key("😡") != text_key("😀")
+
+
+def test_each_text_is_as_often_anchor_as_positive() -> None:
+    rows = [Row(f"text {n}", label="ab"[n % 2]) for n in range(11)] + [Row("alone", label="c")]
+    pairs, lone = same_label_pairs(rows, 3, seed=0)
+    assert lone == ["c"]
+    assert Counter(pair.anchor for pair in pairs) == Counter(pair.positive for pair in pairs)
+    assert set(Counter(pair.anchor for pair in pairs).values()) == {3}
+    assert len({(pair.anchor, pair.positive) for pair in pairs}) == len(pairs) == 33
+    labels = {row.anchor: row.label for row in rows}
+    assert all(labels[pair.anchor] == labels[str(pair.positive)] == pair.label for pair in pairs)
+
+
+def test_pairs_do_not_depend_on_the_order_of_rows_but_on_the_seed() -> None:
+    rows = [Row(f"text {n}", label="a") for n in range(20)]
+    assert same_label_pairs(rows, 1, seed=0) == same_label_pairs(rows[::-1], 1, seed=0)
+    assert same_label_pairs(rows, 1, seed=0) != same_label_pairs(rows, 1, seed=1)
+
+
+def test_a_small_class_gives_the_pairs_it_has() -> None:
+    rows = [Row("one", label="a"), Row("two", label="a"), Row("Two!", label="a")]
+    pairs, lone = same_label_pairs(rows, 5, seed=0)
+    assert {(pair.anchor, pair.positive) for pair in pairs} == {("one", "two"), ("two", "one")}
+    assert lone == []
