@@ -30,7 +30,10 @@ TRAINED = {
 CHOICE = {
     "route": "A text passes through one expert, chosen by its route.",
     "learned": "In each of these a learned router chooses the one expert that a text passes through.",
+    "token": "In each of these a learned router chooses {top_k} experts for each token, and their weights.",
 }
+# What tells the routes of a dense model apart.
+MARKS = {"token": "a domain token", "prefix": "an instruction"}
 FROZEN = {
     "attention": "The attention was not trained.",
     "shared": "Only experts, route tokens and routers were trained.",
@@ -99,9 +102,10 @@ def architecture(model: SentenceTransformer, routes: dict[str, str]) -> str:
     table = "\n".join(f"| {name} | `{prompt}` |" for name, prompt in routes.items())
     what = (
         f"A {config.model_type} encoder with {len(experts)} experts in {len(config.expert_layers)} of its "
-        f"{config.num_hidden_layers} blocks. {CHOICE[config.router]}"
+        f"{config.num_hidden_layers} blocks. {CHOICE[config.router].format(**config.to_dict())}"
         if experts and config.expert_layers
-        else f"A dense {config.model_type} encoder with a domain token for each route."
+        else f"A dense {config.model_type} encoder with "
+        f"{MARKS[getattr(config, 'route_kind', 'prefix')]} for each route."
     )
     if not routes:
         return what

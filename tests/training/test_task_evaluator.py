@@ -1,0 +1,59 @@
+"""The validation figure is nDCG@10 as scikit-learn has it, over what an anchor has to find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.metrics import ndcg_score
+
+from sentence_experts.training.task_evaluator import SearchSet, ndcg_at
+
+GENERATOR = np.random.default_rng(0)
+
+
+def table(rows: list[tuple[str, str, str]]) -> pa.Table:
+    return pa.table(
+        {name: [row[place] for row in rows] for place, name in enumerate(("anchor", "positive", "group"))}
+    )
+
+
+def unit(rows: int) -> np.ndarray:
+    vectors = GENERATOR.normal(size=(rows, 6)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_ndcg_is_that_of_scikit_learn() -> None:
+    scores = GENERATOR.normal(size=(40, 30))
+    relevant = GENERATOR.random((40, 30)) < 0.3
+    assert relevant.any(axis=1).all()
+    theirs = [ndcg_score([row], [score], k=10) for row, score in zip(relevant, scores, strict=True)]
+    assert ndcg_at(10, scores, relevant) == pytest.approx(theirs)
+    relevant[3] = False
+    assert len(ndcg_at(10, scores, relevant)) == 39
+    assert ndcg_at(10, scores[:1, :4], np.ones((1, 4), bool)) == [1.0]
+
+
+def test_an_anchor_looks_for_its_group_and_not_for_itself() -> None:
+    rows = [("a", "b", "x"), ("b", "c", "x"), ("a", "d", "x"), ("e", "f", "y"), ("f", "f", "z")]
+    search = SearchSet.of(table(rows), ("q: ", "d: "))
+    assert search.anchors == ["q: a", "q: b", "q: e", "q: f"]
+    assert search.candidates == ["d: b", "d: c", "d: d", "d: f"]
+    found = (search.relevant.toarray() > 0) & (search.same.toarray() == 0)
+    assert found.tolist() == [
+        [True, True, True, False],
+        [False, True, True, False],
+        [False, False, False, True],
+        [False, False, False, False],
+    ]
+
+
+def test_the_figure_is_the_mean_over_anchors_with_something_to_find() -> None:
+    rows = [("a", "b", "x"), ("c", "d", "y"), ("e", "e", "z")]
+    search = SearchSet.of(table(rows), ("", ""))
+    anchors, candidates = unit(3), unit(3)
+    order = np.argsort(-(anchors @ candidates.T), axis=1)
+    gains = [1 / np.log2(2 + list(order[row]).index(row)) for row in (0, 1)]
+    assert search.ndcg(anchors, candidates) == pytest.approx(np.mean(gains))
+    alone = SearchSet.of(table(rows[2:]), ("", ""))
+    assert alone.ndcg(anchors[:1], candidates[:1]) is None
