@@ -2,7 +2,8 @@
 
 Source: Romero 2025, section 3.2 and appendix D.2. A batch is always of one task. Homogeneous batches are of
 one dataset, drawn in proportion to its pairs; heterogeneous ones are drawn from all datasets of the task
-together.
+together. The static curriculum (note of Table 4) makes all batches heterogeneous; that word is about the
+datasets of a task, so its batches are of one task as well.
 
 With several processes each step takes one group of as many batches as there are processes: all of one task
 (and dataset), and without the same text twice, because the negatives of all processes are put together.

@@ -172,7 +172,11 @@ def take_instructions(
     """Give a model without routes the instructions it is trained with as prompts, so that it is used so."""
     for task in settings:
         if any(task.instructions):
-            model.prompts |= folder.hierarchy.task(task.name).instructions
+            for route, instruction in folder.hierarchy.task(task.name).instructions.items():
+                before = model.prompts.get(route)
+                if before and before != instruction:
+                    say(f"the model's prompt {route!r} was {before!r}; it is now {instruction!r}")
+                model.prompts[route] = instruction
 
 
 def _trainer(
