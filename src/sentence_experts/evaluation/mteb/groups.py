@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,7 +40,7 @@ class HubTask:
     subsets: tuple[str, ...] | None = None
     splits: tuple[str, ...] | None = None
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """mteb's type of the task."""
         return str(self.make().metadata.type)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from samples import make_tiny_encoder
+from sentence_experts.cli.main import main
+from task_samples import make_task_model, make_tasks_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, minilm) -> Path:
+    folder = tmp_path_factory.mktemp("evaluate-tasks")
+    make_tasks_folder(folder)
+    make_task_model(folder / "mote", make_tiny_encoder(folder / "dense", minilm))
+    return folder
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+def test_tasks_from_a_folder(folder, tmp_path, capsys):
+    arguments = [
+        "evaluate",
+        folder / "mote",
+        folder / "dense",
+        "--tasks",
+        folder / "tasks",
+        "--out",
+        tmp_path,
+    ]
+    arguments += [
+        "--only",
+        "sts",
+        "--only",
+        "retrieval",
+        "--device",
+        "cpu",
+        "--name",
+        f"EM={folder / 'dense'}",
+    ]
+    status, out, err = run(capsys, *arguments, "--route-map", "mote:retrieval.papers.query=document")
+    assert status == 0, err
+    for part in (
+        "By type of task",
+        "Retrieval (1)",
+        "sts.papers",
+        "Spearman",
+        "Average over datasets (2)",
+        "EM",
+    ):
+        assert part in out
+    found = json.loads((tmp_path / "tasks.json").read_text())
+    routes = found["models"][0]["runs"][0]["settings"]["route_of_task"]
+    assert routes["retrieval.papers"] == {"query": "document", "document": "document"}
+    assert "| sts.papers | Spearman |" in (tmp_path / "tasks.md").read_text()
+
+
+def test_hub_tasks_that_cannot_be_had_fail_at_the_end(folder, tmp_path, capsys):
+    status, out, err = run(capsys, "evaluate", folder / "mote", "--mteb", "STSBenchmark", "--out", tmp_path)
+    assert status == 1
+    assert "STSBenchmark: left out, its data cannot be loaded" in err
+    assert err.splitlines()[-1].startswith("error: 1 tasks were not measured")
+    assert "Not measured, and in no average: STSBenchmark." in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give one of --pairs FOLDER, --mteb NAME and --tasks FOLDER (got none)"),
+        (("--pairs", "p", "--mteb", "STS12"), "(got --pairs and --mteb)"),
+        (("--mteb", "STS12", "--baseline", "tfidf"), "--baseline is for --pairs, not for --mteb"),
+        (("--tasks", "t", "--linked-only"), "--linked-only is for --pairs, not for --tasks"),
+        (("--tasks", "t", "--tfidf-fit", "evaluated"), "--tfidf-fit is for --pairs, not for --tasks"),
+        (("--pairs", "p", "--only", "STS"), "--only is for --"),
+        (("--mteb", "STS112"), "did you mean STS12"),
+        (("--mteb", "STS12", "--route-map", "Sts=query"), "neither a task type nor a task"),
+    ],
+)
+def test_wrong_use_is_one_line(folder, tmp_path, capsys, arguments, message):
+    status, out, err = run(capsys, "evaluate", folder / "mote", "--out", tmp_path / "out", *arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_help_tells_of_both_sides(capsys):
+    status, out, _ = run(capsys, "evaluate", "--help")
+    flat = " ".join(out.replace("│", " ").split())
+    assert status == 0
+    for part in ("--pairs", "--mteb", "--tasks", "mteb-en-56", "--route-map"):
+        assert part in flat

@@ -1,0 +1,168 @@
+"""Local tasks through mteb's own evaluation, against figures computed from the vectors directly."""
+
+from __future__ import annotations
+
+import mteb
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+
+from sentence_experts.encoding.engine import Encoder, cosines
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.mteb.adapter import TaskEncoder
+from sentence_experts.evaluation.mteb.local import CANDIDATES, LocalTask, candidates, local_tasks
+from sentence_experts.evaluation.mteb.routes import TaskRoutes
+from sentence_experts.tasks.dataset import TasksFolder
+
+
+@pytest.fixture(scope="module")
+def tasks(tasks_folder) -> dict[str, LocalTask]:
+    return {task.name: task for task in local_tasks(TasksFolder.open(tasks_folder))}
+
+
+@pytest.fixture(scope="module")
+def encoder(task_model) -> Encoder:
+    return Encoder.open(str(task_model), "cpu")
+
+
+class Watched(TaskEncoder):
+    """Remembers which route each task's texts took."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.taken: list[str | None] = []
+
+    def _encode(self, texts, route, what):
+        self.taken.append(route)
+        return super()._encode(texts, route, what)
+
+
+def score(encoder: Encoder, source: LocalTask) -> tuple[float, list[str | None]]:
+    model = Watched(encoder, TaskRoutes.of(encoder, own=source.routes))
+    found = mteb.evaluate(model, source.make(), cache=None, co2_tracker=False, show_progress_bar=False)
+    return found.task_results[0].get_score(), model.taken
+
+
+def pair_cosines(encoder: Encoder, source: LocalTask, route: str) -> tuple[np.ndarray, np.ndarray]:
+    table = source.pairs()
+    sides = [encoder.encode(table[side].to_pylist(), route) for side in ("anchor", "positive")]
+    return cosines(*sides), table["score"].to_numpy()
+
+
+def test_every_dataset_with_a_test_split_is_a_task(tasks):
+    assert {name: task.kind for name, task in tasks.items()} == {
+        "retrieval.papers": "Retrieval",
+        "classification.topics": "Classification",
+        "clustering.topics": "Clustering",
+        "reranking.papers": "Reranking",
+        "same.papers": "PairClassification",
+        "sts.papers": "STS",
+    }
+
+
+def test_sts_is_spearman_of_the_cosines(encoder, tasks):
+    found, taken = score(encoder, tasks["sts.papers"])
+    near, scores = pair_cosines(encoder, tasks["sts.papers"], "classification")
+    assert found == pytest.approx(spearmanr(near, scores).statistic, abs=1e-6)
+    assert set(taken) == {"classification"}
+
+
+def test_pair_classification_is_average_precision(encoder, tasks):
+    found, taken = score(encoder, tasks["same.papers"])
+    near, scores = pair_cosines(encoder, tasks["same.papers"], "classification")
+    # mteb's main figure is the best of several distances; the cosine's is one of them
+    assert found >= average_precision_score(scores, near) - 1e-6
+    assert set(taken) == {"classification"}
+
+
+def test_classification_is_mtebs_logistic_regression(encoder, tasks):
+    source = tasks["classification.topics"]
+    found, taken = score(encoder, source)
+    train, test = (source.texts(split).to_pydict() for split in ("train", "test"))
+    vectors, tested = (encoder.encode(part["text"], "classification") for part in (train, test))
+    order, right = list(range(len(train["label"]))), []
+    for _ in range(10):
+        np.random.RandomState(42).shuffle(order)
+        chosen = [
+            row
+            for place, row in enumerate(order)
+            if [train["label"][other] for other in order[:place]].count(train["label"][row]) < 8
+        ]
+        learned = LogisticRegression(max_iter=100, random_state=42).fit(
+            vectors[chosen], [train["label"][row] for row in chosen]
+        )
+        right.append(learned.score(tested, test["label"]))
+    assert found == pytest.approx(np.mean(right), abs=1e-6)
+    assert set(taken) == {"classification"}
+
+
+def test_retrieval_is_ndcg_over_the_test_documents(encoder, tasks):
+    source = tasks["retrieval.papers"]
+    found, taken = score(encoder, source)
+    table = source.pairs()
+    queries = encoder.encode(table["anchor"].to_pylist(), "query")
+    documents = encoder.encode(table["positive"].to_pylist(), "document")
+    near = queries @ documents.T / np.linalg.norm(documents, axis=1)
+    ranks = (near > np.diag(near)[:, None]).sum(axis=1)
+    assert found == pytest.approx(np.where(ranks < 10, 1 / np.log2(ranks + 2), 0).mean(), abs=1e-4)
+    assert taken == ["query", "document"]
+
+
+def test_clustering_and_reranking_take_their_own_routes(encoder, tasks):
+    found, taken = score(encoder, tasks["clustering.topics"])
+    assert (0 <= found <= 1, set(taken)) == (True, {"clustering"})
+    assert score(encoder, tasks["clustering.topics"])[0] == found
+    found, taken = score(encoder, tasks["reranking.papers"])
+    assert (0 < found <= 1, taken) == (True, ["query", "document"])
+
+
+def test_candidates_are_the_positives_and_what_words_bring_near():
+    documents = {f"d{n}": f"word{n % 7} other{n}" for n in range(60)}
+    relevant = {"q": {"d3": 1}}
+    found = candidates({"q": "word3 word3"}, documents, relevant, {"q": {"d5": None}})["q"]
+    assert found[:2] == ["d3", "d5"]
+    assert len(found) == len(set(found)) == CANDIDATES
+    assert set(found[2:10]) == {f"d{n}" for n in range(10, 60, 7)}
+    assert found == candidates({"q": "word3 word3"}, documents, relevant, {"q": {"d5": None}})["q"]
+
+
+def test_a_query_is_no_answer_to_itself(encoder, tasks):
+    data = tasks["retrieval.papers"].make()
+    data.load_data()
+    split = data.dataset["default"]["test"]
+    assert set(split["relevant_docs"]) == set(split["queries"]["id"])
+    assert data.ignore_identical_ids
+
+
+def test_the_revision_is_of_rows_and_routes(tasks, tasks_folder):
+    revisions = {task.make().metadata.revision for task in tasks.values()}
+    assert len(revisions) == len(tasks)
+    again = local_tasks(TasksFolder.open(tasks_folder), ["sts.papers"])
+    assert again[0].revision == tasks["sts.papers"].revision
+
+
+def test_only_keeps_tasks_datasets_and_types(tasks_folder):
+    folder = TasksFolder.open(tasks_folder)
+    assert [task.name for task in local_tasks(folder, ["sts", "Clustering"])] == [
+        "clustering.topics",
+        "sts.papers",
+    ]
+    with pytest.raises(UsageError, match="--only Sts: no such task or type here; there are Retrieval"):
+        local_tasks(folder, ["Sts"])
+
+
+def test_data_that_measure_nothing_say_so(tmp_path):
+    from sentence_experts.tasks.compile import compile_tasks
+
+    (tmp_path / "one.jsonl").write_text(
+        "\n".join(f'{{"text": "rice {n}", "label": "a"}}' for n in range(4)) + "\n"
+    )
+    (tmp_path / "tasks.yaml").write_text(
+        "tasks: {clustering: {kind: clustering, datasets: {one: {files: {test: one.jsonl}}}}}"
+    )
+    compile_tasks(tmp_path / "tasks.yaml", tmp_path / "tasks")
+    (task,) = local_tasks(TasksFolder.open(tmp_path / "tasks"))
+    with pytest.raises(InputError, match=r"clustering.one: one label alone in the test split"):
+        task.make().load_data()

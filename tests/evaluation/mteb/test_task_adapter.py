@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mteb.types import PromptType
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.encoding.engine import Encoder
+from sentence_experts.evaluation.mteb.adapter import TaskEncoder, task_encoder
+from sentence_experts.evaluation.mteb.groups import HubTask
+from sentence_experts.evaluation.mteb.routes import TaskRoutes
+
+TEXTS = ["rice yield", "a sample of maize root in dry soil, measured twice", "rice yield", "", "neuron"]
+
+
+@pytest.fixture(scope="module")
+def encoder(task_model) -> Encoder:
+    return Encoder.open(str(task_model), "cpu")
+
+
+def encode(model: TaskEncoder, task: str, texts=TEXTS, cut: int = 2, role: str | None = None) -> np.ndarray:
+    batches = [{"text": list(texts[start : start + cut])} for start in range(0, len(texts), cut)]
+    return model.encode(
+        batches,
+        task_metadata=HubTask(task).make().metadata,
+        hf_split="test",
+        hf_subset="default",
+        prompt_type=PromptType(role) if role else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "role", "route"),
+    [
+        ("SciFact", "query", "query"),
+        ("SciDocsRR", "document", "document"),
+        ("Banking77Classification", None, "classification"),
+        ("TwentyNewsgroupsClustering", None, "clustering"),
+        ("STS12", None, "classification"),
+    ],
+)
+def test_a_text_takes_the_route_of_its_task(encoder, task, role, route):
+    found = encode(TaskEncoder(encoder), task, role=role)
+    assert found.shape == (len(TEXTS), encoder.dimension)
+    np.testing.assert_allclose(found, encoder.encode(TEXTS, route), atol=1e-6)
+    others = [name for name in encoder.routes if name != route]
+    assert all(np.abs(found - encoder.encode(TEXTS, name)).max() > 1e-3 for name in others)
+
+
+def test_the_user_decides_before_the_table(encoder):
+    model = TaskEncoder(encoder, TaskRoutes.of(encoder, {"STS": "query"}))
+    np.testing.assert_allclose(encode(model, "STS12"), encoder.encode(TEXTS, "query"), atol=1e-6)
+
+
+def test_a_vector_does_not_depend_on_its_batch(encoder):
+    model = TaskEncoder(encoder)
+    together = encode(model, "STS12")
+    np.testing.assert_array_equal(together, encode(model, "STS12", cut=5))
+    np.testing.assert_array_equal(together[0], together[2])
+    alone = np.concatenate([encode(model, "STS12", [text]) for text in TEXTS])
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+def test_a_dense_model_gets_no_instruction(dense_model):
+    model = SentenceTransformer(str(dense_model), device="cpu")
+    found = encode(task_encoder(model), "SciFact", role="query")
+    np.testing.assert_allclose(found, model.encode(TEXTS), atol=1e-6)
+
+
+def revision(model: TaskEncoder) -> str:
+    return str(model.mteb_model_meta.revision)
+
+
+def test_the_revision_changes_with_whatever_decides_figures(encoder, task_model, dense_model):
+    base = revision(TaskEncoder(encoder))
+    assert revision(TaskEncoder(Encoder.open(str(task_model), "cpu", batch_size=3))) == base
+    assert revision(TaskEncoder(encoder, TaskRoutes.of(encoder, {"STS": "query"}))) != base
+    assert revision(TaskEncoder(Encoder.open(str(dense_model), "cpu"))) != base
+    shorter = Encoder.open(str(task_model), "cpu")
+    shorter.model.max_seq_length = 8
+    assert revision(TaskEncoder(shorter)) != base
+    loaded = SentenceTransformer(str(dense_model), device="cpu")
+    before = revision(task_encoder(loaded))
+    next(loaded.parameters()).data[0, 0] += 1
+    assert revision(task_encoder(loaded)) != before
+
+
+def test_the_meta_is_honest(encoder):
+    meta = TaskEncoder(encoder).mteb_model_meta
+    assert meta.name == f"local/{encoder.name}"
+    assert meta.embed_dim == encoder.dimension
+    assert meta.n_parameters == sum(weight.numel() for weight in encoder.model.parameters())
+    assert meta.use_instructions
+    assert meta.loader_kwargs["route_of_task"]["STS"] == "classification"

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import mteb
+import pytest
+
+from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.mteb.groups import HubTask, groups, hub_tasks
+
+SIZES = {
+    "mteb-en-56": 56,
+    "mteb-en-seen": 38,
+    "mteb-en-unseen": 18,
+    "moee": 19,
+    "mteb-medical": 12,
+    "mteb-medical-en": 8,
+}
+
+
+def parts(tasks) -> set[tuple]:
+    return {(task.metadata.name, tuple(task.hf_subsets), tuple(task.eval_splits)) for task in tasks}
+
+
+def test_every_group_names_tasks_of_mteb():
+    assert {name: len(hub_tasks([name])) for name in groups()} == SIZES
+    for name in groups():
+        for task in hub_tasks([name]):
+            assert task.make().metadata.name == task.name
+
+
+def test_the_56_are_those_of_mteb_and_of_the_papers_table():
+    assert parts(task.make() for task in hub_tasks(["mteb-en-56"])) == parts(
+        mteb.get_benchmark("MTEB(eng, v1)").tasks
+    )
+    assert Counter(task.kind for task in hub_tasks(["mteb-en-56"])) == {
+        "Retrieval": 15,
+        "Classification": 12,
+        "Clustering": 11,
+        "Reranking": 4,
+        "PairClassification": 3,
+        "STS": 10,
+        "Summarization": 1,
+    }
+    assert parts(task.make() for task in hub_tasks(["mteb-medical"])) == parts(
+        mteb.get_benchmark("MTEB(Medical, v1)").tasks
+    )
+
+
+def test_names_of_all_sorts_each_task_once():
+    found = hub_tasks(["STS12, MTEB(Medical, v1)", "STS12", "moee"], only=["STS", "SciFact"])
+    assert [task.name for task in found][:2] == ["STS12", "SciFact"]
+    assert len(found) == len(set(found)) == 9
+    assert hub_tasks(["STS17"]) == [HubTask("STS17")]
+
+
+def test_names_that_mean_nothing_say_what_there_is():
+    with pytest.raises(UsageError, match=r"--mteb STS112: no task.*did you mean STS12.*groups: mteb-en-56"):
+        hub_tasks(["STS112"])
+    with pytest.raises(UsageError, match="is on image, these models take text alone"):
+        hub_tasks(["CIFAR10"])
+    with pytest.raises(UsageError, match="--only Clusters: no such task or type here"):
+        hub_tasks(["moee"], only=["Clusters"])

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.evaluation.mteb.routes import TaskRoutes, known_keys, read_route_map
+
+MOTE = ("query", "document", "classification", "clustering")
+
+
+def routes(known=MOTE, **options) -> TaskRoutes:
+    return TaskRoutes(known, "mote", **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken"),
+    [
+        ("Retrieval", {"query": "query", "document": "document"}),
+        ("Reranking", {"query": "query", "document": "document"}),
+        ("Classification", {"text": "classification"}),
+        ("Clustering", {"text": "clustering"}),
+        ("PairClassification", {"text": "classification"}),
+        ("STS", {"text": "classification"}),
+        ("Summarization", {"text": "classification"}),
+    ],
+)
+def test_the_papers_map_of_types(kind, taken):
+    assert routes().check("Any", kind) == taken
+
+
+def test_the_narrowest_key_decides_and_the_user_before_all():
+    given = {"*": "clustering", "Retrieval": "document", "Retrieval.query": "query", "NQ": "classification"}
+    own = {"sts.stsb": "query", "papers.query": "document"}
+    mapped = routes(given=given, own=own)
+    assert mapped.route("SciFact", "Retrieval", "query") == "query"
+    assert mapped.route("SciFact", "Retrieval", "document") == "document"
+    assert mapped.route("NQ", "Retrieval", "query") == "classification"
+    assert mapped.route("STS12", "STS") == "clustering"
+    assert mapped.route("sts.stsb", "STS") == "clustering"
+    assert routes(own=own).route("sts.stsb", "STS") == "query"
+    assert routes(own=own).route("papers", "Retrieval", "query") == "document"
+    assert routes(own=own).route("STS12", "STS") == "classification"
+
+
+def test_a_model_without_routes_takes_texts_as_they_are():
+    assert routes(()).check("STS12", "STS") == {"text": None}
+    assert routes((), own={"STS12": "classification"}).route("STS12", "STS") is None
+    assert routes(("passage",), given={"*": "none"}).check("NQ", "Retrieval") == {
+        "query": None,
+        "document": None,
+    }
+
+
+def test_a_missing_route_is_one_line_that_says_how_to_map():
+    with pytest.raises(RouteError) as error:
+        routes(("copd", "cvd")).check("SciFact", "Retrieval")
+    message = str(error.value)
+    assert "\n" not in message
+    for part in ("SciFact (Retrieval.query)", "copd, cvd", "--route-map Retrieval.query=ROUTE", "none:"):
+        assert part in message
+    with pytest.raises(RouteError, match="no route for it; its routes"):
+        routes().route("Tatoeba", "BitextMining")
+    with pytest.raises(RouteError, match="no route 'clasification' for it"):
+        routes(given={"STS": "clasification"}).route("STS12", "STS")
+
+
+def test_experts_need_a_route():
+    with pytest.raises(RouteError) as error:
+        routes(dense=False, given={"*": "none"}).route("STS12", "STS")
+    assert "texts as they are" not in str(error.value)
+
+
+def test_the_route_map_is_read_for_all_and_for_one_model():
+    tasks = [("sts.stsb", "STS")]
+    assert read_route_map({"STS": "a", "runs:1:STS": "b", "mote:sts.stsb": "c", "*": "d"}, tasks) == {
+        None: {"STS": "a", "*": "d"},
+        "runs:1": {"STS": "b"},
+        "mote": {"sts.stsb": "c"},
+    }
+    assert {"Retrieval.document", "sts.stsb", "*"} <= known_keys(tasks)
+    with pytest.raises(UsageError, match=r"--route-map Sts=a: 'Sts' is neither a task type nor a task"):
+        read_route_map({"Sts": "a"}, tasks)
