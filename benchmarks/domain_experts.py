@@ -17,8 +17,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,13 +24,11 @@ from pathlib import Path
 
 import yaml
 
-HERE = Path(__file__).resolve().parent
-DATA = Path(os.environ.get("SENTENCE_EXPERTS_DATA", HERE.parent.parent / "shared" / "data"))
-ARCHIVES = ("corpora/elife_jats.tar.xz", "corpora/pmc_crops_jats.tar.xz")
+from study import BASE, CROPS, DATA, ELIFE, HERE, RESULTS, cli, slug
+
+ARCHIVES = (ELIFE, CROPS)
 RULES = HERE.parent / "src" / "sentence_experts" / "demo" / "real_domains.yaml"
 DOMAINS = tuple(yaml.safe_load(RULES.read_text(encoding="utf-8"))["domains"])
-COMMAND = "import sys; from sentence_experts.cli.main import main; sys.exit(main(sys.argv[1:]))"
-BASE = "minilm"
 MEAN = "pair_weighted_mean"
 VIEWS = ("pooled", MEAN)
 
@@ -107,23 +103,6 @@ STUDIES = {
     ),
     "abstracts": Study(ABSTRACTS, ABSTRACT_TRAINING, (DENSE_ALL, EXPERTS_ALL)),
 }
-
-
-def cli(log: Path, *arguments: str) -> None:
-    """Run one command line of the package, its output in `log`."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with open(log, "a", encoding="utf-8") as out:
-        done = subprocess.run(
-            [sys.executable, "-c", COMMAND, *arguments], stdout=out, stderr=out, env=environment, check=False
-        )
-    if done.returncode:
-        raise SystemExit(f"failed, see {log}: sentence-experts {' '.join(arguments)}")
-
-
-def slug(name: str) -> str:
-    """The name as a folder."""
-    return "".join(letter if letter.isalnum() else "_" for letter in name)
 
 
 def compile_pairs(out: Path, study: str) -> Path:
@@ -254,7 +233,7 @@ def run_study(out: Path, name: str, seeds: int, jobs: int) -> None:
     with ThreadPoolExecutor(jobs) as pool:
         trained = list(pool.map(lambda one: train(out, pairs, study, *one), wanted))
     models = [(run.name, model) for (run, _), model in zip(wanted, trained, strict=True)]
-    write(HERE / "results", name, evaluate(out, pairs, name, models), pairs)
+    write(RESULTS, name, evaluate(out, pairs, name, models), pairs)
 
 
 def main() -> None:

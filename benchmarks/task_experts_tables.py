@@ -1,0 +1,184 @@
+"""The tables of `task_experts.py`: absolute figures, gains over EM, tests, and each dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t, ttest_ind, ttest_rel
+
+Scores = NDArray[np.float64]  # in percent, shape (seeds, datasets)
+
+METRICS = {
+    "retrieval": "nDCG@10",
+    "classification": "accuracy",
+    "clustering": "V-measure",
+    "sts": "Spearman",
+}
+SEEN = ("retrieval", "classification", "clustering")
+READ_AS = {"sts": "classification"}
+SINGLE = "SEM"
+# first, second, and what the paper compares by them: its Table 4, its Table 5; the others are ours.
+PAIRS = (
+    ("MoTE", "MoTE static"),
+    ("MoTE", "TLR"),
+    ("MoTE", "MoTE EOB"),
+    ("MoTE", "IC"),
+    ("MoTE", "EA"),
+    ("MoTE shared", "MoTE"),
+    ("IC", "EM"),
+    ("EM", "SEM"),
+)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What all models score: label -> scores, and the names of the datasets, `task.dataset`."""
+
+    scores: Mapping[str, Scores]
+    datasets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: Mapping) -> Figures:
+        """From tasks.json; the models of one task become one, each in the rows of its task."""
+        datasets = tuple(task["name"] for task in found["tasks"])
+        scores = {
+            model["label"]: 100
+            * np.array([[run["scores"][name] for name in datasets] for run in model["runs"]])
+            for model in found["models"]
+        }
+        single = {
+            label.removeprefix(f"{SINGLE} "): label for label in scores if label.startswith(f"{SINGLE} ")
+        }
+        tasks = [name.partition(".")[0] for name in datasets]
+        if set(single) == set(SEEN):
+            columns = [scores[single[READ_AS.get(task, task)]][:, place] for place, task in enumerate(tasks)]
+            joined = {SINGLE: np.stack(columns, axis=1)}
+            scores = _after(scores, "EM", joined)
+        return cls({label: one for label, one in scores.items() if label not in single.values()}, datasets)
+
+    def rows(self) -> dict[str, list[int]]:
+        """A row of the tables -> the places of its datasets."""
+        tasks = [name.partition(".")[0] for name in self.datasets]
+        of_task = {
+            task: [place for place, one in enumerate(tasks) if one == task] for task in dict.fromkeys(tasks)
+        }
+        seen = [place for task in SEEN for place in of_task.get(task, [])]
+        named = {
+            f"{task} ({len(places)}), {METRICS.get(task, '')}": places for task, places in of_task.items()
+        }
+        trained = f"average of trained tasks ({len(seen)})"
+        return {**named, trained: seen, f"average ({len(tasks)})": list(range(len(tasks)))}
+
+
+def _after(scores: dict[str, Scores], label: str, more: dict[str, Scores]) -> dict[str, Scores]:
+    """`more` put behind `label`, or first."""
+    ordered: dict[str, Scores] = {} if label in scores else dict(more)
+    for name, one in scores.items():
+        ordered[name] = one
+        if name == label:
+            ordered |= more
+    return ordered
+
+
+def with_interval(values: Scores, sign: str = "") -> str:
+    """`47.52 ± 0.31`: the mean over seeds, and half of its 95% interval by Student's t."""
+    mean = f"{values.mean():{sign}.2f}"
+    if len(values) < 2:
+        return mean
+    half = t.isf(0.025, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5
+    return f"{mean} ± {half:.2f}"
+
+
+def absolute_table(figures: Figures) -> Iterator[list[str]]:
+    """Rows tasks, columns models."""
+    yield ["", *figures.scores]
+    for row, places in figures.rows().items():
+        yield [row, *(with_interval(one[:, places].mean(1)) for one in figures.scores.values())]
+
+
+def gain_table(figures: Figures, over: str = "EM") -> Iterator[list[str]]:
+    """Gains over EM; runs of one seed are compared with each other."""
+    base = figures.scores[over]
+    others = {
+        label: one for label, one in figures.scores.items() if one.shape == base.shape and label != over
+    }
+    yield ["", f"{over}, absolute", *others]
+    for row, places in figures.rows().items():
+        gains = [(one - base)[:, places].mean(1) for one in others.values()]
+        yield [row, f"{base[:, places].mean():.2f}", *(with_interval(gain, "+") for gain in gains)]
+
+
+def dataset_table(figures: Figures) -> Iterator[list[str]]:
+    """The mean over seeds of each dataset."""
+    yield ["", *figures.scores]
+    for place, name in enumerate(figures.datasets):
+        yield [name, *(f"{one[:, place].mean():.2f}" for one in figures.scores.values())]
+
+
+def tests(figures: Figures) -> list[dict]:
+    """One-sided: is the first better? Over seeds, over datasets as the paper says, and paired by dataset."""
+    found = []
+    for first, second in PAIRS:
+        if first not in figures.scores or second not in figures.scores:
+            continue
+        one, other = figures.scores[first], figures.scores[second]
+        p_values = {
+            "welch_over_seeds": _p(ttest_ind, one.mean(1), other.mean(1), equal_var=False),
+            "welch_over_datasets": _p(ttest_ind, one.mean(0), other.mean(0), equal_var=False),
+            "paired_over_datasets": _p(ttest_rel, one.mean(0), other.mean(0)),
+        }
+        found.append({"first": first, "second": second, "gap": float(one.mean() - other.mean()), **p_values})
+    return found
+
+
+def _p(test, first: Scores, second: Scores, **options) -> float | None:
+    """None where there is too little to test."""
+    if min(len(first), len(second)) < 2 or np.allclose(first, second):
+        return None
+    return float(test(first, second, alternative="greater", **options).pvalue)
+
+
+def test_table(found: Sequence[Mapping]) -> Iterator[list[str]]:
+    """The tests as rows."""
+    yield ["first - second, average", "gap", "p, Welch over seeds", "p, Welch over datasets", "p, paired"]
+    for one in found:
+        p_values = [one[key] for key in ("welch_over_seeds", "welch_over_datasets", "paired_over_datasets")]
+        cells = ["–" if value is None else f"{value:.2g}" for value in p_values]
+        yield [f"{one['first']} - {one['second']}", f"{one['gap']:+.2f}", *cells]
+
+
+def markdown_table(rows: Iterator[list[str]]) -> str:
+    """Rows as Markdown, the first of them the headings."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---|" + "---:|" * (lines[0].count("|") - 2), *lines[1:]])
+
+
+def write(folder: Path, found: Mapping, about: Mapping) -> None:
+    """The study's tables, for people and for programs."""
+    figures = Figures.of(found)
+    tested = tests(figures)
+    tables = {
+        "Figures": absolute_table(figures),
+        "Gains over EM": gain_table(figures) if "EM" in figures.scores else iter([["EM was not run"]]),
+        "One-sided tests: is the first better?": test_table(tested),
+        "By dataset": dataset_table(figures),
+    }
+    parts = ["# Do task experts pay?", "\n".join(f"- {key}: {value}" for key, value in about.items())]
+    parts.append("In percent; mean over seeds ± half of its 95% interval (Student's t over seeds).")
+    for title, rows in tables.items():
+        parts += [f"## {title}", markdown_table(rows)]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "task_experts.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    kept = {
+        "about": dict(about),
+        "datasets": list(figures.datasets),
+        "scores": {label: one.round(4).tolist() for label, one in figures.scores.items()},
+        "tests": tested,
+        "tasks_fingerprint": found["settings"].get("tasks_fingerprint"),
+    }
+    (folder / "task_experts.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
