@@ -175,6 +175,19 @@ def evaluate(study: Study, runs: Sequence[Run], seeds: int) -> dict:
     return found
 
 
+def compare_routes(study: Study, first: str, second: str, seeds: int) -> list[dict]:
+    """For each seed: the cosines of eLife abstracts under all routes, of one model against another."""
+    found = []
+    texts = ["--texts", str(study.tasks / "retrieval" / "elife" / "test.parquet"), "--column", "positive"]
+    for seed in range(seeds):
+        model, other = (str(study.folder(BY_NAME[name], seed) / "model") for name in (first, second))
+        out = study.out / "similarity" / str(seed)
+        if not (out / "similarity.json").exists():
+            cli(study.log("similarity"), "similarity", model, "--against", other, *texts, "--out", str(out))
+        found.append(json.loads((out / "similarity.json").read_text(encoding="utf-8")))
+    return found
+
+
 def main() -> None:
     """Train and evaluate what is not there yet."""
     parser = argparse.ArgumentParser(
@@ -213,7 +226,8 @@ def main() -> None:
         "training": " ".join(TRAINING),
         "data": f"at most {study.max_train} training and {study.max_eval} test rows of a dataset",
     }
-    write(given.results, evaluate(study, runs, given.seeds), about)
+    alike = compare_routes(study, "MoTE", "IC", given.seeds) if {"MoTE", "IC"} <= set(given.models) else []
+    write(given.results, evaluate(study, runs, given.seeds), alike, about)
 
 
 if __name__ == "__main__":

@@ -152,13 +152,29 @@ def test_table(found: Sequence[Mapping]) -> Iterator[list[str]]:
         yield [f"{one['first']} - {one['second']}", f"{one['gap']:+.2f}", *cells]
 
 
+def route_table(alike: Sequence[Mapping]) -> Iterator[list[str]]:
+    """The similarity of routes: means over seeds, and the largest p of any seed (MoTE, section 5.2)."""
+    yield ["cosine of one text under two routes", "MoTE", "IC", "difference", "largest p, Holm"]
+    for rows in zip(*(one["pairs"] for one in alike), strict=True):
+        means = np.array([_two_means(row["models"]) for row in rows]).mean(0)
+        p_values = [row["welch_less"]["p_holm"] for row in rows]
+        largest = "–" if None in p_values else f"{max(p_values):.2g}"
+        cells = [*(f"{mean:.3f}" for mean in means), f"{means[0] - means[1]:+.3f}", largest]
+        yield [" – ".join(rows[0]["routes"]), *cells]
+
+
+def _two_means(models: Mapping[str, Mapping]) -> list[float]:
+    """Of the model itself, then of the one that it is set against: both folders are called `model`."""
+    return [models[label]["mean"] for label in sorted(models, key=lambda name: name.endswith("(--against)"))]
+
+
 def markdown_table(rows: Iterator[list[str]]) -> str:
     """Rows as Markdown, the first of them the headings."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|---|" + "---:|" * (lines[0].count("|") - 2), *lines[1:]])
 
 
-def write(folder: Path, found: Mapping, about: Mapping) -> None:
+def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping) -> None:
     """The study's tables, for people and for programs."""
     figures = Figures.of(found)
     tested = tests(figures)
@@ -168,6 +184,8 @@ def write(folder: Path, found: Mapping, about: Mapping) -> None:
         "One-sided tests: is the first better?": test_table(tested),
         "By dataset": dataset_table(figures),
     }
+    if alike:
+        tables["How alike the routes of a text are"] = route_table(alike)
     parts = ["# Do task experts pay?", "\n".join(f"- {key}: {value}" for key, value in about.items())]
     parts.append("In percent; mean over seeds ± half of its 95% interval (Student's t over seeds).")
     for title, rows in tables.items():
@@ -179,6 +197,7 @@ def write(folder: Path, found: Mapping, about: Mapping) -> None:
         "datasets": list(figures.datasets),
         "scores": {label: one.round(4).tolist() for label, one in figures.scores.items()},
         "tests": tested,
+        "routes": [one["pairs"] for one in alike],
         "tasks_fingerprint": found["settings"].get("tasks_fingerprint"),
     }
     (folder / "task_experts.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
