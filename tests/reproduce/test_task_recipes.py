@@ -219,7 +219,9 @@ def test_gains_averages_and_single_task_models_are_set_beside_the_printed_ones(t
         assert text in "\n".join(comparison.differences)
     rows = {line[0]: line for line in comparison.tables[0].lines}
     assert comparison.tables[0].headings == ("", "EM", "SEM", "IC", "MoTE")
-    assert re.fullmatch(r"[+-]\d+\.\d\d", rows["retrieval"][2])
+    em, sem = (figure(comparison, "Table 2", column, "retrieval") for column in ("EM", "SEM"))
+    assert rows["retrieval"][1:3] == (f"{em.value:.2f} (25.00-75.00)", f"{sem.gain:+.2f}")
+    assert comparison.tables[0].lines[1] == ("  published", "42.31", "-8.86", "+3.27", "+5.21")
     assert rows["retrieval"][3] == "–"
 
 
