@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.checkpoint import ExpertEncoder, load, save
 from sentence_experts.models.compress import average_experts, export_route
 from sentence_experts.models.grow import add_expert, drop_expert
@@ -114,6 +114,8 @@ def test_dropping_an_expert_takes_the_routes_that_share_it(
     assert "dropped with 'query', whose expert they share: reading" in capsys.readouterr().err
     after = _vectors(smaller, texts)
     assert set(after) == {"document", "clustering"}
+    with pytest.raises(RouteError, match="no route is named 'reading'"):
+        smaller.encode("lungs", prompt_name="reading")
     for name, vectors in after.items():
         assert np.array_equal(before[name], vectors)
 

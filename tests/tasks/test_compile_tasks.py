@@ -107,7 +107,7 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
 def test_a_text_that_one_dataset_tests_is_trained_on_by_none(tmp_path: Path) -> None:
     tasks = task_content(tmp_path)
     tested = moods(15, start=60)[0]["text"]
-    rows = questions(40)
+    rows = questions(80)
     rows[0]["passage"] = tested.upper() + "!"
     for row in rows[2:]:
         row["bad"] = tested
