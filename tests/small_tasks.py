@@ -31,7 +31,10 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> str:
 def questions(count: int) -> list[dict[str, Any]]:
     """Question and passage; two questions in a row share their passage."""
     return [
-        {"question": f"How does plant {n} grow?", "passage": f"Plant {n // 2} grows in {CROPS[n // 2 % 5]} soil."}
+        {
+            "question": f"How does plant {n} grow?",
+            "passage": f"Plant {n // 2} grows in {CROPS[n // 2 % 5]} soil.",
+        }
         for n in range(count)
     ]
 
