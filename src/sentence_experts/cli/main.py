@@ -28,6 +28,7 @@ VERBS = (
     "tune",
     "evaluate",
     "compare",
+    "similarity",
     "auto-route",
     "encode",
     "search",

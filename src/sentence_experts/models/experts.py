@@ -143,7 +143,6 @@ class RoutedModel:
 
     block_class: Any
     config: Any
-    _keys_to_ignore_on_load_unexpected: set[str] | list[str] | None
     # The experts that are not in memory; none, but for `offload`.
     idle_experts: frozenset[int] = frozenset()
 
@@ -157,7 +156,9 @@ class RoutedModel:
             self.config.experts_on_disk = False  # said and done
             if self.config.expert_layers:
                 self.idle_experts = frozenset(range(len(self.config.experts)))
-                self._keys_to_ignore_on_load_unexpected = {r"\.experts\.\d+\."}
+                loading: Any = self
+                ignored = set(loading._keys_to_ignore_on_load_unexpected or ())
+                loading._keys_to_ignore_on_load_unexpected = ignored | {r"\.experts\.\d+\."}
         if self.config.lora is not None:
             # After post_init, which would start an adapter's second factor at random instead of at zero.
             insert_adapter(self, self.config.lora)  # type: ignore[arg-type]

@@ -63,7 +63,10 @@ class WeightFiles:
         return cls(of_key, {path: _stamp(path) for path in paths.values()})
 
     def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """The weights of these names, one at a time, as copies: no file stays open or mapped.
+        """The weights of these names, one at a time, mapped from the files.
+
+        What is not used is not read, and memory is given back to the system when the last of them goes: they
+        share a mapping with each other, but not with the model's other weights.
 
         Raises:
             InputError: a file has changed since the model was loaded, or lacks a weight.
@@ -79,7 +82,7 @@ class WeightFiles:
             try:
                 with safe_open(path, framework="pt") as file:
                     for key in wanted:
-                        yield key, file.get_tensor(key).clone()
+                        yield key, file.get_tensor(key)
             except SafetensorError as error:
                 raise InputError(f"{path}: an expert cannot be read: {error}") from error
 
@@ -115,11 +118,16 @@ def use_routes(encoder: RoutedEncoder, routes: Sequence[str], idle: str, files: 
         return  # a dense control: there is nothing to send away
     if idle == DISK:
         _check_unchanged(encoder, blocks, sorted(others), files)
-    # One after the other and the idle first, so that the memory never holds more than it must.
+    # The idle first, so that the memory never holds more than it must.
+    left: set[int] = set()
     for number in sorted(others):
         for experts in blocks.values():
-            experts[number] = _sent_away(experts.expert(number), idle)
+            expert = experts.expert(number)
+            left |= {_mapping(parameter) for parameter in expert.parameters()}
+            experts[number] = _sent_away(expert, idle)
     model.idle_experts |= others
+    if idle == DISK:
+        _leave_mappings(model, left)
     for number in sorted(wanted & model.idle_experts):
         _bring(model, blocks, number, files)
         model.idle_experts -= {number}
@@ -187,6 +195,20 @@ def _bring(model: Any, blocks: Mapping[str, Experts], number: int, files: Weight
             state = {keys[key]: tensor.to(model.dtype) for key, tensor in files.read(list(keys))}
             expert.load_state_dict(state, assign=True)
         blocks[path][number] = expert.to(model.device).train(model.training)
+
+
+def _mapping(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _leave_mappings(model: nn.Module, left: set[int]) -> None:
+    """Copy what the model still has in the mappings of dropped experts, whose pages would stay resident.
+
+    A model that was loaded whole has all its weights in one mapping, which lives as long as any of them.
+    """
+    for parameter in model.parameters():
+        if _mapping(parameter) in left:
+            parameter.data = parameter.data.clone()
 
 
 def _check_unchanged(

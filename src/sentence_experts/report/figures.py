@@ -38,7 +38,7 @@ Scores = Mapping[str, NDArray[np.float64]]  # model label -> (pairs,)
 
 def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, float | None]) -> str:
     """One panel a model: cosines of linked and unlinked pairs, and the threshold of F1max."""
-    plt = _pyplot()
+    plt = pyplot()
     rows = -(-len(scores) // PANELS_IN_A_ROW)
     columns = min(len(scores), PANELS_IN_A_ROW)
     with plt.rc_context(STYLE):
@@ -71,7 +71,7 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
     """
     from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 
-    plt = _pyplot()
+    plt = pyplot()
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.4), layout="constrained")
         colours, styles = cycle(MODEL_COLOURS), cycle(LINE_STYLES)
@@ -106,7 +106,7 @@ def heat_map(
 
     `gaps` and `significant` hold each pair once, in either order. Blue is above zero, red below.
     """
-    plt = _pyplot()
+    plt = pyplot()
     number = {label: index for index, label in enumerate(labels)}
     values = np.full((len(labels), len(labels)), np.nan)
     for (first, second), gap in gaps.items():
@@ -142,7 +142,12 @@ def _short(label: str) -> str:
     return label if len(label) <= 34 else f"{label[:33]}…"
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """matplotlib's pyplot, drawing into memory.
+
+    Raises:
+        SentenceExpertsError: matplotlib is not installed.
+    """
     matplotlib = require("matplotlib", "report")
     matplotlib.use("Agg")
     return require("matplotlib.pyplot", "report")
@@ -152,5 +157,5 @@ def _svg(figure: Any) -> str:
     out = io.StringIO()
     # Without a date, so that the same figure is the same text.
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    _pyplot().close(figure)
+    pyplot().close(figure)
     return out.getvalue()

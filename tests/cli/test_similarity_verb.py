@@ -1,0 +1,87 @@
+"""`sentence-experts similarity` on tiny models with domain tokens."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from samples import make_tiny_encoder
+from sentence_experts.cli.main import main
+
+ROUTES = ("crops", "neuro", "heart")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, minilm):
+    """The same experts twice, of other random weights."""
+    import torch
+
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models")
+    return [
+        make_tiny_encoder(folder / name, minilm, ROUTES, seed) for seed, name in enumerate(("one", "two"))
+    ]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    file = tmp_path / "texts.jsonl"
+    lines = [{"id": n, "abstract": f"study {n} of {'rice ' * (n % 5)} and light"} for n in range(30)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"id": 30, "abstract": ""}]))
+    return file
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["similarity", *map(str, arguments)])
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def test_two_models_beside_each_other(models, texts, tmp_path, capsys):
+    out = tmp_path / "out"
+    common = ["--texts", texts, "--column", "abstract", "--sample", 20, "--out", out, "--device", "cpu"]
+    status, shown, err = run(capsys, models[0], "--against", models[1], *common)
+    assert status == 0, err
+    assert "1 empty texts set aside" in err
+    assert all(f"{a} – {b}" in shown for a, b in (("crops", "neuro"), ("heart", "neuro")))
+    found = json.loads((out / "similarity.json").read_text())
+    assert found["texts"] == {
+        "file": "texts.jsonl",
+        "read": 31,
+        "used": 20,
+        "seed": 0,
+        "empty": 1,
+        "repeated": 0,
+    }
+    assert [row["routes"] for row in found["pairs"]] == [
+        ["crops", "heart"],
+        ["crops", "neuro"],
+        ["heart", "neuro"],
+    ]
+    assert all(0 <= row["welch_less"]["p_value"] <= row["welch_less"]["p_holm"] for row in found["pairs"])
+    assert list(found["pairs"][0]["models"]) == ["one", "two"]
+    assert (out / "similarity.png").read_bytes()[:4] == b"\x89PNG"
+    before = (out / "similarity.json").read_bytes()
+    assert run(capsys, models[0], "--against", models[1], *common)[0] == 0
+    assert (out / "similarity.json").read_bytes() == before
+    status, shown, _ = run(capsys, models[0], *common, "--routes", "heart,crops")
+    assert status == 0
+    assert json.loads((out / "similarity.json").read_text())["pairs"][0]["routes"] == ["heart", "crops"]
+
+
+def test_mistakes_take_one_line(models, texts, minilm, tmp_path, capsys):
+    common = ["--texts", texts, "--column", "abstract", "--out", tmp_path / "out", "--device", "cpu"]
+    for arguments, status, message in (
+        ([models[0], *common, "--routes", "crops,x"], 1, "no route 'x'; its routes: crops, heart, neuro"),
+        ([models[0], "--against", minilm, *common], 1, "no route 'crops'; its routes: none"),
+        ([minilm, *common], 1, "two routes or more"),
+        ([models[0], "--texts", texts, "--out", texts, "--column", "abstract"], 2, "--out is a folder"),
+        ([models[0], "--texts", texts, "--out", tmp_path / "out"], 1, "--column"),
+    ):
+        found, shown, err = run(capsys, *arguments)
+        assert (found, shown) == (status, ""), err
+        assert message in err
+        assert err.count("\n") == 1 or "set aside" in err
+    assert not (tmp_path / "out").exists()

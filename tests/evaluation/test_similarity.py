@@ -1,0 +1,142 @@
+"""Similarity between routes: planted differences are found, others are not, p-values follow the formula."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from sentence_experts.errors import InputError, RouteError
+from sentence_experts.evaluation.similarity import (
+    as_json,
+    chosen_texts,
+    comparable_routes,
+    inter_route_cosines,
+    welch_by_pair,
+    welch_less,
+)
+from sentence_experts.report.similarity_figure import p_text, similarity_figure
+
+ROUTES = ("classification", "clustering", "document", "query")
+PAIRS = list(combinations(ROUTES, 2))
+
+
+class KnownVectors:
+    """An encoder whose vectors are given: route -> (texts, 2)."""
+
+    name = "known"
+
+    def __init__(self, angles: dict[str, list[float]], prompts: dict[str, str] | None = None) -> None:
+        self.angles = angles
+        self.routes = prompts or {route: f"{route}: " for route in angles}
+
+    def chosen_route(self, route: str) -> str:
+        if route not in self.routes:
+            raise RouteError(f"no route {route}")
+        return route
+
+    def encode(self, texts: list[str], route: str) -> np.ndarray:
+        radians = np.array(self.angles[route])
+        return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32) * 3
+
+
+def drawn(seed: int, means: dict[tuple[str, str], float] | None = None) -> dict:
+    generator = np.random.default_rng(seed)
+    return {pair: generator.normal((means or {}).get(pair, 0.8), 0.05, 60) for pair in PAIRS}
+
+
+def welch_by_hand(first: np.ndarray, second: np.ndarray) -> float:
+    a, b = first.var(ddof=1) / len(first), second.var(ddof=1) / len(second)
+    statistic = (first.mean() - second.mean()) / sqrt(a + b)
+    freedom = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
+    return float(t.cdf(statistic, freedom))
+
+
+def test_the_cosine_of_one_text_under_two_routes():
+    encoder = KnownVectors({"a": [0, 1, 2], "b": [0.5, 1, 1], "c": [0, 0, 0]})
+    found = inter_route_cosines(encoder, ["x", "y", "z"], ["a", "b", "c"])
+    assert list(found) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert found["a", "b"] == pytest.approx(np.cos([0.5, 0, 1]))
+    assert found["b", "c"] == pytest.approx(np.cos([0.5, 1, 1]))
+
+
+def test_the_p_value_is_that_of_the_formula():
+    generator = np.random.default_rng(3)
+    first, second = generator.normal(0.70, 0.05, 40), generator.normal(0.72, 0.10, 25)
+    assert welch_less(first, second).p_value == pytest.approx(welch_by_hand(first, second), rel=1e-9)
+    assert welch_less(second, first).p_value == pytest.approx(1 - welch_by_hand(first, second), rel=1e-9)
+    assert welch_less(first, second).difference == pytest.approx(first.mean() - second.mean())
+
+
+def test_a_planted_difference_is_found_and_no_other():
+    lower = {PAIRS[0]: 0.75, PAIRS[3]: 0.7}
+    found = welch_by_pair(drawn(0, lower), drawn(1))
+    assert {pair for pair, test in found.items() if test.p_holm < 0.01} == set(lower)
+    assert all(test.p_value > 0.01 for pair, test in found.items() if pair not in lower)
+    higher = welch_by_pair(drawn(0, {PAIRS[0]: 0.9}), drawn(1))
+    assert higher[PAIRS[0]].p_value > 0.99  # one-sided: more alike is no evidence
+    # Holm: the smallest counts as often as there are pairs, and order is kept.
+    ordered = sorted(found.values(), key=lambda test: test.p_value)
+    assert ordered[0].p_holm == pytest.approx(min(1, len(PAIRS) * ordered[0].p_value))
+    assert [test.p_holm for test in ordered] == sorted(test.p_holm for test in ordered)
+
+
+def test_equal_models_differ_significantly_as_often_as_they_should():
+    p_values = [welch_by_pair(drawn(2 * n), drawn(2 * n + 1))[PAIRS[0]].p_value for n in range(200)]
+    assert 2 <= sum(p < 0.05 for p in p_values) <= 20
+
+
+def test_no_spread_means_no_test():
+    same = {pair: np.ones(10) - 1e-8 * np.arange(10) for pair in PAIRS}
+    found = welch_by_pair(same, {pair: np.ones(10) for pair in PAIRS})
+    assert all(test.p_value is None and test.p_holm is None for test in found.values())
+    mixed = {**same, PAIRS[0]: drawn(0)[PAIRS[0]]}
+    alone = welch_by_pair(mixed, {pair: np.ones(10) for pair in PAIRS})[PAIRS[0]]
+    assert alone.p_holm == alone.p_value < 1e-6  # corrected for the one test that there is
+
+
+def test_figures_of_a_distribution():
+    values = np.arange(101) / 100
+    (row,) = as_json({"m": {("a", "b"): values}}, {})
+    figures = row["models"]["m"]
+    assert (figures["mean"], figures["quantiles"]["0.05"]) == pytest.approx((0.5, 0.05))
+    assert figures["sd"] == pytest.approx(sqrt(((values - 0.5) ** 2).sum() / 100))
+    assert "welch_less" not in row
+
+
+def test_texts_are_drawn_and_the_rest_counted():
+    texts = [f"text {number}" for number in range(50)] + ["", "  ", "text 3"]
+    used, aside = chosen_texts(texts, 20, seed=1)
+    assert aside == {"empty": 2, "repeated": 1}
+    assert len(set(used)) == 20
+    assert used == sorted(used, key=texts.index)
+    assert chosen_texts(texts, 20, seed=1)[0] == used != chosen_texts(texts, 20, seed=2)[0]
+    assert chosen_texts(texts)[0] == texts[:50]
+    with pytest.raises(InputError, match="at least two"):
+        chosen_texts(["one", "", "one"])
+
+
+def test_routes_with_one_prompt_count_once():
+    prompts = {"query": "[A]", "document": "[A]", "a": "[A]", "b": "[B]", "auto": "(chosen)"}
+    encoder = KnownVectors({}, prompts)
+    assert comparable_routes(encoder) == ["a", "b"]
+    assert comparable_routes(encoder, ["b", "query"]) == ["b", "query"]
+    with pytest.raises(RouteError, match=r"no route 'c'; its routes: query, document, a, b$"):
+        comparable_routes(encoder, ["a", "c"])
+    with pytest.raises(RouteError, match="two routes or more"):
+        comparable_routes(encoder, ["a"])
+    with pytest.raises(RouteError, match="two routes or more"):
+        comparable_routes(KnownVectors({}, {"auto": "x"}))
+
+
+def test_the_figure_is_a_png_of_the_same_bytes():
+    models = {"mote": drawn(0), "ic": drawn(1)}
+    tests = welch_by_pair(models["mote"], models["ic"])
+    picture = similarity_figure(models, tests)
+    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
+    assert similarity_figure(models, tests) == picture
+    assert similarity_figure({"mote": drawn(0)}, {}) != picture
+    assert [p_text(value) for value in (None, 0.0001, 0.05)] == ["no spread", "p < .001", "p = .050"]
