@@ -48,7 +48,7 @@ def test_add_compare_and_drop(model: Path, tmp_path: Path, capsys: pytest.Captur
     ("options", "message"),
     [
         ([], "--add-expert or --drop-expert"),
-        (["--experts", "a", "--add-expert", "b"], "give --experts for a base"),
+        (["--experts", "a", "--add-expert", "b"], "give --experts or --tasks for a base"),
         (["--add-expert", "a", "--drop-expert", "crops"], "give one of"),
         (["--seed-from", "average"], "give one of"),
         (["--drop-expert", "crops", "--seed-from", "average"], "for --add-expert"),

@@ -92,8 +92,8 @@ class EvaluationSettings(BaseModel):
     cache: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for vectors, shared by evaluations; OUT/vectors when not given. Of tasks: folder for "
-            "mteb's results; OUT/mteb."
+            help="Folder for vectors, shared by evaluations; OUT/vectors when not given. Of tasks: folder "
+            "for mteb's results; OUT/mteb."
         ),
     ] = None
     tfidf_fit: Annotated[

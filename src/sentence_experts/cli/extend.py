@@ -129,15 +129,8 @@ def extend(
         raise UsageError(
             "give --experts or --tasks for a base; --add-expert or --drop-expert for a model with experts"
         )
-    prefixes, shared = _parse_named("--prefix", prefix or []), _parse_named("--share", share or [])
-    if (growth or tasks is not None) and shared:
-        raise UsageError("--share goes with --experts; a task file says it under experts:")
-    settings = ExtendSettings(**given)
-    arguments = settings.arguments() | {"experts": _parse_names(experts or "")}
-    arguments |= {"prefixes": prefixes or None, "share": shared or None}
-    if tasks is not None:
-        arguments |= _of_tasks(tasks, settings, prefixes)
-
+    prefixes = _parse_named("--prefix", prefix or [])
+    arguments = _arguments(ExtendSettings(**given), experts, tasks, prefixes, share or [])
     from transformers.utils import logging as transformers_logging
 
     from sentence_experts.models.checkpoint import save
@@ -148,6 +141,22 @@ def extend(
     encoder = grow(model, growth, prefixes) if growth else extend_base(model_folder(model), **arguments)
     save(encoder, out)
     _describe(encoder, out)
+
+
+def _arguments(
+    settings: ExtendSettings,
+    experts: str | None,
+    tasks: Path | None,
+    prefixes: dict[str, str],
+    share: list[str],
+) -> dict[str, Any]:
+    """As `models.extend.extend` takes them."""
+    if share and experts is None:
+        raise UsageError("--share goes with --experts; a task file says it under experts:")
+    shared = _parse_named("--share", share)
+    arguments = settings.arguments() | {"experts": _parse_names(experts or "")}
+    arguments |= {"prefixes": prefixes or None, "share": shared or None}
+    return arguments if tasks is None else arguments | _of_tasks(tasks, settings, prefixes)
 
 
 def _describe(encoder: ExpertEncoder, out: Path) -> None:

@@ -58,8 +58,6 @@ def similarity(
     from sentence_experts.evaluation.similarity import (
         as_json,
         chosen_texts,
-        comparable_routes,
-        inter_route_cosines,
         welch_by_pair,
     )
     from sentence_experts.report.similarity_figure import write_similarity_figure
@@ -70,18 +68,9 @@ def similarity(
         raise UsageError(f"{out}: --out is a folder; a file of that name is there")
     every = [row.text for row in TextFile(texts, column).rows()]
     used, aside = chosen_texts(every, sample, seed)
-    for reason, count in aside.items():
-        if count:
-            say(f"{texts}: {count:,} {reason} texts set aside")
+    _say_set_aside(texts, aside)
     encoders = [Encoder.open(each, device, batch_size) for each in (model, against) if each]
-    wanted = [name.strip() for name in (routes or "").split(",") if name.strip()]
-    compared = comparable_routes(encoders[0], wanted)
-    for other in encoders[1:]:
-        comparable_routes(other, compared)
-    models = {
-        label: inter_route_cosines(encoder, used, compared)
-        for label, encoder in zip(_labels(encoders), encoders, strict=True)
-    }
+    models = _cosines(encoders, used, routes)
     found = list(models.values())
     tests = welch_by_pair(*found) if len(found) == 2 else {}
     write_json(
@@ -95,6 +84,26 @@ def similarity(
     write_similarity_figure(out / FIGURE, models, tests)
     _show(models, tests, len(used))
     results.print(f"{out / FIGURES}, {out / FIGURE}", markup=False, highlight=False)
+
+
+def _say_set_aside(texts: Path, aside: Mapping[str, int]) -> None:
+    for reason, count in aside.items():
+        if count:
+            say(f"{texts}: {count:,} {reason} texts set aside")
+
+
+def _cosines(encoders: list[Encoder], texts: list[str], routes: str | None) -> dict[str, Cosines]:
+    """Each model's cosines on the routes that all of them have."""
+    from sentence_experts.evaluation.similarity import comparable_routes, inter_route_cosines
+
+    wanted = [name.strip() for name in (routes or "").split(",") if name.strip()]
+    compared = comparable_routes(encoders[0], wanted)
+    for other in encoders[1:]:
+        comparable_routes(other, compared)
+    return {
+        label: inter_route_cosines(encoder, texts, compared)
+        for label, encoder in zip(_labels(encoders), encoders, strict=True)
+    }
 
 
 def _labels(encoders: list[Encoder]) -> list[str]:

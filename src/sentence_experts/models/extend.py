@@ -65,15 +65,14 @@ def extend(
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
         prefixes: with route="prefix", route -> instruction; by default "name: ". Each expert has the route of
             its own name.
-        share: with route="prefix", more routes, each with the expert that it uses: {"clustering": "document"}
-            (MoTE, section 5.2, on the expert of search documents).
+        share: with route="prefix", more routes -> the expert each uses: clustering -> document (MoTE, 5.2).
         default_prompt_name: the route for texts without one; None makes those an error.
         router: "route": the route chooses the expert; "learned": each block chooses by what the text says
             (`learned_router`), and a route only tells it the domain; "token": each block sends each token to
             its own `top_k` experts (`token_router`).
         top_k: with router="token", the experts of each token.
         pooling: "mean", "cls" or "pooler" (`heads.put_head`); by default the base's own.
-        head: "tanh", a head on the pooling (`heads.put_head`); by default none is added.
+        head: "tanh", on the pooling (`heads.put_head`).
         normalize: whether vectors are of length 1 (`heads.put_normalize`); by default as the base has it.
         seed: of the weights that the base does not have: the routers', a pooler's, a head's.
 
@@ -84,23 +83,12 @@ def extend(
     names = _checked_names(experts)
     shared = _checked_share(names, share or {}, route)
     _check_routing([*names, *shared], layers, route, router, prefixes, default_prompt_name)
-    if router == TOKEN:
-        check_top_k(top_k, len(names))
     check_head(pooling, head)
     encoder = base if isinstance(base, SentenceTransformer) else load_model(str(base), device="cpu")
-    dense = _dense_model(encoder)
-    family = family_of_base(dense.config.model_type)
     tokenizer, routes = _routes(encoder.tokenizer, route, names, shared, prefixes)
-    fields = {
-        "experts": names,
-        "route_kind": route,
-        "router": router,
-        "top_k": top_k,
-        "expert_layers": _checked_layers(layers, dense.config.num_hidden_layers),
-        "expert_norms": expert_norms,
-    }
-    model = _model(family, _config(family, dense.config, tokenizer, routes, fields), dense, tokenizer)
-    initialize_routers(model, seed)
+    fields = {"experts": names, "route_kind": route, "router": router, "top_k": top_k}
+    fields |= {"expert_layers": layers, "expert_norms": expert_norms}
+    model = _with_experts(_dense_model(encoder), tokenizer, routes, fields, seed)
     device = str(encoder.device) if encoder is base else None
     extended = _assemble(encoder, model, tokenizer, routes, default_prompt_name, device)
     put_head(extended, pooling, head, seed)
@@ -204,6 +192,23 @@ def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
     if getattr(dense.config, "is_decoder", False):
         raise InputError("the base is configured as a decoder (is_decoder); only encoders can be extended")
     return dense
+
+
+def _with_experts(
+    dense: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    routes: Sequence[Route],
+    fields: dict[str, Any],
+    seed: int,
+) -> PreTrainedModel:
+    """The base's transformer with experts; `fields` are the config's, its layers as `extend` takes them."""
+    if fields["router"] == TOKEN:
+        check_top_k(fields["top_k"], len(fields["experts"]))
+    family = family_of_base(dense.config.model_type)
+    fields["expert_layers"] = _checked_layers(fields["expert_layers"], dense.config.num_hidden_layers)
+    model = _model(family, _config(family, dense.config, tokenizer, routes, fields), dense, tokenizer)
+    initialize_routers(model, seed)
+    return model
 
 
 def _config(

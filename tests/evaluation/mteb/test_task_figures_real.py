@@ -11,9 +11,9 @@ from scipy.stats import spearmanr
 from sentence_experts.encoding.engine import Encoder, cosines
 from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
 from sentence_experts.tasks.compile import compile_tasks
+from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.tasks.settings import TaskSettings
 
-ROWS = 400
 TASKS = """
 tasks:
   classification:
@@ -28,21 +28,18 @@ tasks:
 @pytest.mark.realdata
 def test_minilm_on_sts_benchmark_and_banking77(real_data, minilm, tmp_path):
     with gzip.open(real_data / "eval" / "stsb_dev.jsonl.gz", "rt") as file:
-        rows = [json.loads(line) for line in file][::4][:ROWS]
+        rows = [json.loads(line) for line in file][::10]  # the file is ordered by genre
     (tmp_path / "stsb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "tasks.yaml").write_text(TASKS.format(banking=real_data / "eval" / "banking77"))
-    settings = TaskSettings(max_train=600, max_eval=300)
+    settings = TaskSettings(max_train=400, max_eval=150)
     compile_tasks(tmp_path / "tasks.yaml", tmp_path / "tasks", settings)
     found = run_tasks(TaskPlan(["minilm"], tmp_path / "out", folder=tmp_path / "tasks", device="cpu"))
     figures = {name: figure.value for name, figure in found.models[0].tasks.items()}
 
-    tested = json.loads((tmp_path / "tasks" / "manifest.json").read_text())["counts"]["sts"]["stsb"]["test"]
-    assert tested == 300
-    from sentence_experts.tasks.dataset import TasksFolder
-
     table = TasksFolder.open(tmp_path / "tasks").pairs("sts", "stsb", "test")
+    assert table.num_rows == 150
     encoder = Encoder.open("minilm", "cpu")
     near = cosines(*(encoder.encode(table[side].to_pylist()) for side in ("anchor", "positive")))
     assert figures["sts.stsb"] == pytest.approx(spearmanr(near, table["score"]).statistic, abs=1e-5)
     assert 0.8 < figures["sts.stsb"] < 0.95
-    assert 0.6 < figures["classification.banking77"] < 0.95
+    assert 0.5 < figures["classification.banking77"] < 0.95
