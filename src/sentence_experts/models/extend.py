@@ -85,10 +85,11 @@ def extend(
     _check_routing([*names, *shared], layers, route, router, prefixes, default_prompt_name)
     check_head(pooling, head)
     encoder = base if isinstance(base, SentenceTransformer) else load_model(str(base), device="cpu")
+    dense = _dense_model(encoder)
     tokenizer, routes = _routes(encoder.tokenizer, route, names, shared, prefixes)
     fields = {"experts": names, "route_kind": route, "router": router, "top_k": top_k}
     fields |= {"expert_layers": layers, "expert_norms": expert_norms}
-    model = _with_experts(_dense_model(encoder), tokenizer, routes, fields, seed)
+    model = _with_experts(dense, tokenizer, routes, fields, seed)
     device = str(encoder.device) if encoder is base else None
     extended = _assemble(encoder, model, tokenizer, routes, default_prompt_name, device)
     put_head(extended, pooling, head, seed)
@@ -191,6 +192,7 @@ def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
         raise InputError(f"the base's first module is {first}, not a transformers encoder for text")
     if getattr(dense.config, "is_decoder", False):
         raise InputError("the base is configured as a decoder (is_decoder); only encoders can be extended")
+    family_of_base(dense.config.model_type)  # a base that cannot be extended is named before its tokenizer
     return dense
 
 
