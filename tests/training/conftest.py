@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from task_samples import make_task_encoder, make_tasks_folder
+from small_training_tasks import make_task_encoder, make_tasks_folder
 
 from samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.pairs.dataset import PairsFolder

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from accelerate.data_loader import BatchSamplerShard, skip_first_batches
+from small_training_tasks import make_tasks_folder
 from torch.utils.data import DataLoader
 
 from sentence_experts.errors import InputError
@@ -17,7 +18,6 @@ from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TasksFolder, write_task
 from sentence_experts.training.task_batches import TaskBatches
 from sentence_experts.training.task_config import TaskConfig
 from sentence_experts.training.task_data import TrainingTasks, settings_of
-from task_samples import make_tasks_folder
 
 
 def made(folder: TasksFolder, **options: object) -> TrainingTasks:

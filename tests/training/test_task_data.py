@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, make_tasks_folder
 
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.dataset import TasksFolder, write_tasks_folder
@@ -18,7 +19,6 @@ from sentence_experts.training.task_data import (
     chosen_tasks,
     settings_of,
 )
-from task_samples import DATASETS, INSTRUCTIONS, SIZES, make_tasks_folder
 
 WEIGHTS = {task: {"weight": weight} for task, weight in (("retrieval", 3.0), ("classification", 1.0))}
 

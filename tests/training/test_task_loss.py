@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from small_training_tasks import INSTRUCTIONS, make_task_encoder
 from torch import Tensor
 from two_processes import BATCHES, LABELS, columns_of, loss_and_gradients
 
 from sentence_experts.models.token_router import token_balance_loss, token_loads_of
 from sentence_experts.training.task_loss import TaskLoss
-from task_samples import INSTRUCTIONS, make_task_encoder
 
 TEMPERATURES = (0.03, 0.06)
 

@@ -14,13 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from small_training_tasks import make_task_encoder
 from two_processes import BATCHES, LABELS, LOSSES, columns_of, loss_and_gradients
 
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.training.task_config import TaskConfig
 from sentence_experts.training.task_loss import TaskLoss
 from sentence_experts.training.task_run import train_tasks
-from task_samples import make_task_encoder
 
 HERE = Path(__file__).parent
 SETTINGS = {"max_steps": 4, "eval_steps": 2, "learning_rate": 1e-3, "warmup": 0.0}

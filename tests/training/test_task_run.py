@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from small_training_tasks import INSTRUCTIONS, make_task_encoder, make_tasks_folder
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.dataset import TasksFolder
@@ -17,7 +18,6 @@ from sentence_experts.training.task_config import TaskConfig
 from sentence_experts.training.task_data import settings_of
 from sentence_experts.training.task_evaluator import TaskEvaluator
 from sentence_experts.training.task_run import TaskTrainer, train_tasks
-from task_samples import INSTRUCTIONS, make_task_encoder, make_tasks_folder
 
 SHORT = TaskConfig(batch_size=8, max_steps=8, eval_steps=4, learning_rate=1e-3, warmup=0.0, seed=1)
 WEIGHTS = "model.safetensors"
