@@ -94,7 +94,6 @@ def test_two_processes_train_the_model_of_one(
     theirs = json.loads((together.folder / "run" / "run.json").read_text())
     assert (theirs["processes"], result["processes"]) == (2, 1)
     assert theirs["history"][-1] == pytest.approx(result["history"][-1], abs=1e-4)
-    assert theirs["losses"] == [[step, pytest.approx(loss, rel=1e-4)] for step, loss in result["losses"]]
     before = load_file(task_experts / "model.safetensors")
     one, other = (
         load_file(run / "run" / "model" / "model.safetensors") for run in (tmp_path, together.folder)
