@@ -1,0 +1,164 @@
+"""What experts cost in memory: all-MiniLM-L6-v2 dense, with all experts loaded, and with one route's alone.
+
+    python benchmarks/expert_memory.py [--experts 4 20] [--rounds 3]
+
+Each way runs in fresh processes, which load the model, encode 64 texts with one route, or each, and then read
+their resident memory (VmRSS). What the process needs before it loads a model (Python, torch,
+sentence-transformers) is read too: the model's share is what comes on top.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TEXTS = 64
+# What runs in a fresh process: argument 1 is the folder, 2 the way.
+PROBE = """
+import gc, json, sys
+import torch
+torch.set_num_threads(1)
+from sentence_transformers import SentenceTransformer
+import sentence_experts.models.checkpoint as checkpoint
+import transformers.utils.logging
+transformers.utils.logging.disable_progress_bar()
+
+def resident():
+    gc.collect()
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+folder, way = sys.argv[1:]
+texts = [f"number {row} of some sentences about plants, water and the light of the sun" for row in range(64)]
+before = resident()
+if way == "all experts, one used":
+    model = checkpoint.load(folder, device="cpu")
+elif way == "all experts, all used":
+    model = checkpoint.load(folder, device="cpu")
+    for route in model.routes:
+        model.encode(texts, prompt_name=route.name)
+elif way == "one loaded":
+    model = checkpoint.load(folder, device="cpu", routes=["task0"])
+elif way == "all used, then one kept":
+    model = checkpoint.load(folder, device="cpu")
+    model.encode(texts, prompt_name="task1")
+    model.use_routes(["task0"])
+elif way == "one after another":
+    model = checkpoint.load(folder, device="cpu", routes=["task1"])
+    for name in [route.name for route in model.routes][1:]:
+        model.use_routes([name])
+        model.encode(texts, prompt_name=name)
+    model.use_routes(["task0"])
+if way == "dense":
+    model = SentenceTransformer(folder, device="cpu")
+    model.encode(texts)
+else:
+    model.encode(texts, prompt_name="task0")
+print(json.dumps([before, resident()]))
+"""
+WAYS = (
+    "all experts, one used",
+    "all experts, all used",
+    "one loaded",
+    "all used, then one kept",
+    "one after another",
+)
+
+
+def measure(folder: Path, way: str, rounds: int) -> tuple[float, float]:
+    """Bytes before the model and with it, medians."""
+    found = []
+    for _ in range(rounds):
+        command = [sys.executable, "-c", PROBE, str(folder), way]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found.append(json.loads(done.stdout.strip().splitlines()[-1]))
+        print(f"{way}: {found[-1][1] / 1e6:.0f} MB, {found[-1][0] / 1e6:.0f} before the model", flush=True)
+    return statistics.median(row[0] for row in found), statistics.median(row[1] for row in found)
+
+
+def make(folder: Path, experts: int) -> None:
+    """MiniLM with experts that own their norms, in every block, and instructions: MoTE's shape."""
+    from sentence_experts.models.checkpoint import save
+    from sentence_experts.models.extend import extend
+    from sentence_experts.models.minilm import model_folder
+
+    names = [f"task{number}" for number in range(experts)]
+    save(extend(model_folder("minilm"), names, route="prefix", expert_norms=True), folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--experts", type=int, nargs="+", default=[4, 20])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "expert_memory.json")
+    given = parser.parse_args()
+    from sentence_experts.models.minilm import model_folder
+
+    rows = {"dense": measure(Path(model_folder("minilm")), "dense", given.rounds)}
+    with tempfile.TemporaryDirectory() as folder:
+        for experts in given.experts:
+            make(Path(folder) / str(experts), experts)
+            for way in WAYS:
+                rows[f"{experts} experts, {way}"] = measure(Path(folder) / str(experts), way, given.rounds)
+    result = {
+        "texts": TEXTS,
+        "rounds": given.rounds,
+        "bytes": {name: {"before_model": row[0], "with_model": row[1]} for name, row in rows.items()},
+        "hardware": f"{processor()}, {os.cpu_count()} cores",
+        "versions": {name: version(name) for name in ("torch", "transformers", "sentence-transformers")}
+        | {"python": platform.python_version()},
+    }
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    given.results.write_text(json.dumps(result, indent=1) + "\n")
+    given.results.with_suffix(".md").write_text(as_markdown(result))
+    print(as_markdown(result))
+
+
+def as_markdown(result: dict) -> str:
+    """The result as a small table."""
+    sizes = result["bytes"]
+    dense, alone = (of(sizes["dense"]) for of in (lambda row: row["with_model"], share))
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    lines = [
+        f"| {name} | {row['with_model'] / 1e6:.0f} MB | {row['with_model'] / dense:.2f} "
+        f"| {share(row) / 1e6:.0f} MB | {share(row) / alone:.2f} |"
+        for name, row in sizes.items()
+    ]
+    return "\n".join(
+        [
+            "# Resident memory of all-MiniLM-L6-v2 with experts",
+            "",
+            f"After encoding {result['texts']} texts with one route, fp32, CPU ({result['hardware']}; "
+            f"{versions}); medians of {result['rounds']} fresh processes. Made by "
+            "`python benchmarks/expert_memory.py`.",
+            "",
+            "| | process | of dense | the model's share | of dense |",
+            "|---|---|---|---|---|",
+            *lines,
+            "",
+        ]
+    )
+
+
+def share(row: dict) -> float:
+    return row["with_model"] - row["before_model"]
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+if __name__ == "__main__":
+    main()
