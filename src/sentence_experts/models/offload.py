@@ -118,16 +118,14 @@ def use_routes(encoder: RoutedEncoder, routes: Sequence[str], idle: str, files: 
         return  # a dense control: there is nothing to send away
     if idle == DISK:
         _check_unchanged(encoder, blocks, sorted(others), files)
+    was_whole = not model.idle_experts
     # The idle first, so that the memory never holds more than it must.
-    left: set[int] = set()
     for number in sorted(others):
         for experts in blocks.values():
-            expert = experts.expert(number)
-            left |= {_mapping(parameter) for parameter in expert.parameters()}
-            experts[number] = _sent_away(expert, idle)
+            experts[number] = _sent_away(experts.expert(number), idle)
     model.idle_experts |= others
-    if idle == DISK:
-        _leave_mappings(model, left)
+    if idle == DISK and was_whole and others:
+        _leave_mapping(model)
     for number in sorted(wanted & model.idle_experts):
         _bring(model, blocks, number, files)
         model.idle_experts -= {number}
@@ -178,7 +176,9 @@ def _sent_away(expert: nn.ModuleDict, idle: str) -> IdleExpert:
     if idle == CPU:
         kept = held.to("cpu")
         return IdleExpert(kept, kept)
-    return IdleExpert(copy.deepcopy(held).to("meta"))
+    # Told what each weight becomes, the copy holds none of them.
+    empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta")) for one in held.parameters()}
+    return IdleExpert(copy.deepcopy(held, empty))
 
 
 def _bring(model: Any, blocks: Mapping[str, Experts], number: int, files: WeightFiles | None) -> None:
@@ -197,17 +197,13 @@ def _bring(model: Any, blocks: Mapping[str, Experts], number: int, files: Weight
         blocks[path][number] = expert.to(model.device).train(model.training)
 
 
-def _mapping(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+def _leave_mapping(model: nn.Module) -> None:
+    """Copy the weights of a model that was loaded whole, once a part of them is dropped.
 
-
-def _leave_mappings(model: nn.Module, left: set[int]) -> None:
-    """Copy what the model still has in the mappings of dropped experts, whose pages would stay resident.
-
-    A model that was loaded whole has all its weights in one mapping, which lives as long as any of them.
+    They all lie in one mapping of the file, which lives as long as any of them, the dropped experts' pages too.
     """
     for parameter in model.parameters():
-        if _mapping(parameter) in left:
+        if parameter.device.type == "cpu":
             parameter.data = parameter.data.clone()
 
 
