@@ -200,7 +200,7 @@ def _bring(model: Any, blocks: Mapping[str, Experts], number: int, files: Weight
 def _leave_mapping(model: nn.Module) -> None:
     """Copy the weights of a model that was loaded whole, once a part of them is dropped.
 
-    They all lie in one mapping of the file, which lives as long as any, the dropped experts' pages too.
+    They all lie in one mapping of the file, which lives as long as any of them, dropped experts included.
     """
     for parameter in model.parameters():
         if parameter.device.type == "cpu":
