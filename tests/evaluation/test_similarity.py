@@ -139,4 +139,4 @@ def test_the_figure_is_a_png_of_the_same_bytes():
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     assert similarity_figure(models, tests) == picture
     assert similarity_figure({"mote": drawn(0)}, {}) != picture
-    assert [p_text(value) for value in (None, 0.0001, 0.05)] == ["no spread", "p < .001", "p = .050"]
+    assert [p_text(value) for value in (None, 0.0001, 0.05)] == ["–", "<.001", ".050"]

@@ -117,16 +117,22 @@ def _show(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch], texts: int
     for label in models:
         table.add_column(label, justify="right")
     if tests:
-        for heading in ("difference", "p", "p Holm"):
+        for heading in ("diff.", "p", "p Holm"):
             table.add_column(heading, justify="right")
     for pair in next(iter(models.values())):
-        cells = [f"{each[pair].mean():.3f}±{each[pair].std(ddof=1):.3f}" for each in models.values()]
+        cells = [_short(each[pair].mean(), each[pair].std(ddof=1)) for each in models.values()]
         table.add_row(" – ".join(pair), *cells, *_tested(tests.get(pair)))
     results.print(table)
 
 
+def _short(mean: float, sd: float) -> str:
+    return f"{mean:.3f}±{sd:.3f}".replace("0.", ".")
+
+
 def _tested(test: Any) -> list[str]:
+    from sentence_experts.report.similarity_figure import p_text
+
     if test is None:
         return []
-    p_values = ["–" if value is None else f"{value:.2g}" for value in (test.p_value, test.p_holm)]
-    return [f"{test.difference:+.3f}", *p_values]
+    p_values = [p_text(value) for value in (test.p_value, test.p_holm)]
+    return [f"{test.difference:+.3f}".replace("0.", ".", 1), *p_values]

@@ -41,7 +41,7 @@ def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]
         for row, pair in enumerate(pairs):
             if pair in tests:
                 axis.annotate(
-                    p_text(tests[pair].p_holm),
+                    f"p {p_text(tests[pair].p_holm)}",
                     (1.01, row),
                     xycoords=axis.get_yaxis_transform(),
                     va="center",
@@ -64,8 +64,8 @@ def write_similarity_figure(path: Path, models: Mapping[str, Cosines], tests: Ma
 def p_text(value: float | None) -> str:
     """A p-value in few characters."""
     if value is None:
-        return "no spread"
-    return "p < .001" if value < 0.001 else f"p = {value:.3f}".replace("0.", ".", 1)
+        return "–"
+    return "<.001" if value < 0.001 else f"{value:.3f}".replace("0.", ".", 1)
 
 
 def _boxes(axis: Any, values: list[Any], at: list[float], colour: str) -> Any:
