@@ -68,13 +68,7 @@ else:
 touch(model)
 print(json.dumps([before, resident()]))
 """
-WAYS = (
-    "all experts, one used",
-    "all experts, all used",
-    "one loaded",
-    "all loaded, then one kept",
-    "one after another",
-)
+WAYS = ("all loaded", "one loaded", "all loaded, then one kept", "one after another")
 
 
 def measure(folder: Path, way: str, rounds: int) -> tuple[float, float]:
