@@ -63,6 +63,7 @@ RUNS = (
     Run("EA", average_of="MoTE"),
 )
 BY_NAME = {run.name: run for run in RUNS}
+EVALUATED_LENGTH = 64  # tokens of a text in the tests, for all models: 2 cores, and harder than whole texts
 TRAINING = ("--learning-rate", "5e-5", "--weight-decay", "0.1", "--scheduler", "linear", "--warmup", "0.1")
 
 
@@ -86,6 +87,12 @@ class Study:
     def cache(self) -> Path:
         """Figures, kept between evaluations."""
         return self.out / "mteb"
+
+    @property
+    def measuring(self) -> tuple[str, ...]:
+        """The flags that all evaluations share."""
+        longest = str(EVALUATED_LENGTH)
+        return ("--tasks", str(self.tasks), "--cache", str(self.cache), "--max-length", longest)
 
     def log(self, name: str) -> Path:
         """Where a command's output goes."""
@@ -160,8 +167,8 @@ def measure(study: Study, run: Run, seed: int) -> None:
     folder = study.folder(run, seed)
     single = study.out / "single" / folder.name
     if not (single / "tasks.json").exists():
-        flags = ["--tasks", str(study.tasks), "--cache", str(study.cache), "--bootstrap", "0"]
-        cli(study.log(folder.name), "evaluate", str(folder / "model"), *flags, "--out", str(single))
+        flags = [*study.measuring, "--bootstrap", "0", "--out", str(single)]
+        cli(study.log(folder.name), "evaluate", str(folder / "model"), *flags)
 
 
 def evaluate(study: Study, runs: Sequence[Run], seeds: int) -> dict:
@@ -169,8 +176,7 @@ def evaluate(study: Study, runs: Sequence[Run], seeds: int) -> dict:
     places = [(run.name, study.folder(run, seed) / "model") for run in runs for seed in range(seeds)]
     named = [part for name, model in places for part in ("--seeds", f"{name}={model}")]
     out = study.out / "evaluation"
-    flags = ["--tasks", str(study.tasks), "--cache", str(study.cache), "--out", str(out)]
-    cli(study.log("evaluate"), "evaluate", BASE, *named, *flags)
+    cli(study.log("evaluate"), "evaluate", BASE, *named, *study.measuring, "--out", str(out))
     found: dict = json.loads((out / "tasks.json").read_text(encoding="utf-8"))
     return found
 
@@ -200,7 +206,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--max-length", type=int, default=48, help="tokens of a text, in training")
-    parser.add_argument("--max-train", type=int, default=1200, help="training texts of a dataset")
+    parser.add_argument("--max-train", type=int, default=800, help="training texts of a dataset")
     parser.add_argument("--max-eval", type=int, default=250, help="test texts or pairs of a dataset")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the tables")
     given = parser.parse_args()
@@ -224,6 +230,7 @@ def main() -> None:
         "seeds": given.seeds,
         "sizes": f"{study.steps} steps of {study.batch_size} pairs, {study.max_length} tokens a text",
         "training": " ".join(TRAINING),
+        "tests": f"{EVALUATED_LENGTH} tokens a text; retrieval among the documents of all splits",
         "data": f"at most {study.max_train} training and {study.max_eval} test rows of a dataset",
     }
     alike = compare_routes(study, "MoTE", "IC", given.seeds) if {"MoTE", "IC"} <= set(given.models) else []

@@ -32,6 +32,17 @@ def test_vectors_do_not_depend_on_batches_order_or_company(plain):
     assert plain.encode([]).shape == (0, 32)
 
 
+def test_texts_are_cut_to_the_longest_asked_for_or_that_the_model_reads(plain, plain_model):
+    short = Encoder.open(str(plain_model), "cpu", max_length=8)
+    long, start = "Sleep helps memory " * 30, "Sleep helps memory Sleep helps memory "
+    assert np.abs(short.encode([long]) - short.encode([long + "rice"])).max() < 1e-6
+    assert np.abs(short.encode([start]) - plain.encode([start])).max() < 1e-6
+    assert np.abs(short.encode([long]) - plain.encode([long])).max() > 1e-4
+    assert short.vector_settings(None) != plain.vector_settings(None)
+    unchanged = Encoder.open(str(plain_model), "cpu", max_length=10**6)
+    assert unchanged.vector_settings(None) == plain.vector_settings(None)
+
+
 def test_no_or_unknown_route_names_the_routes(plain, experts):
     with pytest.raises(RouteError, match="needs a route; its routes: crops, neuro"):
         experts.chosen_route(None)

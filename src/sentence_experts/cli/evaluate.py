@@ -117,6 +117,10 @@ class EvaluationSettings(BaseModel):
         typer.Option(help="Lowest threshold to consider; 0.5 for pairs that are all linked (preprint, 3.4)."),
     ] = None
     batch_size: Annotated[int, typer.Option(help="Texts encoded at once.")] = 32
+    max_length: Annotated[
+        int | None,
+        typer.Option(min=8, help="Cut texts to so many tokens, or to the model's own if less."),
+    ] = None
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, cuda:1, mps; chosen by itself when not given.")
     ] = None
@@ -147,6 +151,7 @@ class EvaluationSettings(BaseModel):
             threshold_min=self.threshold_min,
             device=self.device,
             batch_size=self.batch_size,
+            max_length=self.max_length,
         )
 
 

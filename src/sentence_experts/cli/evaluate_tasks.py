@@ -57,6 +57,7 @@ def evaluate_tasks(settings: EvaluationSettings, models: list[str]) -> None:
         seed=settings.seed,
         device=settings.device,
         batch_size=settings.batch_size,
+        max_length=settings.max_length,
     )
     found = run_tasks(plan)
     for table in task_tables(found):

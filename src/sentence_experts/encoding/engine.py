@@ -56,11 +56,13 @@ class Encoder:
         batch_size: int = 32,
         pooling: str | None = None,
         only_route: str | None = None,
+        max_length: int | None = None,
     ) -> Encoder:
         """Load a model folder, a hub id, or "minilm" (the packaged all-MiniLM-L6-v2).
 
         `pooling` (mean, last, cls) takes the place of the model's own; `models.loading.load_model` says what
-        a plain transformers model gets. With `only_route`, no other route's expert is loaded.
+        a plain transformers model gets. With `only_route`, no other route's expert is loaded. `max_length`
+        cuts texts to so many tokens where the model would read more.
 
         Raises:
             UsageError: an unknown pooling, or `only_route` for a model whose learned routers choose.
@@ -71,6 +73,8 @@ class Encoder:
         source = model_folder(source)
         model = None if pooling else _load_as_ours(source, device, only_route)
         model = model or load_model(source, device, pooling)
+        if max_length is not None:
+            model.max_seq_length = min(max_length, model.max_seq_length or max_length)
         return cls(model, name, model_fingerprint(source, model), batch_size)
 
     @property

@@ -53,6 +53,7 @@ class EvaluationPlan:
         replicates: of the bootstrap; 0 for no intervals.
         linked_only: leave the unlinked pairs out; the preprint's test set has none (3.1).
         threshold_min: lowest candidate threshold (the preprint's 0.5 for sets without negatives).
+        max_length: cut texts to so many tokens, all models alike.
     """
 
     models: Sequence[str]
@@ -72,6 +73,7 @@ class EvaluationPlan:
     threshold_min: float | None = None
     device: str | None = None
     batch_size: int = 32
+    max_length: int | None = None
 
 
 def run_evaluation(plan: EvaluationPlan) -> Evaluation:
@@ -150,7 +152,9 @@ def _scorers(
             scorers.append(TfidfScorer(texts_by_domain(folder.split("train")), plan.tfidf_fit, entry.label))
             continue
         pooling = option_of(entry, plan.pooling)
-        encoder = Encoder.open(entry.source, plan.device, plan.batch_size, pooling)
+        encoder = Encoder.open(
+            entry.source, plan.device, plan.batch_size, pooling, max_length=plan.max_length
+        )
         cache = plan.cache or plan.out / "vectors"
         scorer = EncoderScorer(encoder, domains, entry.label, routes.of(entry, encoder.routes), cache)
         _say_if_one_route_serves_all(scorer)

@@ -60,6 +60,8 @@ def test_another_model_other_routes_and_other_data_are_measured(
     mapped = run_tasks(plan(model, tasks_folder, tmp_path, route_map={"STS": "query"}))
     assert mapped.models[0].tasks["sts.papers"] != other.models[0].tasks["sts.papers"]
     assert len(kept_results(tmp_path)) == 6
+    run_tasks(plan(model, tasks_folder, tmp_path, max_length=8))
+    assert len(kept_results(tmp_path)) == 8
     make_tasks_folder(tmp_path)  # equal rows: nothing is measured
     capsys.readouterr()
     run_tasks(plan(model, tmp_path / "tasks", tmp_path))

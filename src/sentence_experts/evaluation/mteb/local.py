@@ -3,8 +3,9 @@
 A task is called `TASK.DATASET`. Its dataset revision is a hash of its rows, its routes and the way it is made
 here, so kept figures are not taken for those of other data. What each kind measures:
 
-- retrieval, pairs: every distinct anchor is a query, every distinct positive (and given negative) of the test
-  split a document; relevant are the anchor's own positives. A query's own text is no answer. nDCG@10.
+- retrieval, pairs: every distinct anchor of the test split is a query; relevant are its own positives. The
+  documents are the distinct positives (and given negatives) of all splits: one collection, as in MS MARCO,
+  since a small test split's own would be too easy to search. A query's own text is no answer. nDCG@10.
 - reranking: the same texts; a query's candidates are its positives, its given negatives, and the documents
   nearest by TF-IDF, `CANDIDATES` in all. MAP.
 - classification: mteb's protocol. A logistic regression is fitted to 8 texts a label out of the train split,
@@ -42,9 +43,10 @@ from sentence_experts.evaluation.mteb.groups import kept
 from sentence_experts.evaluation.mteb.routes import ROLES, TWO_SIDED
 from sentence_experts.storage import sha256_file, sha256_text
 from sentence_experts.tasks.dataset import TEXTS, TasksFolder
+from sentence_experts.tasks.rows import text_id
+from sentence_experts.tasks.split import SPLITS, TEST, TRAIN
 
-TEST, TRAIN = "test", "train"
-PROTOCOL = "1"  # changes when what is made of the same rows does
+PROTOCOL = "2"  # changes when what is made of the same rows does
 CANDIDATES = 30  # a query's documents to re-rank
 SEED = 42  # mteb's own
 # Of no known language: a tasks folder does not say.
@@ -82,7 +84,8 @@ class LocalTask:
     def revision(self) -> str:
         """A hash of the rows, the routes and the protocol."""
         where = self.folder.path / self.task / self.dataset
-        files = [file for name in (f"{TEST}.parquet", TEXTS) if (file := where / name).is_file()]
+        read = (TEXTS,) if SHAPES[self.kind].labelled else (f"{split}.parquet" for split in SPLITS)
+        files = [file for name in read if (file := where / name).is_file()]
         routes = (f"{key}={route}" for key, route in self.routes.items())
         kind = self.folder.hierarchy.tasks[self.task].kind
         return sha256_text(PROTOCOL, kind, *routes, *map(sha256_file, files))[:16]
@@ -104,6 +107,13 @@ class LocalTask:
             InputError: there are none.
         """
         return self._some(self.folder.pairs(self.task, self.dataset, TEST), TEST)
+
+    def documents(self) -> dict[str, str]:
+        """Id -> text of what test queries search: the positives and given negatives of every split."""
+        tables = [self.folder.pairs(self.task, self.dataset, split) for split in (TEST, *SPLITS)]
+        rows = pa.concat_tables(tables).select(["positive_id", "positive", "negative"]).to_pylist()
+        found = {row["positive_id"]: row["positive"] for row in rows}
+        return found | {text_id(row["negative"]): row["negative"] for row in rows if row["negative"]}
 
     def texts(self, split: str) -> pa.Table:
         """The labelled texts of a split.
@@ -202,16 +212,13 @@ def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
     table = source.pairs()
     rows = table.filter(pc.not_equal(table["anchor_id"], table["positive_id"])).to_pylist()
     queries = {row["anchor_id"]: row["anchor"] for row in rows}
-    documents = {row["positive_id"]: row["positive"] for row in rows}
-    by_text = {text: identifier for identifier, text in documents.items()}
+    documents = source.documents()
     relevant: dict[str, dict[str, int]] = {query: {} for query in queries}
     negatives: dict[str, dict[str, None]] = {query: {} for query in queries}
     for row in rows:
         relevant[row["anchor_id"]][row["positive_id"]] = 1
         if row["negative"]:
-            identifier = by_text.setdefault(row["negative"], f"negative-{sha256_text(row['negative'])[:16]}")
-            documents[identifier] = row["negative"]
-            negatives[row["anchor_id"]][identifier] = None
+            negatives[row["anchor_id"]][text_id(row["negative"])] = None
     found = RetrievalSplitData(
         corpus=_dataset(id=list(documents), text=list(documents.values())),
         queries=_dataset(id=list(queries), text=list(queries.values())),

@@ -55,6 +55,7 @@ class TaskPlan:
         pooling: label, folder or hub id -> mean, last or cls.
         route_map: `KEY` or `MODEL:KEY` -> route (`routes`).
         replicates: of the bootstrap over datasets; 0 for no intervals.
+        max_length: cut texts to so many tokens, all models alike.
     """
 
     models: Sequence[str]
@@ -71,6 +72,7 @@ class TaskPlan:
     seed: int = 0
     device: str | None = None
     batch_size: int = 32
+    max_length: int | None = None
 
 
 def run_tasks(plan: TaskPlan) -> TaskEvaluation:
@@ -96,7 +98,10 @@ def run_tasks(plan: TaskPlan) -> TaskEvaluation:
     runs = []
     with _quiet():
         for entry in entries:
-            encoder = Encoder.open(entry.source, plan.device, plan.batch_size, option_of(entry, plan.pooling))
+            pooling = option_of(entry, plan.pooling)
+            encoder = Encoder.open(
+                entry.source, plan.device, plan.batch_size, pooling, max_length=plan.max_length
+            )
             routes = TaskRoutes.of(encoder, _given(entry, maps, encoder), own)
             runs.append(measure.run(entry, TaskEncoder(encoder, routes)))
     tasks = [_task(source) for source in sources]
