@@ -7,19 +7,13 @@ split at `;` or `|`.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sentence_experts.corpus.formats.markup import clean, unique
 from sentence_experts.corpus.formats.references import year_in
@@ -31,20 +25,15 @@ from sentence_experts.corpus.identifiers import (
 )
 from sentence_experts.corpus.paper import Citation, Paper, Rejection
 from sentence_experts.corpus.shards import Shard, papers_file
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
+from sentence_experts.tabular import BadRowError, Row, check_columns, read_columns, read_rows
 
 _ROWS_IN_A_SHARD = 20_000
 _PAPER_COLUMNS = ("id", "title", "abstract")
 _CITATION_COLUMNS = ("citing", "cited")
 _BETWEEN = re.compile(r"\s*[;|]\s*")
 _TRUE = frozenset({"1", "true", "yes", "t", "y"})
-
-Row = dict[str, Any]
-
-
-class _BadRowError(Exception):
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +53,7 @@ class UserTables:
         """
         tables = cls(Path(papers) if papers else None, Path(citations) if citations else None)
         for path, needed in tables._with_columns():
-            found = _columns(path)
-            missing = [name for name in needed if name not in found]
-            if missing:
-                raise InputError(
-                    f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
-                    f"it has: {', '.join(found) or 'none'}"
-                )
+            check_columns(str(path), needed, read_columns(path))
         if tables.citations and not tables.papers:
             raise UsageError("--citations needs --papers: the table of the papers that its ids name")
         return tables if tables.papers else None
@@ -97,7 +80,7 @@ class UserTables:
             _parse(self.papers, shards, first_source, _add_paper)
         if self.citations:
             # Bare digits may be PMIDs only where the papers say that they have such.
-            digits_are_pmids = self.papers is not None and "pmid" in _columns(self.papers)
+            digits_are_pmids = self.papers is not None and "pmid" in read_columns(self.papers)
 
             def add(shard: Shard, row: Row, number: int) -> None:
                 _add_citation(shard, row, number, digits_are_pmids)
@@ -106,9 +89,9 @@ class UserTables:
 
 
 def _parse(path: Path, shards: Path, source: int, add: Callable[[Shard, Row, int], None]) -> None:
-    rows = enumerate(_rows(path), start=1)
+    numbered = enumerate(read_rows(path), start=1)
     for number in itertools.count():
-        group = list(itertools.islice(rows, _ROWS_IN_A_SHARD))
+        group = list(itertools.islice(numbered, _ROWS_IN_A_SHARD))
         if number and not group:
             return
         if papers_file(shards, source, number).exists():
@@ -116,10 +99,10 @@ def _parse(path: Path, shards: Path, source: int, add: Callable[[Shard, Row, int
         shard = Shard(source, number)
         for row_number, row in group:
             try:
-                if isinstance(row, _BadRowError):
+                if isinstance(row, BadRowError):
                     raise row
                 add(shard, row, row_number)
-            except _BadRowError as error:
+            except BadRowError as error:
                 shard.rejections.append(
                     Rejection(path.name, None, f"row {row_number}", "bad-row", str(error))
                 )
@@ -132,10 +115,10 @@ def _parse(path: Path, shards: Path, source: int, add: Callable[[Shard, Row, int
 def _add_paper(shard: Shard, row: Row, number: int) -> None:
     own = _text(row.get("id"))
     if not own:
-        raise _BadRowError("no id")
+        raise BadRowError("no id")
     title, abstract = _text(row.get("title")), _text(row.get("abstract"))
     if not title and not abstract:
-        raise _BadRowError(f"{own}: neither title nor abstract")
+        raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
     subjects, mesh, keywords = (_list(row.get(name)) for name in ("subjects", "mesh", "keywords"))
     paper = Paper(
@@ -161,9 +144,9 @@ def _add_citation(shard: Shard, row: Row, number: int, digits_are_pmids: bool) -
     citing, cited = _text(row.get("citing")), _text(row.get("cited"))
     title = _text(row.get("cited_title"))
     if not citing:
-        raise _BadRowError("no citing paper")
+        raise BadRowError("no citing paper")
     if not cited and not title:
-        raise _BadRowError(f"{citing}: no cited work")
+        raise BadRowError(f"{citing}: no cited work")
     doi, pmid, pmcid = _identifiers(citing, digits_are_pmids)
     key = f"doi:{doi}" if doi else f"pmid:{pmid}" if pmid else f"pmc:{pmcid}" if pmcid else None
     doi, pmid, pmcid = _identifiers(cited, digits_are_pmids) if cited else (None, None, None)
@@ -185,7 +168,7 @@ def _text(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, dict | list):
-        raise _BadRowError(f"a text is expected, not {str(value)[:60]!r}")
+        raise BadRowError(f"a text is expected, not {str(value)[:60]!r}")
     # Lone surrogates come out of JSON escapes; no file can hold them.
     return clean(str(value).encode("utf-8", "replace").decode("utf-8"))
 
@@ -196,7 +179,7 @@ def _year(value: Any) -> int | None:
         return None
     year = year_in(text)
     if year is None:
-        raise _BadRowError(f"the year {text[:40]!r} is none")
+        raise BadRowError(f"the year {text[:40]!r} is none")
     return year
 
 
@@ -206,99 +189,9 @@ def _list(value: Any) -> tuple[str, ...]:
             try:
                 value = json.loads(value)
             except json.JSONDecodeError as error:
-                raise _BadRowError(f"not a JSON array: {value[:60]!r}") from error
+                raise BadRowError(f"not a JSON array: {value[:60]!r}") from error
         else:
             value = _BETWEEN.split(value)
     if value is not None and not isinstance(value, list):
-        raise _BadRowError(f"not a list: {str(value)[:60]!r}")
+        raise BadRowError(f"not a list: {str(value)[:60]!r}")
     return unique(_text(item) for item in value or ())
-
-
-# ---- files to rows -------------------------------------------------------------------------------
-
-
-def _kind(path: Path) -> str:
-    name = path.name.lower().removesuffix(".gz")
-    for ending, kind in ((".parquet", "parquet"), (".csv", "csv"), (".tsv", "tsv"), (".tab", "tsv"),
-                         (".jsonl", "json"), (".ndjson", "json"), (".json", "json")):  # fmt: skip
-        if name.endswith(ending):
-            return kind
-    raise InputError(f"{path}: a table must be .parquet, .csv, .tsv, .jsonl or .ndjson, optionally with .gz")
-
-
-def _open(path: Path) -> Any:
-    try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        return gzip.open(path, "rb") if packed else open(path, "rb")
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-
-
-def _columns(path: Path) -> list[str]:
-    """The names of a table's columns; of JSON lines, those of its first rows."""
-    kind = _kind(path)
-    if kind == "parquet":
-        with _open(path) as file:
-            return [str(name) for name in _parquet(path, file).schema_arrow.names]
-    if kind == "json":
-        rows = (row for row in itertools.islice(_rows(path), 100) if not isinstance(row, _BadRowError))
-        return list(dict.fromkeys(name for row in rows for name in row))
-    with _open(path) as file:
-        return next(_delimited(path, file, kind), [])
-
-
-def _rows(path: Path) -> Iterator[Row | _BadRowError]:
-    """The rows of a table in order; a row that cannot be read is a `_BadRowError`."""
-    kind = _kind(path)
-    with _open(path) as file:
-        try:
-            if kind == "parquet":
-                for batch in _parquet(path, file).iter_batches(batch_size=2048):
-                    yield from batch.to_pylist()
-            elif kind == "json":
-                yield from map(_json_row, file)
-            else:
-                yield from _delimited_rows(path, file, kind)
-        except (EOFError, OSError, csv.Error, pa.ArrowException) as error:
-            if isinstance(error, InputError):
-                raise
-            yield _BadRowError(f"the file breaks off here: {' '.join(str(error).split())}")
-
-
-def _parquet(path: Path, file: Any) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(io.BytesIO(file.read()) if isinstance(file, gzip.GzipFile) else file)
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is no Parquet file: {error}") from error
-
-
-def _json_row(line: bytes) -> Row | _BadRowError:
-    if not line.strip():
-        return _BadRowError("an empty line")
-    try:
-        value = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _BadRowError(f"not JSON: {error}")
-    return value if isinstance(value, dict) else _BadRowError("not a JSON object")
-
-
-def _delimited(path: Path, file: Any, kind: str) -> Iterator[list[str]]:
-    csv.field_size_limit(1 << 26)
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
-    lines: Iterable[str] = (line.replace("\0", "") for line in text)
-    yield from csv.reader(lines, delimiter="," if kind == "csv" else "\t")
-
-
-def _delimited_rows(path: Path, file: Any, kind: str) -> Iterator[Row | _BadRowError]:
-    lines = _delimited(path, file, kind)
-    header = next(lines, [])
-    for values in lines:
-        if not values:
-            continue
-        if len(values) != len(header):
-            yield _BadRowError(f"{len(values)} fields where the header has {len(header)}")
-        else:
-            yield dict(zip(header, (value or None for value in values), strict=True))

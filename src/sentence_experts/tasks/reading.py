@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus import user_tables
 from sentence_experts.corpus.tables import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
 from sentence_experts.storage import sha256_file
+from sentence_experts.tabular import BadRowError, check_columns, read_columns, read_rows
 from sentence_experts.tasks.kinds import Kind
 from sentence_experts.tasks.source import Source, resolved
 
@@ -65,16 +65,6 @@ def wanted_columns(source: Source, kind: Kind) -> list[str]:
     return list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
 
 
-def _check_columns(where: str, wanted: Iterable[str], found: Iterable[str]) -> None:
-    found = list(found)
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise InputError(
-            f"{where} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
-            f"it has: {', '.join(found) or 'none'}"
-        )
-
-
 # ---- files ---------------------------------------------------------------------------------------
 
 
@@ -92,14 +82,14 @@ def _read_files(source: Source, kind: Kind, folder: Path) -> Reading:
 
 
 def _checked_file(path: Path, source: Source, kind: Kind) -> dict[str, str]:
-    _check_columns(str(path), wanted_columns(source, kind), user_tables._columns(path))
+    check_columns(str(path), wanted_columns(source, kind), read_columns(path))
     return {"name": path.name, "sha256": sha256_file(path)}
 
 
 def _records_of(path: Path, split: str | None) -> Iterator[Record]:
-    for number, row in enumerate(user_tables._rows(path), start=1):
+    for number, row in enumerate(read_rows(path), start=1):
         where = f"{path.name} row {number}"
-        if isinstance(row, user_tables._BadRowError):
+        if isinstance(row, BadRowError):
             yield Record(where, split, None, str(row))
         else:
             yield Record(where, split, row)
@@ -111,7 +101,7 @@ def _records_of(path: Path, split: str | None) -> Iterator[Record]:
 def _read_corpus(source: Source, kind: Kind, folder: Path) -> Reading:
     corpus = CorpusFolder.open(resolved(str(source.corpus), folder))
     names = {*PAPERS_SCHEMA.names, *CORPUS_ALIASES}
-    _check_columns(str(corpus.path), wanted_columns(source, kind), sorted(names))
+    check_columns(str(corpus.path), wanted_columns(source, kind), sorted(names))
     return Reading((), _papers(corpus), {"corpus": {"fingerprint": corpus.fingerprint()}})
 
 
@@ -146,7 +136,7 @@ def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
             )
     for name in splits.values():
         wanted = wanted_columns(source, kind)
-        _check_columns(f"{source.hub}, split {name},", wanted, loaded[name].column_names)
+        check_columns(f"{source.hub}, split {name},", wanted, loaded[name].column_names)
     fingerprints = {split: loaded[name]._fingerprint for split, name in splits.items()}
     # A set with nothing but "train" has not been split yet.
     only_train = set(splits) == {"train"} and not source.splits
