@@ -94,6 +94,30 @@ def test_an_existing_folder_is_kept_unless_told(
     assert "[CVD]" in (out / "config.json").read_text()
 
 
+TASKS = """
+tasks:
+  search: {kind: retrieval, datasets: {a: {file: a.jsonl}}}
+  same: {kind: pairs, instructions: {same: "heart: "}, datasets: {b: {file: b.jsonl}}}
+"""
+
+
+def test_one_more_task_of_a_task_file(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after, tasks = tmp_path / "model", tmp_path / "grown", tmp_path / "tasks.yaml"
+    tasks.write_text(TASKS)
+    assert run(tiny, "--experts", "query,document", "--route", "prefix", "--out", str(before)) == 0
+    grow = (str(before), "--tasks", str(tasks), "--add-expert")
+    assert run(*grow, "same", "--out", str(after)) == 0
+    encoder = SentenceTransformer(str(after), device="cpu")
+    assert encoder.prompts["same"] == "heart: "
+    stock = SentenceTransformer(str(before), device="cpu")
+    vectors = [each.encode(["lungs"], prompt_name="query") for each in (stock, encoder)]
+    assert np.array_equal(*vectors)
+    assert run(*grow, "other", "--out", str(tmp_path / "none")) == 2
+    assert "its routes: query, document, same" in " ".join(capsys.readouterr().err.split())
+    assert run(*grow, "same", "--prefix", "same=x: ", "--out", str(tmp_path / "none")) == 2
+    assert "leave one out" in capsys.readouterr().err
+
+
 def test_a_folder_of_other_things_is_never_replaced(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,11 +57,10 @@ def auto_route(
 
     Example: sentence-experts auto-route runs/moe/model --pairs my-pairs
     """
-    from transformers.utils import logging as transformers_logging
-
     from sentence_experts.evaluation.auto_route import choices, cost_of_mistakes
     from sentence_experts.models.auto_encode import fit_auto_routes
     from sentence_experts.models.checkpoint import load
+    from sentence_experts.models.loading import load_quietly
     from sentence_experts.pairs.dataset import PairsFolder
 
     if pairs is None and texts is None:
@@ -69,7 +68,7 @@ def auto_route(
     folder = None if pairs is None else PairsFolder.open(pairs)
     measured_on = None if folder is None else folder.split(split)
     known, unseen = _learned_and_unseen(folder, texts, column, route_column, texts_per_route, seed)
-    transformers_logging.disable_progress_bar()
+    load_quietly()
     encoder = load(model, device)
     fitted = fit_auto_routes(
         encoder, [text for text, _ in known], [route for _, route in known], confidence, otherwise

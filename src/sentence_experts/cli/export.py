@@ -50,12 +50,11 @@ def export(
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
     shares = None if weights is None else _parse_weights(weights)
 
-    from transformers.utils import logging as transformers_logging
-
     from sentence_experts.models.checkpoint import load, save
     from sentence_experts.models.compress import average_experts, export_route
+    from sentence_experts.models.loading import load_quietly
 
-    transformers_logging.disable_progress_bar()
+    load_quietly()
     encoder = load(model, device="cpu")
     dense = average_experts(encoder, shares) if route is None else export_route(encoder, route)
     save(dense, out)

@@ -101,7 +101,8 @@ def extend(
         typer.Option(
             metavar="FILE_OR_FOLDER",
             help="experts and instructions of a task file, or of a folder written by `tasks`: a route for "
-            "each instruction; implies --route prefix and --expert-norms",
+            "each instruction; implies --route prefix and --expert-norms. With --add-expert: where the new "
+            "route's instruction stands",
         ),
     ] = None,
     prefix: Annotated[
@@ -125,19 +126,20 @@ def extend(
     """
     if out.exists() and not overwrite:
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
-    if sum((experts is not None, tasks is not None, bool(growth))) != 1:
+    if sum((experts is not None, tasks is not None and not growth, bool(growth))) != 1:
         raise UsageError(
             "give --experts or --tasks for a base; --add-expert or --drop-expert for a model with experts"
         )
     prefixes = _parse_named("--prefix", prefix or [])
+    if growth and tasks is not None:
+        prefixes, tasks = _instruction_of(tasks, growth, prefixes), None
     arguments = _arguments(ExtendSettings(**given), experts, tasks, prefixes, share or [])
-    from transformers.utils import logging as transformers_logging
-
     from sentence_experts.models.checkpoint import save
     from sentence_experts.models.extend import extend as extend_base
+    from sentence_experts.models.loading import load_quietly
     from sentence_experts.models.minilm import model_folder
 
-    transformers_logging.disable_progress_bar()
+    load_quietly()
     encoder = grow(model, growth, prefixes) if growth else extend_base(model_folder(model), **arguments)
     save(encoder, out)
     _describe(encoder, out)
@@ -205,6 +207,18 @@ def _of_tasks(tasks: Path, settings: ExtendSettings, prefixes: dict[str, str]) -
         "route": "prefix",
         "expert_norms": settings.expert_norms is not False,
     }
+
+
+def _instruction_of(tasks: Path, growth: dict[str, Any], prefixes: dict[str, str]) -> dict[str, str]:
+    """The instruction of the route that is added, out of the task file."""
+    from sentence_experts.tasks.hierarchy import Hierarchy
+
+    if prefixes:
+        raise UsageError("--prefix and --tasks both give the new route's instruction: leave one out")
+    instructions, added = Hierarchy.read(tasks).instructions(), growth.get("add_expert")
+    if added not in instructions:
+        raise UsageError(f"--tasks goes with --add-expert ROUTE; its routes: {', '.join(instructions)}")
+    return {added: instructions[added]}
 
 
 def _parse_names(experts: str) -> list[str]:

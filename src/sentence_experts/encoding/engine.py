@@ -15,7 +15,7 @@ from sentence_experts.encoding.fingerprint import model_fingerprint
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.auto_route import AUTO, has_auto_route
 from sentence_experts.models.decoders import is_decoder
-from sentence_experts.models.loading import load_model, pooling_of
+from sentence_experts.models.loading import load_model, load_quietly, pooling_of
 from sentence_experts.models.minilm import model_folder
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ def _load_as_ours(source: str, device: str | None, only_route: str | None) -> Se
         return None
     from sentence_experts.models.checkpoint import load
 
+    load_quietly()
     return load(source, device, None if only_route is None else [only_route])
 
 

@@ -106,7 +106,10 @@ def family_of_base(model_type: str) -> Family:
         if model_type == family.base_model_type:
             return family
         if model_type == family.model_type:
-            raise InputError(f"the base already has experts (model type {model_type!r}); give its dense base")
+            raise InputError(
+                f"the base already has experts (model type {model_type!r}); give its dense base, or "
+                "--add-expert NAME"
+            )
     known = ", ".join(f"{family.name} ({family.base_model_type})" for family in FAMILIES)
     raise InputError(f"the base's model type {model_type!r} cannot be extended; supported: {known}")
 

@@ -38,8 +38,7 @@ def load_model(source: str, device: str | None = None, pooling: str | None = Non
         raise InputError(f"{source}: no such model folder")
     if Path(source).is_dir() and not any(Path(source).glob("*.json")):
         raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
-    # One note a command is enough: the weights' own progress bar would break the lines of ours.
-    require("transformers.utils.logging", "models").disable_progress_bar()
+    load_quietly()
     try:
         model = sentence_transformers.SentenceTransformer(source, device=device)
         plain = not sentence_transformers.util.is_sentence_transformer_model(source)
@@ -54,6 +53,11 @@ def load_model(source: str, device: str | None = None, pooling: str | None = Non
     if pooling is not None:
         _set_pooling(model, source, POOLINGS[pooling])
     return model  # type: ignore[no-any-return]
+
+
+def load_quietly() -> None:
+    """Show no progress bar for weights: it would break the program's own lines."""
+    require("transformers.utils.logging", "models").disable_progress_bar()
 
 
 def pooling_of(model: SentenceTransformer) -> str | None:

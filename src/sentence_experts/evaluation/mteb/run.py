@@ -165,7 +165,7 @@ class _Measure:
             task,
             cache=self.cache,
             overwrite_strategy="only-missing",
-            encode_kwargs={"batch_size": model.encoder.batch_size},
+            encode_kwargs={"batch_size": model.encoder.batch_size, "show_progress_bar": False},
             co2_tracker=False,
             show_progress_bar=False,
         )
