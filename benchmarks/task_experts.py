@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--max-length", type=int, default=48, help="tokens of a text, in training")
-    parser.add_argument("--max-train", type=int, default=800, help="training texts of a dataset")
+    parser.add_argument("--max-train", type=int, default=1000, help="training texts of a dataset")
     parser.add_argument("--max-eval", type=int, default=250, help="test texts or pairs of a dataset")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the tables")
     given = parser.parse_args()
