@@ -14,7 +14,7 @@ demo: setup
 	@$(BIN)/sentence-experts demo
 
 lint: setup
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks scripts
 	$(BIN)/mypy
 
 # The test runner comes last, so that its summary is the last line.

@@ -13,7 +13,7 @@ from shipped import RECIPES, SHIPPED, copy_recipe
 
 from samples import write_corpus
 from sentence_experts.cli import main as command_line
-from sentence_experts.cli.evaluate import EvaluationSettings
+from sentence_experts.cli.evaluate_settings import EvaluationSettings
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.extend import extend
 from sentence_experts.pairs.domains import DomainRules

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentence_experts.cli.evaluate_settings import EvaluationSettings, assignments
 from sentence_experts.console import results
 from sentence_experts.errors import SentenceExpertsError, UsageError, require
 
 if TYPE_CHECKING:
-    from sentence_experts.cli.evaluate import EvaluationSettings
+    from sentence_experts.evaluation.mteb.results import TaskEvaluation
 
 # What a model is measured on -> the flags that belong to it alone.
 FLAGS_OF = {
@@ -39,8 +41,7 @@ def check_kind(settings: EvaluationSettings) -> None:
 def evaluate_tasks(settings: EvaluationSettings, models: list[str]) -> None:
     """Measure the models, show the tables, and fail at the end where a task's data could not be had."""
     require("mteb", "mteb")
-    from sentence_experts.evaluation.mteb.run import REPORT, TaskPlan, run_tasks
-    from sentence_experts.report.task_tables import gap_lines, notes, task_tables
+    from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
 
     plan = TaskPlan(
         models=models,
@@ -59,28 +60,24 @@ def evaluate_tasks(settings: EvaluationSettings, models: list[str]) -> None:
         batch_size=settings.batch_size,
         max_length=settings.max_length,
     )
-    found = run_tasks(plan)
+    show_tasks(run_tasks(plan), settings.out)
+
+
+def show_tasks(found: TaskEvaluation, out: Path) -> None:
+    """Show the tables.
+
+    Raises:
+        SentenceExpertsError: a task's data could not be had.
+    """
+    from sentence_experts.evaluation.mteb.run import REPORT
+    from sentence_experts.report.task_tables import gap_lines, notes, task_tables
+
     for table in task_tables(found):
         results.print(table)
-    for line in ("", *gap_lines(found), *notes(found), f"report: {settings.out / REPORT}"):
+    for line in ("", *gap_lines(found), *notes(found), f"report: {out / REPORT}"):
         results.print(line, markup=False, highlight=False)
     if found.missing:
         raise SentenceExpertsError(
             f"{len(found.missing)} tasks were not measured, their data could not be loaded: "
             f"{', '.join(found.missing)}; the same command tries them again and keeps the others"
         )
-
-
-def assignments(values: list[str], usage: str) -> list[tuple[str, str]]:
-    """`LEFT=RIGHT` -> (left, right), each.
-
-    Raises:
-        UsageError: one is not of that form.
-    """
-    pairs = []
-    for value in values:
-        left, equals, right = value.partition("=")
-        if not (left and equals and right):
-            raise UsageError(f"{value!r} is not of the form {usage}")
-        pairs.append((left, right))
-    return pairs

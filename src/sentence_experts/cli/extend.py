@@ -76,6 +76,11 @@ class ExtendSettings(BaseModel):
         return arguments
 
 
+NOTHING_OR_TOO_MUCH = (
+    "give --experts or --tasks for a base; --add-expert or --drop-expert for a model with experts"
+)
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
     app.command("extend")(with_settings(GrowOptions, "growth")(with_settings(ExtendSettings)(extend)))
@@ -127,9 +132,7 @@ def extend(
     if out.exists() and not overwrite:
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
     if sum((experts is not None, tasks is not None and not growth, bool(growth))) != 1:
-        raise UsageError(
-            "give --experts or --tasks for a base; --add-expert or --drop-expert for a model with experts"
-        )
+        raise UsageError(NOTHING_OR_TOO_MUCH)
     prefixes = _parse_named("--prefix", prefix or [])
     if growth and tasks is not None:
         prefixes, tasks = _instruction_of(tasks, growth, prefixes), None

@@ -32,6 +32,7 @@ VERBS = (
     "auto-route",
     "encode",
     "search",
+    "moee",
     "export",
     "reproduce",
     "demo",

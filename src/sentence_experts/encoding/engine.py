@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.console import say
-from sentence_experts.encoding.fingerprint import model_fingerprint
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.auto_route import AUTO, has_auto_route
 from sentence_experts.models.decoders import is_decoder
+from sentence_experts.models.fingerprint import model_fingerprint
 from sentence_experts.models.loading import load_model, load_quietly, pooling_of
 from sentence_experts.models.minilm import model_folder
+from sentence_experts.moee.folder import is_embedder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -30,7 +31,7 @@ class Encoder:
     Attributes:
         model: the sentence-transformers model.
         name: the folder's base name, or the hub id.
-        fingerprint: a hash of the model's files (`encoding.fingerprint`).
+        fingerprint: a hash of the model's files (`models.fingerprint`).
         pooling: how token vectors become one: mean, last, cls, or sentence-transformers' name.
         routes: route name -> prompt text; empty prompts are left out. "auto" is among them where the model
             chooses routes by itself.
@@ -82,6 +83,11 @@ class Encoder:
         """Whether the model routes between experts (and so cannot encode without a route)."""
         config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
         return bool(getattr(config, "experts", None)) and bool(getattr(config, "routes", None))
+
+    @property
+    def takes_empty(self) -> bool:
+        """Whether an empty text has a vector."""
+        return bool(getattr(self.model, "takes_empty", True))
 
     @property
     def dimension(self) -> int:
@@ -192,7 +198,12 @@ class Encoder:
 
 
 def _load_as_ours(source: str, device: str | None, only_route: str | None) -> SentenceTransformer | None:
-    """The model, for what a stock `SentenceTransformer` cannot do: choose routes by itself, load one only."""
+    """The model, for what a stock `SentenceTransformer` cannot do: choose routes by itself, load one only,
+    read a language model's routers."""
+    if is_embedder(source):
+        from sentence_experts.moee.embedder import MoeEmbedder
+
+        return MoeEmbedder.open(source, device)
     if only_route is None and not has_auto_route(source):
         return None
     from sentence_experts.models.checkpoint import load

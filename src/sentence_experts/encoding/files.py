@@ -48,7 +48,8 @@ def encode_file(
 
     Raises:
         UsageError: `out` ends in neither, or names the source.
-        InputError: the source cannot be read or holds no texts (`TextFile.rows`).
+        InputError: the source cannot be read or holds no texts (`TextFile.rows`), or an empty one that the
+            model does not take.
         RouteError: as `Encoder.chosen_route`.
     """
     if out.suffix not in ENDINGS:
@@ -64,7 +65,7 @@ def encode_file(
         "chunk": chunk,
     }
     folder = out.with_name(f".{out.name}.chunks")
-    counted = _Counted()
+    counted = _Counted(source.path, encoder.takes_empty)
     with progress(f"encoding {source.path.name}") as advance:
         texts = counted.watch(source.chunks(chunk))
         files = encode_chunks(
@@ -85,16 +86,24 @@ def encode_file(
 
 
 class _Counted:
-    """Counts texts and empty texts on their way to the model."""
+    """Counts texts and empty texts on their way to the model, and stops at one that it does not take."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path, takes_empty: bool) -> None:
+        self.path = path
+        self.takes_empty = takes_empty
         self.texts = 0
         self.empty = 0
 
     def watch(self, chunks: Iterator[list[Row]]) -> Iterator[list[str]]:
         for rows in chunks:
+            empty = [number for number, row in enumerate(rows, start=1) if not row.text.strip()]
+            if empty and not self.takes_empty:
+                raise InputError(
+                    f"{self.path}: text {self.texts + empty[0]} is empty, and this model has nothing to read "
+                    f"then: take it out (the {self.texts:,} texts of the chunks before it are read)"
+                )
             self.texts += len(rows)
-            self.empty += sum(not row.text.strip() for row in rows)
+            self.empty += len(empty)
             yield [row.text for row in rows]
 
 

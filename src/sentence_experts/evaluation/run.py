@@ -121,7 +121,8 @@ def run_evaluation(plan: EvaluationPlan) -> Evaluation:
 
 def write_results(out: Path, found: Evaluation) -> Path:
     """Write the three files; the path of the report is returned."""
-    from sentence_experts.report.page import evaluation_page, write_page
+    from sentence_experts.report.html import write_page
+    from sentence_experts.report.page import evaluation_page
 
     write_json(out / "evaluation.json", found.to_json())
     write_parquet(out / "scores.parquet", found.scores)

@@ -33,11 +33,7 @@ def load_model(source: str, device: str | None = None, pooling: str | None = Non
     sentence_transformers = require("sentence_transformers", "models")
     if pooling is not None and pooling not in POOLINGS:
         raise UsageError(f"unknown pooling {pooling!r}: choose {', '.join(POOLINGS)}")
-    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
-    if looks_local and not Path(source).is_dir():
-        raise InputError(f"{source}: no such model folder")
-    if Path(source).is_dir() and not any(Path(source).glob("*.json")):
-        raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
+    check_source(source)
     load_quietly()
     try:
         model = sentence_transformers.SentenceTransformer(source, device=device)
@@ -53,6 +49,19 @@ def load_model(source: str, device: str | None = None, pooling: str | None = Non
     if pooling is not None:
         _set_pooling(model, source, POOLINGS[pooling])
     return model  # type: ignore[no-any-return]
+
+
+def check_source(source: str) -> None:
+    """Whether a source that looks like a folder is one that holds a model; a hub id is not looked for.
+
+    Raises:
+        InputError: it is not.
+    """
+    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
+    if looks_local and not Path(source).is_dir():
+        raise InputError(f"{source}: no such model folder")
+    if Path(source).is_dir() and not any(Path(source).glob("*.json")):
+        raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
 
 
 def load_quietly() -> None:

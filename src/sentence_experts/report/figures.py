@@ -61,7 +61,7 @@ def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[st
             axis.set(title=_short(label), xlabel="cosine", yticks=[], xlim=(edges[0], edges[-1]))
         axes[0, 0].set_ylabel("share of pairs")
         axes[0, 0].legend(frameon=False, fontsize=8, handlelength=1.4)
-        return _svg(figure)
+        return svg_of(figure)
 
 
 def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, float | None]) -> str:
@@ -96,7 +96,7 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
         for axis in (left, right):
             axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
         figure.legend(loc="outside lower center", frameon=False, ncols=2, fontsize=8)
-        return _svg(figure)
+        return svg_of(figure)
 
 
 def heat_map(
@@ -128,7 +128,7 @@ def heat_map(
         axis.set_yticks(range(len(labels)), short)
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)
-        return _svg(figure)
+        return svg_of(figure)
 
 
 def _thinned(
@@ -153,7 +153,8 @@ def pyplot() -> Any:
     return require("matplotlib.pyplot", "report")
 
 
-def _svg(figure: Any) -> str:
+def svg_of(figure: Any) -> str:
+    """A figure as SVG text; it is closed."""
     out = io.StringIO()
     # Without a date, so that the same figure is the same text.
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})

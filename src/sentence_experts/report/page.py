@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from html import escape
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, Evaluation, Figures
+from sentence_experts.report import html
 from sentence_experts.report.figures import curves, heat_map, histograms
 from sentence_experts.report.tables import (
     DIFFERENCES,
@@ -27,7 +26,6 @@ from sentence_experts.report.tables import (
     signed,
     views,
 )
-from sentence_experts.storage import write_text
 
 HEADINGS = {
     "f1_max": "F1max",
@@ -54,24 +52,6 @@ MEANINGS = {
     "under the ROC curve in blocks of papers. It does not see the seeds, and a paper may stand in two "
     "blocks, so where it and the interval disagree, trust the interval",
 }
-CSS = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto;
-  max-width: 62rem; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
-nav a { margin-right: 1rem; } a { color: #005a8c; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: .75rem 0; font-variant-numeric: tabular-nums; font-size: .9rem; }
-caption { text-align: left; color: #444; padding-bottom: .4rem; }
-th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #ddd; }
-th[scope=row], thead th:first-child { text-align: left; } thead th { border-bottom: 2px solid #888; }
-td small, th small { display: block; color: #555; white-space: nowrap; font-weight: normal; }
-summary { cursor: pointer; }
-figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
-figcaption, .note { color: #444; font-size: .9rem; max-width: 48rem; }
-dl { font-size: .9rem; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
-pre { overflow-x: auto; background: #f6f6f6; padding: .75rem; font-size: .8rem; }
-"""
 
 
 def evaluation_page(found: Evaluation) -> str:
@@ -84,20 +64,11 @@ def evaluation_page(found: Evaluation) -> str:
         f'<a href="#{_anchor(number)}">{escape(_heading(key))}</a>'
         for number, (key, _, _) in enumerate(views(found))
     )
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(title)}</h1>\n<p>How well the cosine of two texts' vectors tells linked papers from "
-        f"unlinked papers of the same domain.{_relation(found)}</p>\n<nav>{links}</nav>\n"
-        f"{body}\n{_meanings()}\n{_settings(found)}\n</main>\n</body>\n</html>\n"
+    return html.document(
+        title,
+        "<p>How well the cosine of two texts' vectors tells linked papers from unlinked papers of the same "
+        f"domain.{_relation(found)}</p>\n<nav>{links}</nav>\n{body}\n{_meanings()}\n{_settings(found)}",
     )
-
-
-def write_page(path: Path, html: str) -> Path:
-    """Write the page; its path is returned."""
-    write_text(path, html)
-    return path
 
 
 def _relation(found: Evaluation) -> str:
@@ -141,7 +112,7 @@ def _drawings(found: Evaluation, key: str, rows: dict[str, Figures]) -> Iterator
         f"unlinked {number(figures.metrics['mean_negative'])}"
         for label, figures in rows.items()
     )
-    yield _figure(
+    yield html.figure(
         histograms(scores, labels, thresholds),
         f"Histograms of cosines. Means: {means}.",
         f"Cosines of linked and unlinked pairs ({where}). Each kind's bars add up to 1; the dotted line is "
@@ -149,7 +120,7 @@ def _drawings(found: Evaluation, key: str, rows: dict[str, Figures]) -> Iterator
     )
     if 0 < labels.sum() < labels.size:
         areas = "; ".join(f"{label} {number(figures.metrics['roc_auc'])}" for label, figures in rows.items())
-        yield _figure(
+        yield html.figure(
             curves(scores, labels, thresholds),
             f"ROC and precision-recall curves. Areas under the ROC curve: {areas}.",
             f"ROC and precision-recall curves ({where}). The dot is where F1 is largest.",
@@ -162,14 +133,6 @@ def _is_domain(scores: pa.Table, domain: str) -> pa.Array:
     return pc.equal(scores["domain"], domain)
 
 
-def _figure(svg: str, alternative: str, caption: str) -> str:
-    data = base64.b64encode(svg.encode("utf-8")).decode("ascii")
-    return (
-        f'<figure><img alt="{escape(alternative)}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
-
-
 def _names(found: Evaluation) -> dict[str, str]:
     return {
         model.label: escape(model.label) + (f"<small>{model.seeds} seeds</small>" if model.runs else "")
@@ -178,16 +141,9 @@ def _names(found: Evaluation) -> dict[str, str]:
 
 
 def _table(caption: str, rows: dict[str, Figures], names: dict[str, str]) -> str:
-    head = "".join(f'<th scope="col">{heading}</th>' for heading in ("Model", *HEADINGS.values()))
     best = {name: max((row.metrics[name] or 0.0) for row in rows.values()) for name in BEST_IS_LARGEST}
-    body = "\n".join(
-        f'<tr><th scope="row">{names[label]}</th>{"".join(_cells(figures, best))}</tr>'
-        for label, figures in rows.items()
-    )
-    return (
-        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
-    )
+    cells = ((names[label], "".join(_cells(figures, best))) for label, figures in rows.items())
+    return html.table(caption, ("Model", *HEADINGS.values()), cells)
 
 
 def _compared(found: Evaluation, key: str) -> Iterator[str]:
@@ -203,7 +159,7 @@ def _compared(found: Evaluation, key: str) -> Iterator[str]:
     significant = {(test.first, test.second) for test in tests if test.p_holm < SIGNIFICANT}
     where = _heading(key).lower() if key in (POOLED, PAIR_WEIGHTED_MEAN) else f"domain {key}"
     texts = "; ".join(f"{first} minus {second} {signed(gap)}" for (first, second), gap in gaps.items())
-    yield _figure(
+    yield html.figure(
         heat_map([model.label for model in found.models], gaps, significant),
         f"Heat map of differences in ROC-AUC. {texts}.",
         f"ROC-AUC of the row's model minus the column's ({where}). Star: p < {SIGNIFICANT}, signed-rank test "
@@ -212,9 +168,8 @@ def _compared(found: Evaluation, key: str) -> Iterator[str]:
 
 
 def _differences(found: Evaluation) -> str:
-    head = "".join(f'<th scope="col">{heading}</th>' for heading in ("Model − model", *DIFFERENCES.values()))
-    body = "\n".join(
-        f'<tr><th scope="row">{escape(f"{first} − {second}")}</th>{"".join(map(_cell, cells))}</tr>'
+    rows = (
+        (escape(f"{first} − {second}"), "".join(map(html.cell, cells)))
         for first, second, cells in difference_rows(found)
     )
     caption = (
@@ -226,29 +181,17 @@ def _differences(found: Evaluation) -> str:
     return (
         (f'<p class="note">{escape(note)}</p>\n' if note else "")
         + f"<details{' open' if count <= ROWS_SHOWN else ''}><summary>Differences of models</summary>\n"
-        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div></details>"
+        f"{html.table(caption, ('Model − model', *DIFFERENCES.values()), rows)}</details>"
     )
 
 
 def _routers(found: Evaluation) -> str:
-    head = "".join(
-        f'<th scope="col">{escape(heading)}</th>' for heading in ("Mean over blocks", *found.routers)
-    )
-    body = "\n".join(
-        f'<tr><th scope="row">{escape(label)}</th>{"".join(_cell([cell]) for cell in cells)}</tr>'
+    rows = (
+        (escape(label), "".join(html.cell([figure]) for figure in cells))
         for label, cells in router_rows(found).items()
     )
     caption = "Learned routers: the share of texts that they send to the expert of the text's domain."
-    return (
-        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
-    )
-
-
-def _cell(lines: list[str]) -> str:
-    figure, *below = lines
-    return f"<td>{figure}{''.join(f'<small>{escape(line)}</small>' for line in below)}</td>"
+    return html.table(caption, ("Mean over blocks", *found.routers), rows)
 
 
 def _cells(figures: Figures, best: dict[str, float]) -> Iterator[str]:
@@ -256,7 +199,7 @@ def _cells(figures: Figures, best: dict[str, float]) -> Iterator[str]:
         figure, *below = lines(figures, name)
         if figure != UNDEFINED and figures.metrics[name] == best.get(name):
             figure = f"<strong>{figure}</strong>"
-        yield _cell([figure, *below])
+        yield html.cell([figure, *below])
 
 
 def _meanings() -> str:

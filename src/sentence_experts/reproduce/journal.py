@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.console import say
-from sentence_experts.encoding.fingerprint import folder_fingerprint
 from sentence_experts.errors import UsageError
+from sentence_experts.models.fingerprint import folder_fingerprint
 from sentence_experts.reproduce.step import Step
 from sentence_experts.storage import read_json, sha256_file, write_json
 

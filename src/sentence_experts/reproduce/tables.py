@@ -8,7 +8,7 @@ from html import escape
 from rich.table import Table
 from rich.text import Text
 
-from sentence_experts.report.page import CSS
+from sentence_experts.report.html import document
 from sentence_experts.reproduce.comparison import Comparison, TableOfRows
 
 
@@ -41,8 +41,7 @@ def markdown(comparison: Comparison) -> str:
 
 def html(comparison: Comparison) -> str:
     """The whole comparison as one page, nothing loaded from elsewhere."""
-    body = [f"<h1>{escape(comparison.title)}</h1>"]
-    body.append(f"<p>{escape(comparison.paper)}; scale: {comparison.scale}. {escape(comparison.legend)}.</p>")
+    body = [f"<p>{escape(comparison.paper)}; scale: {comparison.scale}. {escape(comparison.legend)}.</p>"]
     for table in comparison.tables:
         head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in table.headings)
         lines = "\n".join(
@@ -55,12 +54,7 @@ def html(comparison: Comparison) -> str:
     for heading, items in _lists(comparison):
         listed = "".join(f"<li>{escape(item)}</li>" for item in items)
         body.append(f"<h2>{escape(heading)}</h2><ul>{listed}</ul>")
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{escape(comparison.title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    return document(comparison.title, "\n".join(body))
 
 
 def _lists(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...]]]:

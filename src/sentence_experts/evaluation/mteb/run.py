@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,10 +75,11 @@ class TaskPlan:
     max_length: int | None = None
 
 
-def run_tasks(plan: TaskPlan) -> TaskEvaluation:
+def run_tasks(plan: TaskPlan, opened: Callable[[Entry], Encoder] | None = None) -> TaskEvaluation:
     """Measure all models of the plan on all its tasks and write the results to `plan.out`.
 
-    A task whose data cannot be had is said, left out, and noted in `missing`; the others go on.
+    `opened` gives an entry's encoder where it is no folder or hub id. A task whose data cannot be had is
+    said, left out, and noted in `missing`; the others go on.
 
     Raises:
         UsageError: an option does not make sense.
@@ -98,10 +99,7 @@ def run_tasks(plan: TaskPlan) -> TaskEvaluation:
     runs = []
     with _quiet():
         for entry in entries:
-            pooling = option_of(entry, plan.pooling)
-            encoder = Encoder.open(
-                entry.source, plan.device, plan.batch_size, pooling, max_length=plan.max_length
-            )
+            encoder = opened(entry) if opened else _opened(entry, plan)
             routes = TaskRoutes.of(encoder, _given(entry, maps, encoder), own)
             runs.append(measure.run(entry, TaskEncoder(encoder, routes)))
     tasks = [_task(source) for source in sources]
@@ -110,6 +108,11 @@ def run_tasks(plan: TaskPlan) -> TaskEvaluation:
     found = joined(tasks, runs, settings, measure.missing, plan.replicates, plan.seed)
     _write(plan.out, found)
     return found
+
+
+def _opened(entry: Entry, plan: TaskPlan) -> Encoder:
+    pooling = option_of(entry, plan.pooling)
+    return Encoder.open(entry.source, plan.device, plan.batch_size, pooling, max_length=plan.max_length)
 
 
 class _Measure:

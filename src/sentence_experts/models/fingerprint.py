@@ -29,7 +29,12 @@ def folder_fingerprint(folder: Path) -> str:
 
 
 def model_fingerprint(source: str, model: SentenceTransformer) -> str:
-    """The hash of the model loaded from `source`: of its folder, of its hub revision, or of its weights."""
+    """The hash of the model loaded from `source`: of its folder, of its hub revision, or of its weights.
+
+    A model may have a `fingerprint` of its own: that of an embedder whose folder does not hold its weights.
+    """
+    if (own := getattr(model, "fingerprint", None)) is not None:
+        return str(own)
     if Path(source).is_dir():
         return folder_fingerprint(Path(source))
     config = getattr(getattr(model[0], "auto_model", None), "config", None)

@@ -1,0 +1,78 @@
+"""Pairs of texts that people have scored, such as those of the STS tasks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.console import say
+from sentence_experts.errors import InputError
+from sentence_experts.tabular import BadRowError, check_columns, read_columns, read_rows
+
+LEAST_PAIRS = 10
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Pairs of one dataset.
+
+    Attributes:
+        name: the file's name without its endings.
+        first, second: the texts.
+        scores: (pairs,), how alike the two are.
+    """
+
+    name: str
+    first: list[str]
+    second: list[str]
+    scores: NDArray[np.float64]
+
+    @classmethod
+    def read(cls, path: Path, anchor: str, positive: str, score: str) -> ScoredPairs:
+        """Read a table; rows without two texts and a number are said and left out.
+
+        Args:
+            path: Parquet, CSV, TSV or JSON lines, each also gzipped.
+            anchor, positive, score: its columns.
+
+        Raises:
+            InputError: no such file or column, or too few rows that can be used.
+        """
+        check_columns(str(path), (anchor, positive, score), read_columns(path))
+        rows, bad = [], []
+        for number, row in enumerate(read_rows(path), start=1):
+            try:
+                rows.append(_usable(row, anchor, positive, score))
+            except BadRowError as error:
+                bad.append(f"row {number}: {error}")
+        if bad:
+            say(f"{path.name}: {len(bad)} rows set aside, the first since {bad[0]}")
+        if len(rows) < LEAST_PAIRS:
+            raise InputError(f"{path}: {len(rows)} scored pairs; {LEAST_PAIRS} are needed")
+        first, second, scores = map(list, zip(*rows, strict=True))
+        return cls(path.name.partition(".")[0], first, second, np.array(scores, dtype=np.float64))
+
+    @property
+    def texts(self) -> list[str]:
+        """The different texts, in their order."""
+        return list(dict.fromkeys([*self.first, *self.second]))
+
+
+def _usable(row: object, anchor: str, positive: str, score: str) -> tuple[str, str, float]:
+    if isinstance(row, BadRowError):
+        raise row
+    assert isinstance(row, dict)
+    texts = [str(row[name]).strip() if row.get(name) is not None else "" for name in (anchor, positive)]
+    if not all(texts):
+        raise BadRowError(f"no text in {anchor if not texts[0] else positive}")
+    try:
+        value = float(row[score])
+    except (TypeError, ValueError, KeyError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadRowError(f"{score} is {row.get(score)!r}, no number")
+    return texts[0], texts[1], value

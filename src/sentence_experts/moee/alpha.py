@@ -1,0 +1,66 @@
+"""The weight of the routing weights' cosine, chosen on a development split (MoEE, section 3.3).
+
+The paper tunes alpha and does not say on what. Here it is chosen on scored pairs that no figure is reported
+on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from sentence_experts.errors import UsageError
+from sentence_experts.moee.states import States
+from sentence_experts.moee.vectors import unit
+
+# 0 leaves the routing weights out.
+GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+LEAST_PAIRS = 10
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was tried: alpha -> Spearman's correlation with the scores."""
+
+    tried: dict[float, float]
+
+    @property
+    def alpha(self) -> float:
+        """The best; of equally good ones the smallest."""
+        return max(sorted(self.tried), key=lambda alpha: round(self.tried[alpha], 6))
+
+
+def part_cosines(first: States, second: States) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Row by row the cosines of the hidden states, and those of the routing weights, (pairs,) each."""
+    return _cosines(first.hidden, second.hidden), _cosines(first.routing, second.routing)
+
+
+def choose_alpha(
+    first: States, second: States, scores: Sequence[float], grid: Sequence[float] = GRID
+) -> Choice:
+    """Try each alpha on development pairs.
+
+    Args:
+        first, second: states of the pairs' texts, (pairs,) each.
+        scores: how alike people find them.
+        grid: what to try.
+
+    Raises:
+        UsageError: too few pairs, or all of one score.
+    """
+    if len(scores) < LEAST_PAIRS or len(set(scores)) < 2:
+        raise UsageError(
+            f"{len(scores)} development pairs with {len(set(scores))} different scores: alpha needs "
+            f"{LEAST_PAIRS} pairs and two scores"
+        )
+    hidden, routing = part_cosines(first, second)
+    return Choice({alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in grid})
+
+
+def _cosines(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.einsum("ij,ij->i", unit(first), unit(second), dtype=np.float64)
+    return found

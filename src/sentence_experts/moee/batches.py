@@ -1,0 +1,77 @@
+"""Texts to states in batches of so many tokens; a batch that does not fit into memory is cut in half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.moee.reader import StateReader
+from sentence_experts.moee.states import States
+
+TOKENS_AT_ONCE = 8192
+_NO_MEMORY = ("out of memory", "can't allocate memory")
+
+
+def by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Places of texts, the longest first, in batches whose tokens, padding included, stay within `budget`.
+
+    A text that is longer than that has a batch of its own.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+@torch.inference_mode()
+def read_states(
+    reader: StateReader, texts: Sequence[str], device: torch.device, budget: int = TOKENS_AT_ONCE
+) -> States:
+    """The states of texts, in their order. Neither the batch nor the order changes a text's states.
+
+    Raises:
+        InputError: a text cannot be read.
+        SentenceExpertsError: one text alone does not fit into memory, or its states are no numbers.
+    """
+    rows = reader.token_ids(texts)
+    found: list[States | None] = [None] * len(rows)
+    for batch in by_length([len(row) for row in rows], budget):
+        states = _read(reader, [rows[place] for place in batch], device)
+        for row, place in enumerate(batch):
+            found[place] = states[row : row + 1]
+    whole = States.together([each for each in found if each is not None])
+    _check_finite(whole, texts, reader.name)
+    return whole
+
+
+def _read(reader: StateReader, rows: list[list[int]], device: torch.device) -> States:
+    try:
+        features = {name: values.to(device) for name, values in reader.padded(rows).items()}
+        read = reader(features)
+        return States(read["hidden"].cpu().numpy(), read["routing"].cpu().numpy())
+    except RuntimeError as error:  # torch.OutOfMemoryError is one; on a CPU it is a plain one
+        if not any(sign in str(error).lower() for sign in _NO_MEMORY):
+            raise
+        if len(rows) == 1:
+            raise SentenceExpertsError(
+                f"{reader.name}: out of memory at one text of {len(rows[0])} tokens; cut texts with "
+                "--max-length, or load the model with --dtype bfloat16, --quantise 4bit or --device-map auto"
+            ) from error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = len(rows) // 2
+    return States.together([_read(reader, part, device) for part in (rows[:half], rows[half:])])
+
+
+def _check_finite(states: States, texts: Sequence[str], name: str) -> None:
+    good = np.isfinite(states.hidden).all(axis=1) & np.isfinite(states.routing).all(axis=1)
+    if not good.all():
+        start = texts[int(np.argmin(good))][:60]
+        raise SentenceExpertsError(f"{name} gives numbers that are not finite for the text {start!r}...")

@@ -1,0 +1,294 @@
+"""`MoeEmbedder`: a mixture-of-experts language model as a `SentenceTransformer`, without training (MoEE)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import quantize_embeddings
+
+from sentence_experts.console import progress, say
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.fingerprint import folder_fingerprint, weights_fingerprint
+from sentence_experts.models.minilm import model_folder
+from sentence_experts.moee.batches import TOKENS_AT_ONCE, read_states
+from sentence_experts.moee.folder import read_embedder, write_embedder
+from sentence_experts.moee.loading import loading_options
+from sentence_experts.moee.prompts import PROMPTEOL, Prompt
+from sentence_experts.moee.reader import StateReader
+from sentence_experts.moee.routing_weights import SCORES
+from sentence_experts.moee.standard import Standard, batch_scores
+from sentence_experts.moee.states import States
+from sentence_experts.moee.store import KEPT_AS, StateStore
+from sentence_experts.moee.vectors import SUM, Rows, check_parts, joined
+from sentence_experts.storage import sha256_text
+
+TEXTS_OF_A_PART = 1024  # read between two writes to the store
+FAITHFUL = "faithful"
+
+
+class MoeEmbedder(SentenceTransformer):
+    """Hidden state (HS), routing weights (RW) or both as a text's vector.
+
+    It is a `SentenceTransformer` and goes where one goes. `similarity` is the cosine, but for "sum", where it
+    is the paper's cos_HS + alpha * cos_RW: the dot product of the vectors.
+
+    Attributes:
+        parts: "hs", "rw", "concat" or "sum".
+        alpha: the weight of the routing weights' cosine, for "sum".
+        standard: standard scores, fitted by `fit_standard`; "faithful" takes each batch's own, as published.
+        given: the arguments that it was made with.
+    """
+
+    takes_empty = False
+
+    def __init__(
+        self,
+        model: str,
+        parts: str = SUM,
+        alpha: float = 1.0,
+        prompt: str = PROMPTEOL,
+        tokens: str = "last",
+        layers: str | None = None,
+        *,
+        weights: str = SCORES,
+        standard: Standard | str | None = None,
+        max_length: int | None = None,
+        cache: str | Path | None = None,
+        tokens_at_once: int = TOKENS_AT_ONCE,
+        device: str | None = None,
+        dtype: str | None = None,
+        device_map: Any = None,
+        quantise: str | None = None,
+        trust_remote_code: bool = False,
+        revision: str | None = None,
+    ) -> None:
+        """Load a language model.
+
+        Args:
+            model: folder or hub id of a mixture-of-experts language model.
+            parts: "hs", "rw", "concat" or "sum" (section 3.3).
+            alpha: of "sum"; choose it on a development split (`moee.alpha`), never on the test set.
+            prompt: a name (`moee.prompts.PROMPTS`), "none", or a template with one `{text}`.
+            tokens: "last" or "mean" (Table 5).
+            layers: "last" or "all" for both parts; None, as in the paper: the last of HS, all of RW.
+            weights: "scores" or "logits", the routers' raw numbers.
+            standard: standard scores that were fitted before, or "faithful" for those of each batch.
+            max_length: cut texts to so many tokens with the prompt; the model's own when not given.
+            cache: folder that keeps states (float16): all parts cost one reading.
+            tokens_at_once: of a batch, padding included.
+            device: "cpu", "cuda", ...; the best there is when not given.
+            dtype: "float32", "bfloat16", ...; as the weights are stored when not given.
+            device_map: of accelerate: "auto" spreads a large model over what there is.
+            quantise: "4bit" or "8bit", with bitsandbytes.
+            trust_remote_code: run the code that comes with the weights (DeepSeekMoE-16B needs it).
+            revision: of a hub model.
+
+        Raises:
+            UsageError: an unknown choice, or a library that it needs is not installed.
+            InputError: the model cannot be loaded, or has no routers.
+        """
+        check_parts(parts, alpha)
+        _check_standard(standard)
+        loading = {"dtype": dtype, "device_map": device_map, "quantise": quantise}
+        loading |= {"trust_remote_code": trust_remote_code, "revision": revision}
+        reading: dict[str, Any] = {"tokens": tokens, "layers": layers, "weights": weights}
+        reading["max_length"] = max_length
+        model = str(Path(model).resolve()) if Path(model).is_dir() else model_folder(model)
+        reader = StateReader(model, prompt=Prompt.of(prompt), **reading, **loading_options(**loading))
+        super().__init__(modules=[reader], device=None if device_map or quantise else device)
+        self.given = {"model": model, "prompt": prompt, **reading, **loading}
+        self.given |= {"cache": None if cache is None else str(cache), "tokens_at_once": tokens_at_once}
+        self.standard = standard
+        self._set_parts(parts, alpha)
+        self.eval()
+
+    @classmethod
+    def open(cls, folder: str | Path, device: str | None = None) -> MoeEmbedder:
+        """The embedder that `save` wrote to a folder.
+
+        Raises:
+            InputError: the folder holds none, or its language model is not there.
+        """
+        return cls(**read_embedder(Path(folder)), device=device)
+
+    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """Write how the language model is read, and standard scores; its weights stay where they are.
+
+        Raises:
+            UsageError: the folder holds something else.
+        """
+        write_embedder(Path(path), {**self.given, "parts": self.parts, "alpha": self.alpha}, self.standard)
+
+    @property
+    def reader(self) -> StateReader:
+        """The language model."""
+        return self[0]  # type: ignore[return-value]
+
+    @cached_property
+    def store(self) -> StateStore | None:
+        """The states that are kept, if `cache` was given."""
+        if self.given["cache"] is None:
+            return None
+        return StateStore(Path(self.given["cache"]), {"model": self.base_fingerprint, **self._reading})
+
+    @cached_property
+    def base_fingerprint(self) -> str:
+        """What the language model is: the hash of its folder, of its hub revision, or of its weights."""
+        name = self.reader.name
+        if Path(name).is_dir():
+            return folder_fingerprint(Path(name))
+        commit = getattr(self.reader.model.config, "_commit_hash", None)
+        return sha256_text("hub", name, commit) if commit else weights_fingerprint(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that decides a vector."""
+        fitted = (
+            self.standard
+            if isinstance(self.standard, str | None)
+            else sha256_text(
+                *(side.tobytes().hex() for side in (self.standard.hidden, self.standard.routing))
+            )
+        )
+        made = f"{self._reading} {self.parts} {self.alpha if self.parts == SUM else None} {fitted}"
+        return sha256_text(self.base_fingerprint, made, str(self.given["cache"] is not None))
+
+    def with_parts(self, parts: str, alpha: float = 1.0) -> MoeEmbedder:
+        """The same model and store, another vector."""
+        check_parts(parts, alpha)
+        other = copy.copy(self)
+        other._set_parts(parts, alpha)
+        return other
+
+    def with_prompt(self, prompt: str) -> MoeEmbedder:
+        """The same model within another prompt."""
+        other = copy.copy(self)
+        reader = copy.copy(self.reader)
+        reader.prompt = Prompt.of(prompt)
+        other._modules = {**self._modules, "0": reader}
+        other.given = {**self.given, "prompt": prompt}
+        other.__dict__.pop("store", None)  # states under another prompt are others
+        return other
+
+    def states(self, texts: Sequence[str], what: str = "reading") -> States:
+        """Hidden states and routing weights of texts, in their order, float32.
+
+        With a cache, those that are there are not read again, and what is read is kept part by part, so that
+        an interrupted run goes on; they have the precision in which they are kept, also the first time.
+
+        Raises:
+            InputError: a text is empty, or no text.
+            SentenceExpertsError: a text does not fit into memory.
+        """
+        _check_texts(texts)
+        todo = list(dict.fromkeys(texts)) if self.store is None else self.store.missing(texts)
+        fresh: dict[str, States] = {}
+        with progress(what, len(todo)) as advance:
+            for start in range(0, len(todo), TEXTS_OF_A_PART):
+                part = todo[start : start + TEXTS_OF_A_PART]
+                read = read_states(self.reader, part, self._input_device(), self.given["tokens_at_once"])
+                if self.store is None:
+                    fresh |= {text: read[row : row + 1] for row, text in enumerate(part)}
+                else:
+                    self.store.add(part, read)
+                advance(len(part))
+        return self.store.get(texts) if self.store is not None else States.together([fresh[t] for t in texts])
+
+    def encode(  # type: ignore[override]  # of sentence-transformers' many forms, those that texts have
+        self,
+        inputs: str | Sequence[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        *,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = False,
+        precision: str = "float32",
+        truncate_dim: int | None = None,
+        **ignored: Any,
+    ) -> Any:
+        """Vectors of shape (texts, dimensions), float32, or (dimensions,) for one text.
+
+        Arguments as `SentenceTransformer.encode`. Batches follow `tokens_at_once`; `batch_size` counts for
+        "faithful" standard scores alone. A `prompt` stands before each text, within the embedder's own.
+
+        Raises:
+            InputError: a text is empty, or no text.
+            SentenceExpertsError: a text does not fit into memory.
+        """
+        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        lead = self._resolve_prompt(prompt, prompt_name) or ""
+        _check_texts(texts)
+        if not texts:
+            return np.zeros((0, self.get_embedding_dimension() or 0), np.float32)
+        rows = self.vectors([lead + text for text in texts], batch_size)[:, :truncate_dim]
+        found: Any = torch.from_numpy(rows)
+        if normalize_embeddings:
+            found = torch.nn.functional.normalize(found, dim=1)
+        if precision != "float32":
+            found = torch.as_tensor(quantize_embeddings(found, precision=precision))  # type: ignore[arg-type]
+        if not convert_to_tensor:
+            found = found.numpy() if convert_to_numpy else list(found)
+        return found[0] if isinstance(inputs, str) else found
+
+    def vectors(self, texts: Sequence[str], batch_size: int = 32) -> Rows:
+        """The vectors of texts, whole; `batch_size` as of `encode`."""
+        states = self.standard_states(texts, batch_size)
+        return joined(states.hidden, states.routing, self.parts, self.alpha)
+
+    def standard_states(self, texts: Sequence[str], batch_size: int = 32) -> States:
+        """The states as standard scores, where the embedder has any; as they are otherwise."""
+        states = self.states(texts)
+        if isinstance(self.standard, Standard):
+            return self.standard.apply(states)
+        return batch_scores(states, batch_size) if self.standard == FAITHFUL else states
+
+    def fit_standard(self, texts: Sequence[str]) -> Standard:
+        """Fit standard scores on calibration texts, and use them from now on.
+
+        Raises:
+            UsageError: too few texts.
+        """
+        self.standard = Standard.fit(self.states(texts, "calibrating"))
+        return self.standard
+
+    def get_embedding_dimension(self) -> int | None:
+        """The length of a vector."""
+        return int(self.vectors(["one"]).shape[1])
+
+    def _set_parts(self, parts: str, alpha: float) -> None:
+        self.parts, self.alpha = parts, alpha
+        self.similarity_fn_name = "dot" if parts == SUM else "cosine"
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        """What decides states beside the weights; of a store, also the precision that they are kept in."""
+        return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(KEPT_AS).name}
+
+    def _input_device(self) -> torch.device:
+        device: torch.device = self.reader.model.get_input_embeddings().weight.device  # type: ignore[assignment]
+        return device
+
+
+def _check_standard(standard: Standard | str | None) -> None:
+    if isinstance(standard, str) and standard != FAITHFUL:
+        raise UsageError(f"standard {standard!r}: fit one with fit_standard, or choose {FAITHFUL!r}")
+    if standard == FAITHFUL:
+        say("faithful: standard scores of each batch; a text's vector depends on the texts beside it")
+
+
+def _check_texts(texts: Sequence[Any]) -> None:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise InputError(f"text {number} is {text!r}, no text: take it out")
+        if not text.strip():
+            raise InputError(f"text {number} is empty: a language model has nothing to read; take it out")

@@ -1,0 +1,90 @@
+"""Prompts that lead a language model to sum a text up in its last token (MoEE, Table 4).
+
+A prompt is a template with one `{text}`. The vector is read behind the prompt's last words, so a text that is
+too long is cut at its own end, and the prompt stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sentence_experts.errors import InputError, UsageError
+
+SLOT = "{text}"
+PROMPTEOL, NO_PROMPT = "prompteol", "none"
+# The paper's numbers 1 to 9 in their order; the quotation marks of the first are those of its section 2.
+PROMPTS: dict[str, str] = {
+    PROMPTEOL: f'This sentence: "{SLOT}" means in one word:',
+    **{
+        name: f"In one word, {asked}:".replace("*", SLOT)
+        for name, asked in {
+            "style": "describe the style of the following sentence - *",
+            "sentiment": "describe the sentiment of the following sentence "
+            "(positive, neutral, or negative) - *",
+            "tone": "describe the tone of the following sentence - * "
+            "(e.g., formal, informal, humorous, serious)",
+            "intent": "describe the intent behind the following sentence "
+            "(e.g., request, suggestion, command) - *",
+            "complexity": "rate the complexity of the following sentence (simple, moderate, complex) - *",
+            "subjectivity": "describe whether the following sentence is subjective or objective - *",
+            "language": "describe the language style of the following sentence "
+            "(e.g., academic, conversational, literary) - *",
+            "grammar": "describe the grammatical structure of the following sentence "
+            "(simple, compound, complex) - *",
+        }.items()
+    },
+}
+
+Tokenise = Callable[[str], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What stands before and behind a text."""
+
+    head: str
+    tail: str
+
+    @classmethod
+    def of(cls, name_or_template: str) -> Prompt:
+        """A prompt by its name (`PROMPTS`, "none"), or a template with one `{text}`.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        template = SLOT if name_or_template == NO_PROMPT else PROMPTS.get(name_or_template, name_or_template)
+        if template.count(SLOT) != 1:
+            known = ", ".join((*PROMPTS, NO_PROMPT))
+            raise UsageError(
+                f"prompt {name_or_template!r}: choose {known}, or write one with {SLOT} in it once"
+            )
+        head, tail = template.split(SLOT)
+        return cls(head, tail)
+
+    @property
+    def template(self) -> str:
+        """The prompt with `{text}` in it."""
+        return f"{self.head}{SLOT}{self.tail}"
+
+    def token_ids(self, text: str, tokenise: Tokenise, most: int | None) -> list[int]:
+        """The tokens of the text within the prompt, at most `most`: of a longer text the end is left out.
+
+        Raises:
+            InputError: the prompt alone is longer.
+        """
+        ids = tokenise(f"{self.head}{text}{self.tail}")
+        if most is None or len(ids) <= most:
+            return list(ids)
+        if (alone := len(tokenise(f"{self.head}{self.tail}"))) > most:
+            raise InputError(
+                f"the prompt alone has {alone} tokens, and the model reads {most}: take a shorter one"
+            )
+        fits, too_long = 0, len(text)  # characters of the text
+        while too_long - fits > 1:
+            middle = (fits + too_long) // 2
+            if len(tokenise(f"{self.head}{text[:middle]}{self.tail}")) <= most:
+                fits = middle
+            else:
+                too_long = middle
+        return list(tokenise(f"{self.head}{text[:fits]}{self.tail}"))

@@ -1,0 +1,200 @@
+"""The language model as a sentence-transformers module: token ids in, hidden states and routing weights out.
+
+sentence-transformers loads the blocks without the language-modelling head, on whatever device map and in
+whatever precision it is told. Here are the prompt, the padding that changes nothing, and the routers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from sentence_transformers.sentence_transformer.modules import Transformer
+from torch import Tensor
+
+from sentence_experts.console import say
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.loading import check_source, load_quietly
+from sentence_experts.moee.families import RouterFamily, family_of, is_known
+from sentence_experts.moee.prompts import Prompt
+from sentence_experts.moee.routing_weights import SCORES, TOKENS, WEIGHTS, router_records, text_weights
+
+LAST, ALL = "last", "all"
+LAYERS = (LAST, ALL)
+ROUTER_LOGITS = "router_logits"
+
+
+class StateReader(Transformer):
+    """Reads texts within a prompt.
+
+    Attributes:
+        name: the model, for messages.
+        prompt: what stands around a text.
+        tokens: "last", or "mean" over all tokens, those of the prompt included (MoEE, Table 5).
+        layers: "last" or "all" for hidden states (their mean) and routing weights (one after another) alike;
+            None for the paper's choice, the last for hidden states and all for routing weights.
+        weights: "scores", or "logits" as they are.
+        padding_side: "right" or "left"; the same vectors.
+    """
+
+    def __init__(
+        self,
+        model_name_or_path: str,
+        *,
+        prompt: Prompt,
+        tokens: str = LAST,
+        layers: str | None = None,
+        weights: str = SCORES,
+        max_length: int | None = None,
+        **loading: Any,
+    ) -> None:
+        """Load the model; arguments as the attributes, `loading` as `Transformer`.
+
+        Raises:
+            UsageError: an unknown choice.
+            InputError: there is no such model or tokenizer, or the model has no routers.
+        """
+        for what, chosen, known in (
+            ("tokens", tokens, tuple(TOKENS)),
+            ("layers", layers, (*LAYERS, None)),
+            ("weights", weights, WEIGHTS),
+        ):
+            if chosen not in known:
+                raise UsageError(f"unknown {what} {chosen!r}: choose {', '.join(map(str, known))}")
+        check_source(model_name_or_path)
+        load_quietly()
+        try:
+            super().__init__(model_name_or_path, **loading)
+        except Exception as error:  # whatever a missing file or a broken one makes the libraries raise
+            raise InputError(_not_loaded(model_name_or_path, error)) from error
+        if self.tokenizer is None:
+            raise InputError(f"{model_name_or_path}: no tokenizer beside the weights; texts cannot be read")
+        self.name = model_name_or_path
+        self.family = self._check_routers()
+        self.prompt, self.tokens, self.layers, self.weights = prompt, tokens, layers, weights
+        self.padding_side = "right"
+        if max_length is not None:
+            self.max_seq_length = min(max_length, self.max_seq_length or max_length)
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that are read of a text; None for no limit."""
+        most = self.max_seq_length
+        return None if most is None or most > 10**9 else most  # tokenizers say "no limit" by a huge number
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text within the prompt, cut to what the model reads.
+
+        Raises:
+            InputError: the prompt alone is too long, or a text has no token.
+        """
+        rows = [self.prompt.token_ids(text, self._tokenise, self.longest) for text in texts]
+        for text, ids in zip(texts, rows, strict=True):
+            if not ids:
+                raise InputError(f"the text {text[:40]!r} has no token for {self.name}")
+        return rows
+
+    def preprocess(  # type: ignore[override]  # of all that could be embedded, texts
+        self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
+    ) -> dict[str, Tensor]:
+        """Token ids, mask and positions of a batch of texts; `prompt` stands directly before each text."""
+        return self.padded(self.token_ids([f"{prompt or ''}{text}" for text in inputs]))
+
+    def padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        """A batch: `input_ids`, `attention_mask`, `position_ids`, each (texts, longest)."""
+        longest = max(map(len, rows))
+        # Whatever token fills the rest: no token attends to it.
+        ids, mask = torch.zeros((2, len(rows), longest), dtype=torch.long)
+        for place, row in enumerate(rows):
+            span = slice(0, len(row)) if self.padding_side == "right" else slice(longest - len(row), longest)
+            ids[place, span] = torch.tensor(row)
+            mask[place, span] = 1
+        # From 0 at each text's first token, wherever the padding is.
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Adds `hidden` (batch, width) and `routing` (batch, experts of all blocks), float32."""
+        mask = features["attention_mask"]
+        given = {name: features[name] for name in ("input_ids", "attention_mask", "position_ids")}
+        every_layer = self.layers == ALL
+        with self._gates_read() as read:
+            output = self.model(
+                **given,
+                use_cache=False,
+                output_hidden_states=every_layer,
+                **({} if self.family.gate else {f"output_{ROUTER_LOGITS}": True}),
+            )
+        recorded = read if self.family.gate else getattr(output, ROUTER_LOGITS, None)
+        records = router_records(recorded, self.family, self.name)
+        pool = TOKENS[self.tokens]
+        states = output.hidden_states[1:] if every_layer else [output.last_hidden_state]
+        pooled = [pool(layer, mask).float() for layer in states]
+        features["hidden"] = torch.stack([each.to(pooled[0].device) for each in pooled]).mean(dim=0)
+        if self.layers == LAST:
+            records = records[-1:]
+        features["routing"] = text_weights(records, mask, self.family, self.tokens, self.weights)
+        return features
+
+    def settings(self) -> dict[str, Any]:
+        """All that decides a text's states, beside the model's weights."""
+        return {
+            "prompt": self.prompt.template,
+            "tokens": self.tokens,
+            "layers": self.layers,
+            "weights": self.weights,
+            "max_length": self.longest,
+        }
+
+    @contextmanager
+    def _gates_read(self) -> Iterator[list[Tensor]]:
+        """Collects the logits of routers whose model records none, from what they are given."""
+        read: list[Tensor] = []
+
+        def hook(gate: torch.nn.Module, given: tuple[Tensor, ...], output: Any) -> None:
+            states = given[0].reshape(-1, given[0].shape[-1])
+            read.append(torch.nn.functional.linear(states.float(), gate.weight.float()))  # type: ignore[arg-type]
+
+        handles = [gate.register_forward_hook(hook) for gate in self._gates(self.family)]
+        try:
+            yield read
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _check_routers(self) -> RouterFamily:
+        model_type = str(self.model.config.model_type)
+        family = family_of(model_type)
+        found = bool(self._gates(family)) if family.gate else _records_routers(self.model)
+        if not found or getattr(self.model.config, "is_encoder_decoder", False):
+            raise InputError(
+                f"{self.name} is a {model_type} model without routers to read: take a mixture-of-experts "
+                "language model, such as allenai/OLMoE-1B-7B-0924"
+            )
+        if not is_known(model_type):
+            say(f"{self.name}: {model_type!r} is a type without a row; its routers are scored by softmax")
+        return family
+
+    def _gates(self, family: RouterFamily) -> list[torch.nn.Module]:
+        """The routers that are read by a hook; none where transformers records them."""
+        return [module for module in self.model.modules() if type(module).__name__ == family.gate]
+
+    def _tokenise(self, text: str) -> list[int]:
+        tokenizer: Any = self.tokenizer
+        ids: list[int] = tokenizer(text, truncation=False, verbose=False)["input_ids"]
+        return ids
+
+
+def _records_routers(model: torch.nn.Module) -> bool:
+    """Whether transformers records routers of this model."""
+    recordable: Mapping[str, Any] = getattr(type(model), "_can_record_outputs", None) or {}
+    return ROUTER_LOGITS in recordable
+
+
+def _not_loaded(source: str, error: Exception) -> str:
+    reason = " ".join(str(error).split())[:300]
+    if "tokenizer" in reason.lower() or "processor" in reason.lower():
+        return f"{source}: no tokenizer could be loaded: {reason}"
+    return f"{source}: this model cannot be loaded: {reason}"

@@ -1,0 +1,103 @@
+"""Routing weights: what a model's routers make of its tokens (MoEE, section 3.1).
+
+Each MoE block scores its experts for each token; a text's routing weights are those of its last token (or the
+mean over its tokens), one block after another. As in the paper the scores of a block add up to 1: the softmax
+over its experts, and where a model scores each expert by a sigmoid, these divided by their sum. They are the
+scores before the model picks its few experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.moee.families import PROBABILITIES, SIGMOID, RouterFamily
+
+SCORES, RAW = "scores", "logits"
+WEIGHTS = (SCORES, RAW)
+
+
+def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name: str) -> list[Tensor]:
+    """Of what transformers recorded, the MLP routers' logits (or probabilities), in the order of the blocks.
+
+    Args:
+        recorded: `router_logits` of the model's output.
+        family: how this model is read.
+        name: the model, for messages.
+
+    Raises:
+        InputError: nothing was recorded, or not what the family's row says.
+    """
+    place, period = family.of_each
+    records = list(recorded or ())
+    if not records or len(records) % period:
+        raise InputError(
+            f"{name}: {len(records)} router records, and a multiple of {period} is expected: this version of "
+            "transformers records this model in another way"
+        )
+    return records[place::period]
+
+
+def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tensor:
+    """The routing weights of some tokens in one block, float32.
+
+    Args:
+        logits: (..., experts), as recorded.
+        family: how the model scores.
+        weights: "scores"; or "logits", as they are, which the published code takes for one family.
+
+    Raises:
+        UsageError: logits are asked for and probabilities recorded.
+    """
+    values = logits.float()
+    if weights == RAW:
+        if family.recorded == PROBABILITIES:
+            raise UsageError("this model's routers are recorded as probabilities: it has no logits to take")
+        return values
+    if family.recorded == PROBABILITIES:
+        return values
+    if family.scoring == SIGMOID:
+        shares = values.sigmoid()
+        return shares / shares.sum(dim=-1, keepdim=True)
+    return values.softmax(dim=-1)
+
+
+def last_tokens(values: Tensor, mask: Tensor) -> Tensor:
+    """(batch, length, n) -> (batch, n): each text's last token, wherever the padding is."""
+    positions = torch.arange(mask.shape[1], device=mask.device)
+    last = (mask * positions).argmax(dim=1)
+    return values[torch.arange(len(values), device=values.device), last.to(values.device)]
+
+
+def mean_tokens(values: Tensor, mask: Tensor) -> Tensor:
+    """(batch, length, n) -> (batch, n): the mean over each text's tokens, padding left out."""
+    weights = mask.to(values.device, torch.float32).unsqueeze(-1)
+    return (values.float() * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+TOKENS = {"last": last_tokens, "mean": mean_tokens}
+
+
+def text_weights(
+    records: Sequence[Tensor], mask: Tensor, family: RouterFamily, tokens: str = "last", weights: str = SCORES
+) -> Tensor:
+    """The routing weights of texts, (batch, experts of all blocks), float32.
+
+    Args:
+        records: (batch * length, experts) a block, or with the batch apart.
+        mask: (batch, length), 1 at tokens.
+        family: how the model is read.
+        tokens: "last" or "mean".
+        weights: as of `scored`.
+    """
+    found = []
+    for record in records:
+        by_text = record.reshape(*mask.shape, record.shape[-1])
+        if tokens == "last":  # scores of these tokens alone are made
+            found.append(scored(last_tokens(by_text, mask), family, weights))
+        else:
+            found.append(TOKENS[tokens](scored(by_text, family, weights), mask))
+    return torch.cat([each.to(found[0].device) for each in found], dim=1)

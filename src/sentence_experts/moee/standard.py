@@ -1,0 +1,87 @@
+"""Standard scores: each number of a state less its mean, over its standard deviation.
+
+The published code takes mean and deviation over each batch, so a text's vector depends on the texts beside
+it, and a text alone becomes zero. Here they are fitted once, on texts that are evaluated nowhere, and kept
+with the embedder; the published way is there to repeat it (`batch_scores`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sentence_experts.errors import UsageError
+from sentence_experts.moee.states import States
+from sentence_experts.moee.vectors import Rows
+from sentence_experts.storage import replacing
+
+FILE = "standard.safetensors"
+LEAST_TEXTS = 2
+LEAST_DEVIATION = 1e-6  # numbers that never change tell nothing
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Mean and deviation of each number of hidden state and routing weights.
+
+    Attributes:
+        hidden: (2, width): means, then deviations.
+        routing: (2, experts of all blocks).
+    """
+
+    hidden: Rows
+    routing: Rows
+
+    @classmethod
+    def fit(cls, states: States) -> Standard:
+        """Of the states of calibration texts.
+
+        Raises:
+            UsageError: too few.
+        """
+        if len(states) < LEAST_TEXTS:
+            raise UsageError(f"{len(states)} calibration texts: standard scores need {LEAST_TEXTS} or more")
+        return cls(_moments(states.hidden), _moments(states.routing))
+
+    def apply(self, states: States) -> States:
+        """The states as standard scores."""
+        return States(_scores(states.hidden, self.hidden), _scores(states.routing, self.routing))
+
+    def write(self, folder: Path) -> None:
+        """Keep beside an embedder."""
+        from safetensors.numpy import save_file
+
+        with replacing(folder / FILE) as temporary:
+            save_file({"hidden": self.hidden, "routing": self.routing}, temporary)
+
+    @classmethod
+    def read(cls, folder: Path) -> Standard:
+        """What `write` kept."""
+        from safetensors.numpy import load_file
+
+        return cls(**load_file(folder / FILE))
+
+
+def batch_scores(states: States, batch_size: int) -> States:
+    """The published way: standard scores within each batch of the texts' order."""
+    batches = [states[start : start + batch_size] for start in range(0, len(states), batch_size)]
+    parts = [
+        States(_scores(one.hidden, _moments(one.hidden)), _scores(one.routing, _moments(one.routing)))
+        for one in batches
+    ]
+    return States.together(parts)
+
+
+def _moments(rows: Rows) -> Rows:
+    exact = rows.astype(np.float64)
+    return np.stack([exact.mean(axis=0), exact.std(axis=0)]).astype(np.float32)
+
+
+def _scores(rows: Rows, moments: Rows) -> Rows:
+    mean, deviation = moments
+    found: Rows = np.where(
+        deviation > LEAST_DEVIATION, (rows - mean) / np.maximum(deviation, LEAST_DEVIATION), 0
+    )
+    return found.astype(np.float32)

@@ -1,0 +1,76 @@
+"""The frame of our HTML pages: one file, no scripts, nothing loaded from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+from sentence_experts.storage import write_text
+
+CSS = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto;
+  max-width: 62rem; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
+nav a { margin-right: 1rem; } a { color: #005a8c; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: .75rem 0; font-variant-numeric: tabular-nums; font-size: .9rem; }
+caption { text-align: left; color: #444; padding-bottom: .4rem; }
+th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #ddd; }
+th[scope=row], thead th:first-child { text-align: left; } thead th { border-bottom: 2px solid #888; }
+td small, th small { display: block; color: #555; white-space: nowrap; font-weight: normal; }
+summary { cursor: pointer; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
+figcaption, .note { color: #444; font-size: .9rem; max-width: 48rem; }
+dl { font-size: .9rem; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
+pre { overflow-x: auto; background: #f6f6f6; padding: .75rem; font-size: .8rem; }
+"""
+
+
+def document(title: str, body: str) -> str:
+    """A whole page with its heading; `body` is HTML."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def table(caption: str, heads: Iterable[str], rows: Iterable[tuple[str, str]]) -> str:
+    """A table that scrolls where it is too wide.
+
+    Args:
+        caption: what it shows.
+        heads: of the columns, that of the rows' names first.
+        rows: (name as HTML, cells as HTML).
+    """
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in heads)
+    body = "\n".join(f'<tr><th scope="row">{name}</th>{cells}</tr>' for name, cells in rows)
+    return (
+        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def cell(lines: list[str]) -> str:
+    """A cell: a figure, and small print below it."""
+    figure, *below = lines
+    return f"<td>{figure}{''.join(f'<small>{escape(line)}</small>' for line in below)}</td>"
+
+
+def figure(svg: str, alternative: str, caption: str) -> str:
+    """A drawing within the page."""
+    data = base64.b64encode(svg.encode("utf-8")).decode("ascii")
+    return (
+        f'<figure><img alt="{escape(alternative)}" src="data:image/svg+xml;base64,{data}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def write_page(path: Path, html: str) -> Path:
+    """Write a page; its path is returned."""
+    write_text(path, html)
+    return path

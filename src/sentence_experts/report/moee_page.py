@@ -1,0 +1,138 @@
+"""The HTML page of an analysis of routing weights (`evaluation.moee.analysis`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from sentence_experts.moee.vectors import PARTS
+from sentence_experts.report import html
+from sentence_experts.report.moee_figures import complementarity_bars, prompt_matrix, stability
+
+NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
+AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "Exact matching"}
+# Li & Zhou 2024, Table 1 and section 3.2: DeepSeekMoE-16B, the pairs of STS12, nine prompts.
+PUBLISHED_AGREEMENT = {"ami": 0.29, "nmi": 0.29, "jaccard": 0.06, "exact_match": 0.4554}
+PUBLISHED_MEANS = {"hs_hs": 0.52, "rw_rw": 0.63, "hs_rw": 0.51}
+MEANS = {"hs_hs": "HS with HS", "rw_rw": "RW with RW", "hs_rw": "HS with RW"}
+
+
+def moee_page(found: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """The page: how well each part does, then how the two parts differ."""
+    sections = (
+        ("Correlation with people's scores", _correlations(found)),
+        ("How much the prompt matters", _stability(found)),
+        ("How alike parts and prompts rank pairs", _between_prompts(found)),
+        ("Where one part is right and the other is not", _complementarity(found)),
+        ("Clusters by HS and by RW", _clusters(found)),
+        ("Settings", iter([f"<pre>{escape(json.dumps(settings, indent=1, ensure_ascii=False))}</pre>"])),
+    )
+    body = "\n".join(
+        f"<section>\n<h2>{escape(heading)}</h2>\n{''.join(parts)}\n</section>" for heading, parts in sections
+    )
+    title = f"Routing weights and hidden states of {settings.get('model', 'a language model')}"
+    lead = (
+        "<p>HS: the hidden state of a text's last token. RW: what the routers of all blocks make of it. "
+        "After Li &amp; Zhou 2024, MoEE.</p>"
+    )
+    return html.document(title, f"{lead}\n{body}")
+
+
+def _correlations(found: Mapping[str, Any]) -> Iterator[str]:
+    rows = found["correlations"]
+    for prompt in found["prompts"]:
+        own = {(row["dataset"], row["part"]): row for row in rows if row["prompt"] == prompt}
+        cells = (
+            (
+                NAMES[part],
+                "".join(_interval(own[dataset, part]) for dataset in found["datasets"])
+                + html.cell([f"{_mean(own, part, found['datasets']):.2f}"]),
+            )
+            for part in PARTS
+        )
+        caption = f"Prompt {prompt}: Spearman's correlation × 100, 95% bootstrap intervals over pairs"
+        opened = " open" if prompt == found["prompts"][0] else ""
+        heads = ("Vector", *found["datasets"], "Mean")
+        table = html.table(caption, heads, cells)
+        yield f"<details{opened}><summary>{escape(prompt)}</summary>{table}</details>"
+
+
+def _mean(own: Mapping[tuple[str, str], Mapping[str, float]], part: str, datasets: Any) -> float:
+    return 100 * sum(own[dataset, part]["value"] for dataset in datasets) / len(datasets)
+
+
+def _interval(row: Mapping[str, float]) -> str:
+    ends = [] if row["low"] != row["low"] else [f"{100 * row['low']:.1f} to {100 * row['high']:.1f}"]
+    return html.cell([f"{100 * row['value']:.2f}", *ends])
+
+
+def _stability(found: Mapping[str, Any]) -> Iterator[str]:
+    rows, prompts = found["stability"], len(found["prompts"])
+    if prompts < 2:
+        yield "<p>One prompt: nothing to compare.</p>"
+        return
+    yield html.figure(
+        stability(rows, prompts), "Mean and spread over prompts, see the table.", "MoEE, figure 5."
+    )
+    by_place = {(row["part"], row["dataset"]): row for row in rows}
+    cells = (
+        (
+            NAMES[part],
+            "".join(
+                html.cell([f"{row['mean']:.3f}", f"{row['variance']:.5f}"])
+                for dataset in found["datasets"]
+                for row in (by_place[part, dataset],)
+            ),
+        )
+        for part in PARTS
+    )
+    yield html.table("Mean, and variance below it", ("Vector", *found["datasets"]), cells)
+
+
+def _between_prompts(found: Mapping[str, Any]) -> Iterator[str]:
+    own = found["between_prompts"]
+    means = {name: value if value is None else f"{value:.2f}" for name, value in own["means"].items()}
+    said = "; ".join(
+        f"{MEANS[name]} {means[name] or '–'} (published {PUBLISHED_MEANS[name]:.2f})" for name in MEANS
+    )
+    yield html.figure(
+        prompt_matrix(own["sides"], own["matrix"]),
+        f"Matrix of correlations. Means: {said}.",
+        f"Spearman's correlation between the cosines of the pairs of {own['dataset']} (MoEE, figure 4). "
+        f"Means: {said}; published for DeepSeekMoE-16B on STS12.",
+    )
+
+
+def _complementarity(found: Mapping[str, Any]) -> Iterator[str]:
+    own = found["complementarity"]
+    alone = "; ".join(f"{name} {shares['one_alone']:.0%}" for name, shares in own["datasets"].items())
+    yield html.figure(
+        complementarity_bars(own["datasets"]),
+        f"Shares of pairs where one part alone is right: {alone}.",
+        f"One part alone is right: {alone} (MoEE, figure 2). A pair counts as wrong where its rank by cosine "
+        f"is more than {own['failed_above']:.0%} of the ranks away from that by people's scores; the paper "
+        "does not say how it counts.",
+    )
+
+
+def _clusters(found: Mapping[str, Any]) -> Iterator[str]:
+    own = found["clusters"]
+    rows = (
+        (
+            name,
+            html.cell([f"{own['agreement'][key]:.2f}"]) + html.cell([f"{PUBLISHED_AGREEMENT[key]:.2f}"]),
+        )
+        for key, name in AGREEMENT.items()
+    )
+    caption = (
+        f"Agreement of {own['clusters']} clusters of {own['texts']:,} texts of {own['dataset']}; 1 is equal "
+        "(MoEE, Table 1)"
+    )
+    yield html.table(caption, ("", "here", "published, DeepSeekMoE-16B"), rows)
+    for part, clusters in own["topics"].items():
+        listed = "".join(
+            f"<li>{one['texts']:,} texts: {escape(', '.join(one['words']) or '–')}</li>" for one in clusters
+        )
+        yield f"<h3>Words of the clusters by {NAMES[part]}</h3><ol>{listed}</ol>"

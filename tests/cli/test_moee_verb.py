@@ -1,0 +1,127 @@
+"""`sentence-experts moee`, and an embedder's folder as a model of the other verbs."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sentence_experts.cli.main import main
+from small_language_models import WORDS, make_language_model
+from task_samples import make_tasks_folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model, texts, and scored pairs."""
+    folder = tmp_path_factory.mktemp("moee-verb")
+    make_language_model(folder / "olmoe", "olmoe")
+    generator = random.Random(0)
+    words = [word for word in WORDS if word.isalpha()]
+
+    def text() -> str:
+        return " ".join(generator.choices(words, k=6))
+
+    for name in ("dev", "sts"):
+        rows = [{"anchor": text(), "positive": text(), "score": generator.random()} for _ in range(30)]
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "texts.txt").write_text("".join(f"{text()}\n" for _ in range(12)))
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), " ".join(captured.out.split()), " ".join(captured.err.split())
+
+
+def test_make_and_use_as_a_model(place, tmp_path, capsys):
+    made = ("moee", "make", place / "olmoe", "--out", tmp_path / "emb", "--device", "cpu")
+    status, out, error = run(
+        capsys, *made, "--develop", place / "dev.jsonl", "--calibrate", place / "texts.txt"
+    )
+    assert status == 0, error
+    assert "chosen" in out
+    assert "standard scores fitted on 12 texts" in out
+    vectors = []
+    for verb in (("moee", "encode"), ("encode",)):
+        target = tmp_path / f"{len(verb)}.npy"
+        status, _, error = run(
+            capsys,
+            *verb,
+            tmp_path / "emb",
+            "--input",
+            place / "texts.txt",
+            "--out",
+            target,
+            "--device",
+            "cpu",
+        )
+        assert status == 0, error
+        vectors.append(np.load(target))
+    assert np.array_equal(*vectors)
+    assert vectors[0].shape == (12, 28)
+    status, _, error = run(capsys, *made)
+    assert status == 0, error  # an embedder takes an embedder's place
+
+
+def test_evaluate_measures_all_parts_on_one_reading(place, tmp_path, capsys):
+    tasks = make_tasks_folder(tmp_path)
+    command = ("moee", "evaluate", place / "olmoe", "--tasks", tasks, "--only", "sts", "--only", "reranking")
+    status, out, error = run(capsys, *command, "--out", tmp_path / "out", "--device", "cpu")
+    assert status == 0, error
+    for part in ("olmoe-hs", "olmoe-rw", "olmoe-concat", "olmoe-sum"):
+        assert part in out
+    assert list((tmp_path / "out" / "states").rglob("part-*.parquet"))
+    found = json.loads((tmp_path / "out" / "tasks.json").read_text())
+    scores = {model["label"]: model["tasks"]["sts.papers"] for model in found["models"]}
+    assert len(set(scores.values())) == 4
+
+
+def test_analyse_writes_one_page(place, tmp_path, capsys):
+    pairs = ("--pairs", place / "sts.jsonl", "--pairs", place / "dev.jsonl", "--prompts", "prompteol,style")
+    command = ("moee", "analyse", place / "olmoe", *pairs, "--clusters", 3, "--out", tmp_path / "out")
+    status, out, error = run(capsys, *command, "--device", "cpu")
+    assert status == 0, error
+    assert "analysis.html" in out
+    first = (tmp_path / "out" / "analysis.html").read_bytes()
+    assert run(capsys, *command, "--device", "cpu")[0] == 0
+    assert (tmp_path / "out" / "analysis.html").read_bytes() == first
+    assert str(tmp_path).encode() not in first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("encode", "MODEL", "--input", "hole.txt", "--out", "v.npy"), 1, "hole.txt: text 2 is empty"),
+        (("encode", "ENCODER", "--input", "texts.txt", "--out", "v.npy"), 1, "bert model without routers"),
+        (("encode", "./none", "--input", "texts.txt", "--out", "v.npy"), 1, "no such model folder"),
+        (("encode", "MODEL", "--input", "texts.txt", "--out", "v.npy", "--parts", "x"), 2, "choose hs, rw"),
+        (("make", "MODEL", "--out", "o", "--alpha", "1", "--develop", "dev.jsonl"), 2, "leave out --alpha"),
+        (("evaluate", "MODEL", "--out", "o"), 2, "--mteb NAME and --tasks FOLDER"),
+        (("analyse", "MODEL", "--pairs", "sts.jsonl", "--score", "x", "--out", "o"), 1, "lacks the column x"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line(place, tmp_path, capsys, monkeypatch, minilm, arguments, status, said):
+    monkeypatch.chdir(tmp_path)
+    for name in ("texts.txt", "dev.jsonl", "sts.jsonl"):
+        (tmp_path / name).write_bytes((place / name).read_bytes())
+    (tmp_path / "hole.txt").write_text("rice\n \nwheat\n")
+    named = {"MODEL": str(place / "olmoe"), "ENCODER": minilm}
+    found, _, error = run(capsys, "moee", *(named.get(one, one) for one in arguments))
+    assert (found, said in error) == (status, True), error
+    assert "Traceback" not in error
+
+
+def test_flags_of_a_language_model_are_not_for_an_embedders_folder(place, tmp_path, capsys):
+    made = ("moee", "make", place / "olmoe", "--parts", "hs", "--out", tmp_path / "emb")
+    assert run(capsys, *made)[0] == 0
+    command = ("encode", tmp_path / "emb", "--input", place / "texts.txt", "--out", tmp_path / "v.npy")
+    status, _, error = run(capsys, "moee", *command, "--prompt", "style")
+    assert (status, "--prompt" in error) == (2, True), error
+    assert run(capsys, "moee", *command)[0] == 0
+    assert np.load(tmp_path / "v.npy").shape == (12, 16)

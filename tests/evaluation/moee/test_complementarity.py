@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from sentence_experts.evaluation.moee.complementarity import (
+    complementarity,
+    mean_between,
+    rank_correlations,
+)
+from sentence_experts.evaluation.moee.correlation import correlation
+
+
+def test_who_is_right_about_which_pair():
+    scores = np.arange(5.0)  # ranks 0, .25, .5, .75, 1
+    hidden = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    routing = np.array([0.5, 0.2, 0.3, 0.4, 0.1])  # the first and the last are wrong
+    found = complementarity(hidden, routing, scores)
+    assert (found.both_right, found.only_hidden, found.only_routing, found.both_wrong) == (0.6, 0.4, 0, 0)
+    assert found.one_alone == 0.4
+    turned = complementarity(routing, hidden, scores)
+    assert (turned.only_hidden, turned.only_routing) == (0, 0.4)
+    assert complementarity(routing, routing, scores).both_wrong == 0.4
+
+
+def test_correlations_between_columns():
+    generator = np.random.default_rng(0)
+    columns = list(generator.normal(size=(3, 50)))
+    matrix = rank_correlations(columns)
+    assert matrix == pytest.approx(spearmanr(np.array(columns).T).statistic)
+    assert mean_between(matrix, [0, 1], [0, 1]) == pytest.approx(matrix[0, 1])
+    assert mean_between(matrix, [0], [1, 2]) == pytest.approx((matrix[0, 1] + matrix[0, 2]) / 2)
+    assert np.isnan(mean_between(matrix, [0], [0]))
+
+
+def test_spearman_and_its_interval():
+    generator = np.random.default_rng(1)
+    scores = generator.integers(0, 6, 400).astype(float)
+    cosines = scores + generator.normal(0, 2, 400)
+    found = correlation(cosines, scores)
+    assert found.value == pytest.approx(spearmanr(cosines, scores).statistic, abs=1e-9)
+    assert found.low < found.value < found.high
+    draws = [
+        spearmanr(cosines[rows], scores[rows]).statistic for rows in generator.integers(0, 400, (300, 400))
+    ]
+    assert (found.low, found.high) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.02)
+    assert correlation(cosines, scores, seed=0) == found
+    assert np.isnan(correlation(cosines, scores, 0).low)

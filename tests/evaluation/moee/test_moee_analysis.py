@@ -1,0 +1,110 @@
+"""The whole analysis on planted states: what is put in comes out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.moee.analysis import Plan, analyse
+from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
+from sentence_experts.moee.states import States
+from sentence_experts.report.moee_page import moee_page
+
+PAIRS = 80
+SETTINGS = {"model": "planted & <random>"}
+
+
+def planted(name: str, seed: int) -> ScoredPairs:
+    generator = np.random.default_rng(seed)
+    first = [f"rice {name} {n}" for n in range(PAIRS)]
+    second = [f"sleep {name} {n}" for n in range(PAIRS)]
+    return ScoredPairs(name, first, second, generator.uniform(0, 5, PAIRS))
+
+
+DATASETS = [planted("one", 0), planted("two", 1)]
+SCORES = {(data.name, n): score / 5 * np.pi / 2 for data in DATASETS for n, score in enumerate(data.scores)}
+
+
+def read(prompt: str, texts: list[str]) -> States:
+    """HS: the angle of a pair is its score, so cosines rank against it; under "noise" chance. RW: chance."""
+    generator = np.random.default_rng(sum(map(ord, prompt)))
+    rows = []
+    for text in texts:
+        kind, name, number = text.split()
+        angle = 0.0 if kind == "rice" else np.pi / 2 - SCORES[name, int(number)]
+        rows.append([np.cos(angle), np.sin(angle)])
+    noise = generator.normal(size=(len(texts), 6)).astype(np.float32)
+    hidden = noise[:, :2] if prompt == "noise" else np.array(rows, dtype=np.float32)
+    return States(hidden, noise)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict:
+    return analyse(Plan(DATASETS, ["plain", "noise"], clusters=2, replicates=200), read)
+
+
+def value(found: dict, **wanted: str) -> dict:
+    rows = [row for row in found["correlations"] if all(row[key] == one for key, one in wanted.items())]
+    assert len(rows) == 1
+    return rows[0]
+
+
+def test_correlations(found):
+    assert value(found, prompt="plain", dataset="one", part="hs")["value"] == pytest.approx(1)
+    assert abs(value(found, prompt="plain", dataset="one", part="rw")["value"]) < 0.3
+    assert abs(value(found, prompt="noise", dataset="two", part="hs")["value"]) < 0.3
+    assert len(found["correlations"]) == 2 * 2 * 4
+
+
+def test_stability_is_mean_and_variance_over_prompts(found):
+    (row,) = [row for row in found["stability"] if (row["dataset"], row["part"]) == ("one", "hs")]
+    values = [value(found, prompt=prompt, dataset="one", part="hs")["value"] for prompt in ("plain", "noise")]
+    assert row["mean"] == pytest.approx(np.mean(values))
+    assert row["variance"] == pytest.approx(np.var(values, ddof=1))
+
+
+def test_prompts_against_each_other(found):
+    own = found["between_prompts"]
+    assert own["sides"] == ["hs plain", "hs noise", "rw plain", "rw noise"]
+    assert np.diag(own["matrix"]) == pytest.approx(1)
+    assert own["means"]["hs_hs"] == pytest.approx(own["matrix"][0][1], abs=1e-3)
+
+
+def test_complementarity_and_clusters(found):
+    shares = found["complementarity"]["datasets"]["one"]
+    assert shares["only_routing"] == shares["both_wrong"] == 0
+    assert shares["one_alone"] == shares["only_hidden"] > 0.2
+    assert found["clusters"]["texts"] == 2 * PAIRS
+    words = {word for one in found["clusters"]["topics"]["hs"] for word in one["words"]}
+    assert {"rice", "sleep"} & words
+
+
+def test_the_page_says_it_all(found):
+    page = moee_page(found, SETTINGS)
+    for part in ("MoEE (sum)", "published 0.63", "AMI", "One part alone is right", "rice", "plain"):
+        assert part in page
+    assert "planted &amp; &lt;random&gt;" in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert moee_page(found, SETTINGS) == page
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_one_prompt_has_no_spread():
+    found = analyse(Plan(DATASETS[:1], ["plain"], clusters=2, replicates=0), read)
+    assert {row["variance"] for row in found["stability"]} == {None}
+    assert found["between_prompts"]["means"]["rw_rw"] is None
+    assert "nothing to compare" in moee_page(found, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("datasets", "prompts", "said"),
+    [([], ["a"], "at least one dataset"), (DATASETS, [], "at least one prompt"),
+     (DATASETS, ["a", "a"], "each once"), ([DATASETS[0]] * 2, ["a"], "each once")],
+)  # fmt: skip
+def test_what_cannot_be_analysed(datasets, prompts, said):
+    with pytest.raises(UsageError, match=said):
+        analyse(Plan(datasets, prompts), read)

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+from sentence_experts.encoding.engine import Encoder
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.moee import MoeEmbedder
+from sentence_experts.moee.batches import by_length
+from sentence_experts.moee.vectors import PARTS, unit
+
+OUT_OF_MEMORY = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+
+@pytest.fixture(scope="module")
+def embedder(olmoe: Path) -> MoeEmbedder:
+    return MoeEmbedder(str(olmoe), device="cpu")
+
+
+def test_it_is_a_sentence_transformer(embedder, texts):
+    assert isinstance(embedder, SentenceTransformer)
+    vectors = embedder.encode(texts)
+    assert vectors.shape == (len(texts), embedder.get_embedding_dimension())
+    assert vectors.dtype == np.float32
+    assert np.array_equal(embedder.encode(texts[0]), vectors[0])
+    assert np.array_equal(embedder.encode(texts, convert_to_tensor=True).numpy(), vectors)
+    assert embedder.encode([]).shape == (0, vectors.shape[1])
+    scaled = embedder.encode(texts, normalize_embeddings=True)
+    assert np.linalg.norm(scaled, axis=1) == pytest.approx(1, abs=1e-6)
+    assert embedder.encode(texts, truncate_dim=3).shape == (len(texts), 3)
+    assert embedder.encode(texts, precision="int8").dtype == np.int8
+    scores = [0.1, 0.5, 0.9]
+    found = EmbeddingSimilarityEvaluator(texts[:3], texts[1:], scores, main_similarity="dot")(embedder)
+    assert set(found) >= {"spearman_dot"}
+
+
+def test_similarity_of_sum_is_the_papers(embedder, texts):
+    states = embedder.states(texts)
+    hidden, routing = (unit(part) @ unit(part).T for part in (states.hidden, states.routing))
+    for alpha in (1.0, 0.3):
+        other = embedder.with_parts("sum", alpha)
+        found = other.similarity(other.encode(texts), other.encode(texts)).numpy()
+        assert found == pytest.approx(hidden + alpha * routing, abs=1e-5)
+    assert embedder.with_parts("rw").similarity_fn_name == "cosine"
+
+
+def test_mean_tokens_and_all_layers(olmoe, texts):
+    """Table 5: one text's states against the model's own hidden states."""
+    import torch
+
+    mean = MoeEmbedder(str(olmoe), tokens="mean", layers="all", prompt="none", device="cpu")
+    found = mean.states(texts)
+    ids = torch.tensor([mean.reader.token_ids(texts[:1])[0]])
+    with torch.no_grad():
+        output = mean.reader.model(ids, output_hidden_states=True, output_router_logits=True)
+    hidden = torch.stack([layer[0].mean(0) for layer in output.hidden_states[1:]]).mean(0)
+    assert np.abs(found.hidden[0] - hidden.numpy()).max() < 1e-5
+    routing = torch.cat([logits.softmax(-1).mean(0) for logits in output.router_logits])
+    assert np.abs(found.routing[0] - routing.numpy()).max() < 1e-5
+    last = MoeEmbedder(str(olmoe), tokens="last", layers="last", prompt="none", device="cpu").states(texts)
+    assert np.abs(last.routing[0] - output.router_logits[-1][-1].softmax(-1).numpy()).max() < 1e-5
+
+
+def test_raw_logits(olmoe, texts):
+    logits = MoeEmbedder(str(olmoe), weights="logits", device="cpu").states(texts).routing
+    scores = MoeEmbedder(str(olmoe), device="cpu").states(texts).routing
+    blocks = logits.reshape(len(texts), 3, -1)
+    softmax = np.exp(blocks) / np.exp(blocks).sum(axis=2, keepdims=True)
+    assert softmax.reshape(len(texts), -1) == pytest.approx(scores, abs=1e-5)
+
+
+def test_a_prompt_of_the_caller_stands_before_the_text(embedder, texts):
+    joined = embedder.encode([f"green {text}" for text in texts])
+    assert np.array_equal(embedder.encode(texts, prompt="green "), joined)
+    other = embedder.with_prompt("style")
+    assert np.abs(other.encode(texts) - embedder.encode(texts)).max() > 1e-3
+    assert embedder.reader.prompt.template.startswith("This sentence")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "text 2 is empty"), (" \n", "text 2 is empty"), (float("nan"), "text 2 is nan")]
+)
+def test_what_is_no_text_is_named(embedder, text, said):
+    with pytest.raises(InputError, match=said):
+        embedder.encode(["rice", text, "wheat"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"parts": "both"}, {"alpha": -1}, {"tokens": "first"}, {"layers": "2"}, {"weights": "raw"},
+     {"standard": "batch"}, {"dtype": "float7"}, {"quantise": "3bit"}, {"prompt": "no slot"}],
+)  # fmt: skip
+def test_unknown_choices_name_the_known_ones(olmoe, wrong):
+    with pytest.raises(UsageError, match=r"choose|alpha"):
+        MoeEmbedder(str(olmoe), device="cpu", **wrong)
+
+
+def test_a_folder_that_is_not_there():
+    with pytest.raises(InputError, match="no such model folder"):
+        MoeEmbedder("./not-there")
+
+
+def test_batches_stay_within_the_budget_and_lose_nothing():
+    lengths = [3, 9, 1, 4, 4, 30, 2]
+    batches = list(by_length(lengths, 12))
+    assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(lengths[place] for place in batch)
+        assert len(batch) == 1 or len(batch) * longest <= 12
+
+
+def test_what_does_not_fit_into_memory_is_halved(olmoe, texts, monkeypatch):
+    embedder = MoeEmbedder(str(olmoe), device="cpu")
+    expected, forward = embedder.encode(texts), embedder.reader.forward
+    sizes = []
+
+    def small(features, **kwargs):
+        sizes.append(len(features["input_ids"]))
+        if sizes[-1] > 1:
+            raise OUT_OF_MEMORY
+        return forward(features, **kwargs)
+
+    monkeypatch.setattr(embedder.reader, "forward", small)
+    assert np.abs(embedder.encode(texts) - expected).max() < 1e-5
+    assert sizes == [4, 2, 1, 1, 2, 1, 1]
+
+
+def test_one_text_that_does_not_fit_keeps_what_was_read(olmoe, texts, monkeypatch, tmp_path):
+    monkeypatch.setattr("sentence_experts.moee.embedder.TEXTS_OF_A_PART", 2)
+    embedder = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
+    forward, read = embedder.reader.forward, []
+
+    def full(features, **kwargs):
+        if len(read) == 1:
+            raise OUT_OF_MEMORY
+        read.append(features)
+        return forward(features, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(embedder.reader, "forward", full)
+        with pytest.raises(SentenceExpertsError, match=r"out of memory at one text of \d+ tokens"):
+            embedder.encode(texts)
+    assert len(embedder.store.missing(texts)) == 2
+    assert embedder.encode(texts).shape == (4, 28)
+
+
+def test_all_parts_cost_one_reading(olmoe, texts, tmp_path, monkeypatch):
+    embedder = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
+    first = {part: embedder.with_parts(part).encode(texts) for part in PARTS}
+    again = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
+
+    def never(*arguments, **kwargs):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(again.reader, "forward", never)
+    for part in PARTS:
+        assert np.array_equal(again.with_parts(part).encode(texts), first[part])
+    plain = MoeEmbedder(str(olmoe), device="cpu").encode(texts)
+    assert np.abs(plain - first["sum"]).max() < 2e-3  # kept as float16
+    with pytest.raises(AssertionError, match="read again"):
+        again.with_prompt("style").encode(texts)
+
+
+def test_standard_scores_are_fitted_once(olmoe, texts):
+    embedder = MoeEmbedder(str(olmoe), parts="concat", device="cpu")
+    embedder.fit_standard(texts)
+    found = embedder.encode(texts)
+    assert found.mean(axis=0) == pytest.approx(0, abs=1e-5)
+    assert np.abs(embedder.encode([texts[1]])[0] - found[1]).max() < 1e-4
+    with pytest.raises(UsageError, match="1 calibration texts"):
+        embedder.fit_standard(texts[:1])
+
+
+def test_the_published_scores_depend_on_the_batch_and_say_so(olmoe, texts, capsys):
+    embedder = MoeEmbedder(str(olmoe), parts="concat", standard="faithful", device="cpu")
+    assert "depends on the texts beside it" in " ".join(capsys.readouterr().err.split())
+    assert not embedder.encode([texts[0]]).any()
+    together, apart = embedder.encode(texts), embedder.encode(texts, batch_size=2)
+    assert np.abs(together - apart).max() > 0.1
+
+
+@pytest.mark.parametrize("standard", [None, "faithful", "fitted"])
+def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_path, standard):
+    fitted = standard == "fitted"
+    embedder = MoeEmbedder(
+        str(olmoe), "sum", 0.7, "tone", device="cpu", standard=None if fitted else standard
+    )
+    if fitted:
+        embedder.fit_standard(texts)
+    folder = tmp_path / "embedder"
+    embedder.save(str(folder))
+    expected = embedder.encode(texts)
+    code = (
+        "import json, sys, numpy as np\n"
+        "from sentence_experts.encoding.engine import Encoder\n"
+        "encoder = Encoder.open(sys.argv[1], 'cpu')\n"
+        "print(json.dumps([encoder.fingerprint, encoder.encode(json.loads(sys.argv[2])).tolist()]))"
+    )
+    command = [sys.executable, "-c", code, str(folder), json.dumps(texts)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    fingerprint, vectors = json.loads(done.stdout.splitlines()[-1])
+    assert np.abs(np.array(vectors) - expected).max() < 1e-5
+    assert fingerprint == embedder.fingerprint
+    assert not list(folder.glob("*model*"))  # the weights stay where they are
+
+
+def test_what_decides_a_vector_is_in_the_fingerprint(olmoe, texts):
+    embedder = MoeEmbedder(str(olmoe), device="cpu")
+    others = [
+        embedder.with_parts("sum", 2.0),
+        embedder.with_parts("hs"),
+        embedder.with_prompt("none"),
+        MoeEmbedder(str(olmoe), tokens="mean", device="cpu"),
+    ]
+    assert len({each.fingerprint for each in [embedder, *others]}) == 5
+    assert embedder.with_parts("hs", 2.0).fingerprint == embedder.with_parts("hs", 1.0).fingerprint
+
+
+def test_a_folder_of_other_things_is_not_replaced(olmoe, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds no embedder"):
+        MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
+    with pytest.raises(InputError, match=r"moee.json missing"):
+        MoeEmbedder.open(tmp_path)
+    assert Encoder.open(str(olmoe), "cpu").takes_empty  # the language model itself is an encoder like others

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from small_language_models import tokenizer
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS, Prompt
+
+
+def tokens(text: str) -> list[int]:
+    return tokenizer()(text)["input_ids"]
+
+
+def test_nine_prompts_and_none():
+    assert len(PROMPTS) == 9
+    assert Prompt.of("prompteol").template == 'This sentence: "{text}" means in one word:'
+    assert Prompt.of("tone").tail == " (e.g., formal, informal, humorous, serious):"
+    assert Prompt.of(NO_PROMPT) == Prompt("", "")
+    assert Prompt.of("{text} in short:").tail == " in short:"
+    assert all(template.count("{text}") == 1 for template in PROMPTS.values())
+
+
+@pytest.mark.parametrize("wrong", ["summary", "{text} {text}", ""])
+def test_what_is_no_prompt(wrong):
+    with pytest.raises(UsageError, match="choose prompteol, style"):
+        Prompt.of(wrong)
+
+
+@pytest.mark.parametrize("most", [12, 13, 20, 40])
+def test_a_long_text_is_cut_and_the_prompts_end_stays(most):
+    prompt = Prompt.of("prompteol")
+    ids = prompt.token_ids("rice wheat " * 30, tokens, most)
+    assert len(ids) <= most
+    assert len(ids) >= most - 1  # as much of the text as fits
+    tail = tokens('" means in one word:')[1:]
+    assert ids[-len(tail) :] == tail
+    assert ids[: len(tokens('This sentence: "'))] == tokens('This sentence: "')
+
+
+def test_a_text_that_fits_is_whole():
+    prompt = Prompt.of("prompteol")
+    whole = tokens('This sentence: "rice" means in one word:')
+    assert prompt.token_ids("rice", tokens, len(whole)) == whole
+    assert prompt.token_ids("rice", tokens, None) == whole
+
+
+def test_a_prompt_that_alone_is_too_long():
+    with pytest.raises(InputError, match="the prompt alone has 11 tokens, the model reads 5"):
+        Prompt.of("prompteol").token_ids("rice " * 9, tokens, 5)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sentence_experts.errors import InputError
+from sentence_experts.moee.states import States
+from sentence_experts.moee.store import StateStore
+
+
+def states(count: int, seed: int = 0) -> States:
+    generator = np.random.default_rng(seed)
+    return States(*(generator.normal(size=(count, width)).astype(np.float32) for width in (4, 6)))
+
+
+def test_parts_come_back_in_any_order(tmp_path):
+    store = StateStore(tmp_path, {"model": "m"})
+    first, second = states(2, 1), states(1, 2)
+    store.add(["a", "b"], first)
+    store.add(["c"], second)
+    again = StateStore(tmp_path, {"model": "m"})
+    found = again.get(["c", "a", "c", "b"])
+    for part in ("hidden", "routing"):
+        a, b, c = (*getattr(first, part), *getattr(second, part))
+        assert np.abs(getattr(found, part) - np.stack([c, a, c, b])).max() < 2e-3
+    assert again.missing(["d", "a", "d", "e"]) == ["d", "e"]
+
+
+def test_other_settings_are_another_store(tmp_path):
+    StateStore(tmp_path, {"prompt": "a"}).add(["text"], states(1))
+    assert StateStore(tmp_path, {"prompt": "b"}).missing(["text"]) == ["text"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_broken_part_is_named(tmp_path):
+    store = StateStore(tmp_path, {})
+    store.add(["text"], states(1))
+    part = next(store.folder.glob("part-*"))
+    part.write_bytes(part.read_bytes()[:40])
+    with pytest.raises(InputError, match=r"cannot be read .* delete the file"):
+        StateStore(tmp_path, {})
