@@ -13,7 +13,7 @@ from sentence_experts.report.moee_figures import complementarity_bars, prompt_ma
 
 NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "Exact matching"}
-# Li & Zhou 2024, Table 1 and section 3.2: DeepSeekMoE-16B, the pairs of STS12, nine prompts.
+# Li & Zhou 2024, section 3.2: DeepSeekMoE-16B, the pairs of STS12, nine prompts.
 PUBLISHED_AGREEMENT = {"ami": 0.29, "nmi": 0.29, "jaccard": 0.06, "exact_match": 0.4554}
 PUBLISHED_MEANS = {"hs_hs": 0.52, "rw_rw": 0.63, "hs_rw": 0.51}
 MEANS = {"hs_hs": "HS with HS", "rw_rw": "RW with RW", "hs_rw": "HS with RW"}
@@ -128,7 +128,7 @@ def _clusters(found: Mapping[str, Any]) -> Iterator[str]:
     )
     caption = (
         f"Agreement of {own['clusters']} clusters of {own['texts']:,} texts of {own['dataset']}; 1 is equal "
-        "(MoEE, Table 1)"
+        "(MoEE, section 3.2)"
     )
     yield html.table(caption, ("", "here", "published, DeepSeekMoE-16B"), rows)
     for part, clusters in own["topics"].items():

@@ -1,4 +1,4 @@
-"""How far two clusterings of the same texts agree (MoEE, Table 1): by HS and by RW."""
+"""How far two clusterings of the same texts agree (MoEE, section 3.2): by HS and by RW."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _complementarity(plan: Plan, cosines: Mapping[tuple[str, str], Mapping[str, 
 
 
 def _clusters(plan: Plan, states: States) -> dict[str, Any]:
-    """How far clusters by HS and RW agree (MoEE, Table 1), and the words of each (figure 3)."""
+    """How far clusters by HS and RW agree (MoEE, section 3.2), and the words of each (figure 3)."""
     texts = plan.datasets[0].texts
     number = min(plan.clusters, len(texts))
     labels = {
