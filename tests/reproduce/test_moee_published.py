@@ -1,4 +1,4 @@
-"""The transcription of MoEE's tables: the datasets' means are the averages in print, but for the slip noted."""
+"""The transcription of MoEE's tables: the datasets' means are the averages in print, but for one slip."""
 
 from __future__ import annotations
 
