@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from small_language_models import tokenizer
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS, Prompt
+from small_language_models import tokenizer
 
 
 def tokens(text: str) -> list[int]:
@@ -45,5 +45,5 @@ def test_a_text_that_fits_is_whole():
 
 
 def test_a_prompt_that_alone_is_too_long():
-    with pytest.raises(InputError, match="the prompt alone has 11 tokens, the model reads 5"):
+    with pytest.raises(InputError, match="the prompt alone has 11 tokens, and the model reads 5"):
         Prompt.of("prompteol").token_ids("rice " * 9, tokens, 5)

@@ -92,7 +92,10 @@ WRONG = {
         {"a": _task(experts={"a": "b"}), "b": _task(experts={"b": "c"}), "c": _task()},
         "route 'b' itself uses the expert of 'c'",
     ),
-    "measured under a route that is not there": ({"s": _task("sts")}, "under the route 'classification'"),
+    "measured under a route that is not there": (
+        {"c": _task(), "s": _task("sts")},
+        "under the route 'classification'",
+    ),
     "training split of a measured kind": (
         {"c": _task(), "sts": _task("sts", datasets={"one": {"files": {"train": "x.jsonl"}}})},
         "kind sts is only measured",
@@ -101,6 +104,12 @@ WRONG = {
     "name": ({"a/b": _task()}, "the name 'a/b' may hold"),
     "temperature": ({"a": _task(temperature=0)}, "tasks.a.temperature: Input should be greater than 0"),
 }
+
+
+def test_a_file_of_test_sets_alone_needs_no_trained_task(tmp_path: Path) -> None:
+    found = Hierarchy.read(write_task_file(tmp_path, {"s": _task("sts"), "r": _task("reranking")}))
+    assert found.tasks["s"].instructions == {"classification": "classification: "}
+    assert list(found.tasks["r"].instructions) == ["query", "document"]
 
 
 @pytest.mark.parametrize("mistake", WRONG)

@@ -212,7 +212,7 @@ class MoeEmbedder(SentenceTransformer):
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         normalize_embeddings: bool = False,
-        precision: str = "float32",
+        precision: str | None = "float32",
         truncate_dim: int | None = None,
         **ignored: Any,
     ) -> Any:
@@ -234,7 +234,7 @@ class MoeEmbedder(SentenceTransformer):
         found: Any = torch.from_numpy(rows)
         if normalize_embeddings:
             found = torch.nn.functional.normalize(found, dim=1)
-        if precision != "float32":
+        if precision not in (None, "float32"):
             found = torch.as_tensor(quantize_embeddings(found, precision=precision))  # type: ignore[arg-type]
         if not convert_to_tensor:
             found = found.numpy() if convert_to_numpy else list(found)

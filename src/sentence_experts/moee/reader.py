@@ -69,7 +69,7 @@ class StateReader(Transformer):
             super().__init__(model_name_or_path, **loading)
         except Exception as error:  # whatever a missing file or a broken one makes the libraries raise
             raise InputError(_not_loaded(model_name_or_path, error)) from error
-        if self.tokenizer is None:
+        if self.tokenizer is None or not self._tokenise("a"):  # without files, some have an empty vocabulary
             raise InputError(f"{model_name_or_path}: no tokenizer beside the weights; texts cannot be read")
         self.name = model_name_or_path
         self.family = self._check_routers()

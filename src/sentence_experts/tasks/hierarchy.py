@@ -235,8 +235,16 @@ class Hierarchy(BaseModel):
 
 
 def _given_instructions(tasks: Mapping[str, Any]) -> dict[str, str]:
-    """Route -> instruction as the tasks give them, or as trained tasks have them by default."""
+    """Route -> instruction as the tasks give them, or as trained tasks have them by default.
+
+    Where nothing is trained, no instruction is another task's: all have their kind's.
+    """
     known: dict[str, str] = {}
+    kinds = [KINDS.get(str(task.get("kind"))) for task in tasks.values() if isinstance(task, Mapping)]
+    if not any(kind is not None and kind.trainable for kind in kinds):
+        known |= {
+            route: text for kind in kinds if kind is not None for route, text in kind.instructions.items()
+        }
     for name, task in tasks.items():
         if isinstance(task, Mapping):
             kind = KINDS.get(str(task.get("kind")))

@@ -1,0 +1,114 @@
+"""MoEE's recipes: read, planned, and run at small scale on a tiny model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sentence_experts.cli.main import main
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.reproduce.moee.published import Published
+from sentence_experts.reproduce.moee.recipe import read_recipe
+from sentence_experts.reproduce.open import open_experiment
+from small_language_models import WORDS, make_language_model
+
+SHIPPED = Path(__file__).resolve().parents[2] / "recipes" / "moee"
+RECIPES = ("olmoe", "qwen1.5-moe", "deepseek-moe")
+
+
+@pytest.fixture
+def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The shipped recipes, with a tiny model and made-up scored pairs at small scale."""
+    folder = tmp_path / "recipes"
+    shutil.copytree(SHIPPED, folder)
+    protocol = yaml.safe_load((folder / "protocol.yaml").read_text())
+    protocol["small"]["model"] = str(make_language_model(tmp_path / "tiny", "olmoe"))
+    (folder / "protocol.yaml").write_text(yaml.safe_dump(protocol, sort_keys=False))
+    words = [word for word in WORDS if word.isalpha()]
+    rows = [
+        {"sentence1": f"{words[n]} {words[-n]}", "sentence2": f"{words[2 * n % 30]} red", "score": n % 6}
+        for n in range(1, 25)
+    ]
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "sts12.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    source = {
+        "file": "${SENTENCE_EXPERTS_DATA}/eval/sts12.jsonl",
+        "anchor": "sentence1",
+        "positive": "sentence2",
+    }
+    tasks = {"tasks": {"sts": {"kind": "sts", "datasets": {"STS12": source}}}}
+    (folder / "small_tasks.yaml").write_text(yaml.safe_dump(tasks))
+    monkeypatch.setattr("sentence_experts.reproduce.moee.experiment.data_folder", lambda: tmp_path)
+    return folder
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_shipped_recipes_are_planned(name, tmp_path):
+    recipe = read_recipe(SHIPPED / f"{name}.yaml")
+    plan = open_experiment(SHIPPED / f"{name}.yaml", "full", None, tmp_path, None, True)
+    hub = Published.read(SHIPPED / "published.yaml").models[recipe.model]
+    assert plan.pretrained == (hub,)
+    assert [step.command[:5] for step in plan.steps] == [
+        ("moee", "evaluate", hub, "--prompt", prompt) for prompt in ("none", "prompteol")
+    ]
+    for step in plan.steps:
+        assert ("--trust-remote-code" in step.command) == (name == "deepseek-moe")
+        assert step.command[step.command.index("--mteb") + 1] == "moee"
+    assert len({step.command[step.command.index("--cache") + 1] for step in plan.steps}) == 1
+
+
+def test_the_small_scale_runs_and_stands_beside_the_published(recipes, tmp_path, capsys):
+    arguments = ["reproduce", str(recipes / "olmoe.yaml"), "--out", str(tmp_path / "out")]
+    for _ in range(2):  # the second time nothing is left to do
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert not stop.value.code, capsys.readouterr().err
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("is done") >= 3
+    report = json.loads((tmp_path / "out" / "small" / "moee" / "olmoe" / "report.json").read_text())
+    figures = {
+        (one["published"]["prompt"], one["published"]["part"], one["published"]["kind"]): one
+        for one in report["figures"]
+    }
+    assert len(figures) == 2 * 4 * 7
+    sts = figures["prompteol", "sum", "sts"]
+    assert sts["published"]["value"] == 74.63
+    assert -100 <= sts["value"] <= 100
+    assert figures["prompteol", "sum", "mean"]["value"] == sts["value"]
+    assert figures["none", "hs", "clustering"]["value"] is None
+    assert "scale" in sts["differs"]
+    page = (tmp_path / "out" / "small" / "moee" / "olmoe" / "report.md").read_text()
+    for part in (
+        "Table 4, prompt prompteol",
+        "published",
+        "model: tiny for allenai/OLMoE-1B-7B-0924",
+        "38.26",
+    ):
+        assert part in page
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [
+        ("olmoe.yaml", {"model": "OLMoE-2"}, "'OLMoE-2' is none of DeepSeekMoE-16b"),
+        ("olmoe.yaml", {"prompt": "tone"}, "prompt: Extra inputs"),
+        ("protocol.yaml", {"prompts": ["tonne"]}, "'tonne' is none of the paper's"),
+    ],
+)
+def test_a_faulty_recipe_is_one_line(recipes, file, change, said):
+    content = yaml.safe_load((recipes / file).read_text())
+    (recipes / file).write_text(yaml.safe_dump({**content, **change}))
+    with pytest.raises(InputError, match=said):
+        read_recipe(recipes / "olmoe.yaml")
+
+
+def test_what_such_a_recipe_does_not_take(recipes, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="--corpus is for recipes on pairs"):
+        open_experiment(recipes / "olmoe.yaml", "full", tmp_path, tmp_path / "out", None, True)
+    monkeypatch.setattr("sentence_experts.reproduce.moee.experiment.data_folder", lambda: None)
+    with pytest.raises(InputError, match="set SENTENCE_EXPERTS_DATA"):
+        open_experiment(recipes / "olmoe.yaml", "small", None, tmp_path / "out", None, True)
