@@ -78,7 +78,7 @@ def main() -> None:
     text = [
         "# The small trained model on STS12-16",
         "",
-        f"Made by `benchmarks/tiny_moee.py`; {sum(found['datasets'].values()):,} pairs. Spearman's correlation "
+        f"Made by `benchmarks/tiny_moee.py`; {sum(found['datasets'].values()):,} pairs. Spearman "
         "× 100, with 95% bootstrap intervals over pairs.",
         "",
         *correlation_tables(found),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from small_language_models import make_language_model
 
 TEXTS = [
