@@ -23,7 +23,8 @@ ALPHA_HELP = "weight of the routing weights' cosine, for sum"
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
     verb = typer.Typer(
-        help="Embeddings from mixture-of-experts language models, without training (MoEE).",
+        help="Embeddings from mixture-of-experts language models, without training (MoEE).\n\n"
+        "Example: sentence-experts moee encode allenai/OLMoE-1B-7B-0924 --input texts.txt --out vectors.npy",
         no_args_is_help=True,
         add_completion=False,
     )
