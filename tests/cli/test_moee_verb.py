@@ -82,6 +82,24 @@ def test_evaluate_measures_all_parts_on_one_reading(place, tmp_path, capsys):
     assert len(set(scores)) == 4
 
 
+def test_a_folders_own_alpha_is_measured(place, tmp_path, capsys):
+    made = ("moee", "make", place / "olmoe", "--alpha", 5, "--device", "cpu", "--out", tmp_path / "emb")
+    assert run(capsys, *made)[0] == 0
+    tasks = make_tasks_folder(tmp_path)
+    scores = []
+    for name, model, more in (("a", tmp_path / "emb", ()), ("b", place / "olmoe", ("--alpha", 5))):
+        command = ("moee", "evaluate", model, "--tasks", tasks, "--only", "sts", "--parts", "sum", *more)
+        status, _, error = run(capsys, *command, "--out", tmp_path / name, "--device", "cpu")
+        assert status == 0, error
+        assert list((tmp_path / name / "states").rglob("part-*.parquet"))  # read once also from a folder
+        found = json.loads((tmp_path / name / "tasks.json").read_text())
+        scores.append(found["models"][0]["tasks"]["sts.papers"]["value"])
+    assert scores[0] == scores[1]
+    analysis = ("moee", "analyse", tmp_path / "emb", "--pairs", place / "sts.jsonl", "--clusters", 3)
+    assert run(capsys, *analysis, "--prompts", "style", "--out", tmp_path / "an", "--device", "cpu")[0] == 0
+    assert json.loads((tmp_path / "an" / "analysis.json").read_text())["alpha"] == 5
+
+
 def test_analyse_writes_one_page(place, tmp_path, capsys):
     pairs = ("--pairs", place / "sts.jsonl", "--pairs", place / "dev.jsonl", "--prompts", "prompteol,style")
     command = ("moee", "analyse", place / "olmoe", *pairs, "--clusters", 3, "--out", tmp_path / "out")

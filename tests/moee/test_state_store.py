@@ -32,6 +32,18 @@ def test_other_settings_are_another_store(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_new_part_takes_no_other_ones_place(tmp_path):
+    store = StateStore(tmp_path, {})
+    for number in range(3):
+        store.add([f"text {number}"], states(1, number))
+    (store.folder / "part-000001.parquet").unlink()
+    again = StateStore(tmp_path, {})
+    assert again.missing(["text 0", "text 1", "text 2"]) == ["text 1"]
+    again.add(["text 1"], states(1, 7))
+    for text, seed in (("text 0", 0), ("text 1", 7), ("text 2", 2)):
+        assert np.abs(StateStore(tmp_path, {}).get([text]).hidden - states(1, seed).hidden).max() < 2e-3
+
+
 def test_a_broken_part_is_named(tmp_path):
     store = StateStore(tmp_path, {})
     store.add(["text"], states(1))

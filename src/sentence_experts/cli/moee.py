@@ -17,7 +17,7 @@ MODEL = typer.Argument(
     metavar="MODEL", help="a mixture-of-experts language model, folder or hub id, or what `moee make` wrote"
 )
 PARTS_HELP = "hs (hidden state), rw (routing weights), concat (both), sum (cos_HS + alpha * cos_RW)"
-ALPHA_HELP = "weight of the routing weights' cosine, for sum"
+ALPHA_HELP = "weight of the routing weights' cosine, for sum; the one that was chosen, or 1, when not given"
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +38,7 @@ def make(
     out: Annotated[Path, typer.Option(help="folder to write the embedder to")],
     given: dict[str, Any],
     parts: Annotated[str, typer.Option(help=PARTS_HELP)] = SUM,
-    alpha: Annotated[float | None, typer.Option(help=f"{ALPHA_HELP}; 1 when not given or chosen")] = None,
+    alpha: Annotated[float | None, typer.Option(help=ALPHA_HELP)] = None,
     develop: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="scored pairs to choose alpha on; evaluate on others"),
@@ -57,7 +57,7 @@ def make(
     """
     if develop is not None and (alpha is not None or parts != SUM):
         raise UsageError("--develop chooses the alpha of --parts sum: leave out --alpha")
-    embedder = open_embedder(model, given, parts=parts, alpha=1.0 if alpha is None else alpha)
+    embedder = open_embedder(model, given, parts, alpha)
     if calibrate is not None:
         from sentence_experts.encoding.inputs import TextFile
 
@@ -91,7 +91,7 @@ def encode(
     out: Annotated[Path, typer.Option(help="vectors: .parquet (row, id, vector) or .npy (a float32 matrix)")],
     given: dict[str, Any],
     parts: Annotated[str | None, typer.Option(help=f"{PARTS_HELP} [sum]")] = None,
-    alpha: Annotated[float, typer.Option(help=ALPHA_HELP)] = 1.0,
+    alpha: Annotated[float | None, typer.Option(help=ALPHA_HELP)] = None,
     column: Annotated[str | None, typer.Option(help="column with the texts; not for .txt")] = None,
     id_column: Annotated[str | None, typer.Option(help="column to carry along as id")] = None,
     normalize: Annotated[bool, typer.Option(help="scale every vector to length 1")] = False,
@@ -109,7 +109,7 @@ def encode(
 
     source = TextFile(input, column, id_column)
     source.check()
-    embedder = open_embedder(model, given, **_made(model, parts, alpha))
+    embedder = open_embedder(model, given, parts, alpha)
     encoder = Encoder(embedder, Path(model).name, embedder.fingerprint)
     found = encode_file(encoder, source, out, None, normalize, chunk_size)
     results.print(
@@ -119,15 +119,6 @@ def encode(
     )
 
 
-def _made(model: str, parts: str | None, alpha: float) -> dict[str, Any]:
-    """What to make of the states: as asked for, else as the embedder's folder says, else the paper's best."""
-    from sentence_experts.moee.folder import is_embedder
-
-    if parts is None and is_embedder(model):
-        return {}
-    return {"parts": parts or SUM, "alpha": alpha}
-
-
 def evaluate(
     model: Annotated[str, MODEL],
     out: Annotated[Path, typer.Option(help="folder for tasks.json, tasks.md and mteb's results")],
@@ -135,7 +126,7 @@ def evaluate(
     parts: Annotated[
         list[str] | None, typer.Option(help=f"{PARTS_HELP}. Repeatable; all four when not given")
     ] = None,
-    alpha: Annotated[float, typer.Option(help=ALPHA_HELP)] = 1.0,
+    alpha: Annotated[float | None, typer.Option(help=ALPHA_HELP)] = None,
     mteb: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[,NAME...]", help="tasks of mteb, or groups (moee has the paper's)"),
@@ -160,9 +151,10 @@ def evaluate(
     from sentence_experts.encoding.engine import Encoder
     from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
 
-    embedder = open_embedder(model, _with_cache(model, out, given), parts=SUM, alpha=alpha)
+    embedder = open_embedder(model, given, alpha=alpha)
+    embedder.keep_states(out / "states")  # what is measured several times is read once
     name, wanted = Path(model).name, tuple(dict.fromkeys(parts or PARTS))
-    variants = {f"{name}-{part}": embedder.with_parts(part, alpha) for part in wanted}
+    variants = {f"{name}-{part}": embedder.with_parts(part) for part in wanted}
     plan = TaskPlan(list(variants), out, mteb or (), tasks, only or (), replicates=bootstrap)
     found = run_tasks(
         plan, lambda entry: Encoder(variants[entry.source], entry.source, variants[entry.source].fingerprint)
@@ -186,7 +178,7 @@ def analyse(
     prompts: Annotated[
         str | None, typer.Option(help="names, with commas between; all nine of the paper when not given")
     ] = None,
-    alpha: Annotated[float, typer.Option(help=ALPHA_HELP)] = 1.0,
+    alpha: Annotated[float | None, typer.Option(help=ALPHA_HELP)] = None,
     clusters: Annotated[int, typer.Option(min=2, help="of k-means")] = 10,
     bootstrap: Annotated[int, typer.Option(min=0, help="replicates over pairs; 0: no intervals")] = 1000,
     seed: Annotated[int, typer.Option(help="of k-means and bootstrap")] = 0,
@@ -210,8 +202,9 @@ def analyse(
     require("matplotlib", "report")  # known before anything is read
     chosen = [name.strip() for name in (prompts or ",".join(PROMPTS)).split(",") if name.strip()]
     data = [ScoredPairs.read(file, anchor, positive, score) for file in pairs]
-    plan = Plan(data, chosen, alpha, clusters, bootstrap, seed)
-    embedder = open_embedder(model, _with_cache(model, out, given), parts=SUM, alpha=alpha)
+    embedder = open_embedder(model, given, alpha=alpha)
+    embedder.keep_states(out / "states")  # what is measured several times is read once
+    plan = Plan(data, chosen, embedder.alpha, clusters, bootstrap, seed)
     found = analyse_states(
         plan, lambda prompt, texts: embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}")
     )
@@ -226,13 +219,6 @@ def analyse(
     _show_means(found)
     say("the states are kept: the same command, or another part of it, reads no text again")
     results.print(f"report: {page}", markup=False, highlight=False)
-
-
-def _with_cache(model: str, out: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """The flags, with a place for states: what is measured several times is read once."""
-    from sentence_experts.moee.folder import is_embedder
-
-    return given if is_embedder(model) else {"cache": str(out / "states"), **given}
 
 
 def _show_means(found: dict[str, Any]) -> None:

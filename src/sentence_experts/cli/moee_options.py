@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sentence_experts.errors import UsageError
 from sentence_experts.moee.folder import is_embedder
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTEOL, PROMPTS
+from sentence_experts.moee.vectors import SUM
 
 if TYPE_CHECKING:
     from sentence_experts.moee.embedder import MoeEmbedder
@@ -43,13 +44,15 @@ class ReadingOptions(BaseModel):
     revision: str | None = Field(None, description="of a hub model")
 
 
-def open_embedder(model: str, given: dict[str, Any], **made: Any) -> MoeEmbedder:
+def open_embedder(
+    model: str, given: dict[str, Any], parts: str | None = None, alpha: float | None = None
+) -> MoeEmbedder:
     """The embedder of a language model, or of a folder that `moee make` wrote.
 
     Args:
         model: folder or hub id.
         given: the `ReadingOptions` that were written on the command line.
-        **made: further arguments of `MoeEmbedder`.
+        parts, alpha: as of `MoeEmbedder`; None for what the folder says, else "sum" and 1.
 
     Raises:
         UsageError: a flag for a folder that says all of it itself.
@@ -57,6 +60,7 @@ def open_embedder(model: str, given: dict[str, Any], **made: Any) -> MoeEmbedder
     from sentence_experts.moee.embedder import MoeEmbedder
 
     if not is_embedder(model):
+        made: dict[str, Any] = {"parts": parts or SUM, "alpha": 1.0 if alpha is None else alpha}
         return MoeEmbedder(model, **ReadingOptions(**given).model_dump(), **made)
     if foreign := sorted(set(given) - {"device"}):
         raise UsageError(
@@ -64,4 +68,4 @@ def open_embedder(model: str, given: dict[str, Any], **made: Any) -> MoeEmbedder
             "language model"
         )
     embedder = MoeEmbedder.open(Path(model), given.get("device"))
-    return embedder.with_parts(**made) if made else embedder
+    return embedder.with_parts(parts or embedder.parts, alpha)

@@ -160,12 +160,19 @@ class MoeEmbedder(SentenceTransformer):
         made = f"{self._reading} {self.parts} {self.alpha if self.parts == SUM else None} {fitted}"
         return sha256_text(self.base_fingerprint, made, str(self.given["cache"] is not None))
 
-    def with_parts(self, parts: str, alpha: float = 1.0) -> MoeEmbedder:
-        """The same model and store, another vector."""
+    def with_parts(self, parts: str, alpha: float | None = None) -> MoeEmbedder:
+        """The same model and store, another vector; `alpha` stays where it is not given."""
+        alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
         other = copy.copy(self)
         other._set_parts(parts, alpha)
         return other
+
+    def keep_states(self, cache: Path) -> None:
+        """Keep states in this folder from now on, unless they are kept already."""
+        if self.given["cache"] is None:
+            self.given = {**self.given, "cache": str(cache)}
+            self.__dict__.pop("store", None)
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:
         """The same model within another prompt."""

@@ -99,5 +99,5 @@ def text_weights(
         if tokens == "last":  # scores of these tokens alone are made
             found.append(scored(last_tokens(by_text, mask), family, weights))
         else:
-            found.append(TOKENS[tokens](scored(by_text, family, weights), mask))
+            found.append(mean_tokens(scored(by_text, family, weights), mask))
     return torch.cat([each.to(found[0].device) for each in found], dim=1)

@@ -49,7 +49,9 @@ class StateStore:
 
     def add(self, texts: Sequence[str], states: States) -> None:
         """Keep the states of texts as one more part."""
-        part = self.folder / f"part-{len(list(self.folder.glob('part-*.parquet'))):06d}.parquet"
+        parts = sorted(self.folder.glob("part-*.parquet"))  # one in the middle may have been deleted
+        following = int(parts[-1].stem.removeprefix("part-")) + 1 if parts else 0
+        part = self.folder / f"part-{following:06d}.parquet"
         ids = [sha256_text(text) for text in texts]
         columns = {side: _fixed(getattr(states, side)) for side in SIDES}
         write_parquet(part, pa.table({"id": ids, **columns}))
