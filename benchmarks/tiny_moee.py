@@ -4,7 +4,8 @@
 
 The model is the fixture of the tests (scripts/train_tiny_olmoe.py): 2 million parameters, trained for minutes
 on one journal's articles. It shows that everything runs and what the figures look like; what large models do
-it cannot show. Writes the page to FOLDER, and its figures to benchmarks/results/.
+it cannot show. Beside it stands the same architecture with weights as drawn, which says how much of a figure
+is training and how much is words in common. Writes the page to FOLDER, its figures to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import argparse
 import json
 from pathlib import Path
 
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
+
 from study import DATA, HERE, RESULTS, cli
 
 MODEL = HERE.parent / "tests" / "fixtures" / "tiny-olmoe"
 DATASETS = tuple(f"sts{year}" for year in range(12, 17))
+CONTROL_PROMPTS = "none,prompteol"
 PARTS = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 
 
@@ -63,6 +67,24 @@ def analysis_lines(found: dict) -> list[str]:
     ]
 
 
+def untrained(folder: Path) -> Path:
+    """The fixture's architecture and tokenizer with weights as drawn (seed 0)."""
+    config = AutoConfig.from_pretrained(MODEL)
+    set_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(MODEL).save_pretrained(folder)
+    return folder
+
+
+def analyse(model: Path, out: Path, *more: str) -> dict:
+    """What `moee analyse` finds for a model."""
+    pairs = [part for name in DATASETS for part in ("--pairs", str(DATA / "eval" / f"{name}.jsonl.gz"))]
+    columns = ("--anchor", "sentence1", "--positive", "sentence2", "--device", "cpu")
+    cli(out / "log", "moee", "analyse", str(model), *pairs, *columns, "--out", str(out), *more)
+    found: dict = json.loads((out / "analysis.json").read_text(encoding="utf-8"))
+    return found
+
+
 def main() -> None:
     """Analyse, and write the tables."""
     parser = argparse.ArgumentParser(
@@ -70,11 +92,9 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for states and the page")
     given = parser.parse_args()
-    pairs = [part for name in DATASETS for part in ("--pairs", str(DATA / "eval" / f"{name}.jsonl.gz"))]
-    columns = ("--anchor", "sentence1", "--positive", "sentence2")
-    out = ("--device", "cpu", "--out", str(given.out))
-    cli(given.out / "log", "moee", "analyse", str(MODEL), *pairs, *columns, *out)
-    found = json.loads((given.out / "analysis.json").read_text(encoding="utf-8"))
+    found = analyse(MODEL, given.out / "trained")
+    control = untrained(given.out / "untrained-model")
+    drawn = analyse(control, given.out / "untrained", "--prompts", CONTROL_PROMPTS)
     text = [
         "# The small trained model on STS12-16",
         "",
@@ -84,9 +104,14 @@ def main() -> None:
         *correlation_tables(found),
         *analysis_lines(found),
         "",
+        "# The same architecture, weights as drawn",
+        "",
+        *correlation_tables(drawn),
     ]
     (RESULTS / "tiny_moee.md").write_text("\n".join(text), encoding="utf-8")
-    (RESULTS / "tiny_moee.json").write_text(json.dumps(found), encoding="utf-8")
+    (RESULTS / "tiny_moee.json").write_text(
+        json.dumps({"trained": found, "untrained": drawn}), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

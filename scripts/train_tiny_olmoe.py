@@ -154,8 +154,15 @@ def main() -> None:
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
     trainer.train(resume_from_checkpoint=last)
     model.to(torch.float16).save_pretrained(given.out)
+    compute_in_float32(given.out / "config.json")
     tokenizer.save_pretrained(given.out)
     write_note(given, trainer, config)
+
+
+def compute_in_float32(config: Path) -> None:
+    """Stored as float16 to be small, read as float32 to be exact."""
+    fields = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps({**fields, "dtype": "float32"}, indent=2) + "\n", encoding="utf-8")
 
 
 def write_note(given: argparse.Namespace, trainer: Trainer, config: OlmoeConfig) -> None:

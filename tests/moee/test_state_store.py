@@ -51,3 +51,13 @@ def test_a_broken_part_is_named(tmp_path):
     part.write_bytes(part.read_bytes()[:40])
     with pytest.raises(InputError, match=r"cannot be read .* delete the file"):
         StateStore(tmp_path, {})
+
+
+def test_what_float16_cannot_hold_is_not_kept(tmp_path):
+    store = StateStore(tmp_path, {})
+    store.add(["small"], states(1))
+    large = states(2)
+    large.hidden[1, 2] = -7e4
+    with pytest.raises(InputError, match=r"the text 'large'.* has a state of 70000, .*at most 65504"):
+        store.add(["b", "large"], large)
+    assert StateStore(tmp_path, {}).missing(["small", "b", "large"]) == ["b", "large"]

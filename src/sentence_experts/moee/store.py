@@ -48,12 +48,16 @@ class StateStore:
         return [text for text in dict.fromkeys(texts) if sha256_text(text) not in self._places]
 
     def add(self, texts: Sequence[str], states: States) -> None:
-        """Keep the states of texts as one more part."""
+        """Keep the states of texts as one more part.
+
+        Raises:
+            InputError: a number is beyond float16's range, which would be kept as infinite.
+        """
         parts = sorted(self.folder.glob("part-*.parquet"))  # one in the middle may have been deleted
         following = int(parts[-1].stem.removeprefix("part-")) + 1 if parts else 0
         part = self.folder / f"part-{following:06d}.parquet"
         ids = [sha256_text(text) for text in texts]
-        columns = {side: _fixed(getattr(states, side)) for side in SIDES}
+        columns = {side: _fixed(getattr(states, side), texts) for side in SIDES}
         write_parquet(part, pa.table({"id": ids, **columns}))
         self._know(part, ids)
 
@@ -77,7 +81,14 @@ class StateStore:
         self._places |= {identifier: (part, row) for row, identifier in enumerate(ids)}
 
 
-def _fixed(rows: np.ndarray) -> pa.FixedSizeListArray:
+def _fixed(rows: np.ndarray, texts: Sequence[str]) -> pa.FixedSizeListArray:
+    largest = np.abs(rows).max(axis=1)
+    if (largest > np.finfo(KEPT_AS).max).any():
+        worst = int(largest.argmax())
+        raise InputError(
+            f"the text {texts[worst][:60]!r}... has a state of {largest[worst]:.0f}, and states are kept as "
+            f"float16, at most {np.finfo(KEPT_AS).max:.0f}: read without a cache, or the last layer alone"
+        )
     flat = pa.array(rows.astype(KEPT_AS).ravel())
     return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
 

@@ -1,0 +1,73 @@
+"""The small language model that the project trained itself: routers that learned something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
+from sentence_experts.moee import MoeEmbedder
+from sentence_experts.moee.vectors import PARTS
+
+MODEL = Path(__file__).parents[1] / "fixtures" / "tiny-olmoe"
+LIMIT = 5_000_000  # bytes that a fixture may have
+TEXTS = [
+    "The neurons in the cortex of the mouse fire when the animal moves.",
+    "Mutations in the gene change how the protein binds to DNA.",
+    "The virus infects cells of the host and spreads.",
+    "A man is playing a guitar.",
+    "Spikes were recorded from cells in the visual cortex of mice.",
+]
+
+
+@pytest.fixture(scope="module")
+def embedder() -> MoeEmbedder:
+    return MoeEmbedder(str(MODEL), prompt="none", device="cpu")
+
+
+def test_it_is_small_and_says_where_it_comes_from():
+    assert sum(file.stat().st_size for file in MODEL.iterdir()) < LIMIT
+    note = json.loads((MODEL / "training.json").read_text(encoding="utf-8"))
+    assert note["made_by"] == "scripts/train_tiny_olmoe.py"
+    losses = [row["eval_loss"] for row in note["loss"] if "eval_loss" in row]
+    assert losses[-1] == min(losses) < 4 < losses[0]
+
+
+def test_every_expert_is_used_and_texts_differ(embedder):
+    routing = embedder.states(TEXTS).routing.reshape(len(TEXTS), 4, 8)  # blocks, experts
+    assert routing.sum(axis=2) == pytest.approx(1, abs=1e-5)
+    tokens = MoeEmbedder(str(MODEL), prompt="none", tokens="mean", device="cpu").states(TEXTS).routing
+    assert tokens.reshape(len(TEXTS), 4, 8).mean(axis=0).min() > 0.02
+    apart = np.abs(routing[:, None] - routing[None]).max(axis=(2, 3))
+    assert apart[~np.eye(len(TEXTS), dtype=bool)].min() > 0.05
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_vector_is_its_texts_own(embedder, part):
+    one = embedder.with_parts(part)
+    together = one.encode(TEXTS)
+    alone = np.stack([one.encode(text) for text in TEXTS])
+    backwards = one.encode(TEXTS[::-1])[::-1]
+    scale = np.abs(together).max()
+    assert np.abs(together - alone).max() < 1e-5 * scale
+    assert np.abs(together - backwards).max() < 1e-5 * scale
+
+
+def test_the_sum_is_that_of_the_two_cosines(embedder):
+    similarity = {part: embedder.with_parts(part) for part in PARTS}
+    found = {part: one.similarity(*[one.encode(TEXTS)] * 2).numpy() for part, one in similarity.items()}
+    assert found["sum"] == pytest.approx(found["hs"] + found["rw"], abs=1e-5)
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize(("part", "least"), [("hs", 0.3), ("rw", 0.2), ("sum", 0.3)])
+def test_it_ranks_real_pairs_better_than_chance(embedder, real_data, part, least):
+    pairs = ScoredPairs.read(real_data / "eval" / "sts12.jsonl.gz", "sentence1", "sentence2", "score")
+    one = embedder.with_prompt("prompteol").with_parts(part)
+    first, second = one.encode(pairs.first[::3]), one.encode(pairs.second[::3])
+    scores = one.similarity_pairwise(first, second).numpy()
+    assert spearmanr(scores, pairs.scores[::3]).statistic > least
