@@ -152,7 +152,7 @@ def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, cap
     process.kill()
     process.wait()
     assert not part.exists()
-    encoder = Encoder.open(str(plain_model), "cpu", batch_size=32)
+    encoder = Encoder.open(str(plain_model), "cpu")
     encode_file(encoder, TextFile(source), part, chunk=2)
     assert "already encoded" in capsys.readouterr().err
     encode_file(encoder, TextFile(source), tmp_path / "whole.npy", chunk=2)

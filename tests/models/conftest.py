@@ -213,7 +213,7 @@ def scatter_experts(encoder: SentenceTransformer, seed: int = 2) -> SentenceTran
     return encoder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def scatter() -> Callable[..., SentenceTransformer]:
     return scatter_experts
 

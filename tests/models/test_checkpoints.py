@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel
 
 import sentence_experts
+from saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.checkpoint import save
+from sentence_experts.models.grow import drop_expert
 
 NAMES = ["copd", "cvd", "skin cancer"]
 ROUTED = ["[COPD]the heart", "[CVD]the heart", "[SKIN_CANCER]lungs", "[COPD]", "[CVD]x [COPD] y", "[COPD]air"]
@@ -82,9 +84,24 @@ def test_transformers_alone_loads_it(mixed: SentenceTransformer, saved: Path) ->
     assert torch.equal(model(**features).last_hidden_state, expected)
 
 
-def test_every_weight_is_in_the_file(mixed: SentenceTransformer, saved: Path) -> None:
-    with safe_open(saved / "model.safetensors", "pt") as file:
-        assert set(file.keys()) == set(mixed[0].auto_model.state_dict())
+def test_each_expert_has_a_file_of_its_own(mixed: SentenceTransformer, saved: Path) -> None:
+    assert set(weights_of(saved)) == set(mixed[0].auto_model.state_dict())
+    files = {file.name: set(load_file(file)) for file in saved.glob("model*.safetensors")}
+    for number in range(3):
+        assert all(f".experts.{number}." in key for key in files.pop(f"model-expert-00{number}.safetensors"))
+    (shared,) = files.values()
+    assert not any(".experts." in key for key in shared)
+
+
+def test_a_smaller_model_leaves_no_expert_behind(mixed: SentenceTransformer, saved: Path) -> None:
+    smaller = drop_expert(mixed, "cvd")
+    smaller.save(str(saved))
+    assert sorted(file.name for file in saved.glob("model-expert-*")) == [
+        "model-expert-000.safetensors",
+        "model-expert-001.safetensors",
+    ]
+    vectors = [model.encode("lungs", prompt_name="copd") for model in (smaller, sentence_experts.load(saved))]
+    assert np.array_equal(*vectors)
 
 
 @pytest.mark.parametrize("imports", IMPORTS.values(), ids=IMPORTS.keys())

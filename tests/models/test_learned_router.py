@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import sentence_experts
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.checkpoint import save
-from sentence_experts.models.learned_router import Router
+from sentence_experts.models.learned_router import Router, sequence_states
 
 NAMES = ["copd", "cvd", "skin cancer"]
 PLAIN = [
@@ -49,12 +49,11 @@ def spread_routers(encoder: SentenceTransformer, texts: list[str]) -> SentenceTr
     for block, router in enumerate(module for module in model.modules() if isinstance(module, Router)):
         states: list[Tensor] = []
         handle = router.register_forward_pre_hook(
-            lambda _, given, states=states: states.append(given[0].float())
+            lambda _, given, states=states: states.append(sequence_states(*given))
         )
         model(**features)
         handle.remove()
-        mask = features["attention_mask"][:, :, None]
-        means = (states[0] * mask).sum(1) / mask.sum(1)
+        (means,) = states
         wanted = (torch.arange(len(texts)) + block) % router.out_features
         targets = 4 * nn.functional.one_hot(wanted, router.out_features).float()
         with torch.no_grad():

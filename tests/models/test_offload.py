@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.checkpoint import save
 from sentence_experts.models.compress import average_experts, export_route
@@ -76,13 +77,20 @@ def test_experts_of_a_whole_model_go_and_come_back(folder: Path, idle: str) -> N
 
 @pytest.mark.parametrize("family", ["bert"], indirect=True)
 def test_unneeded_weights_are_not_read(folder: Path, texts: list[str]) -> None:
-    """Bytes of the other experts are spoiled; who reads them gives other numbers."""
+    """The other experts' files are gone; in one file with all, their numbers are spoiled."""
     expected = sentence_experts.load(folder, device="cpu").encode(texts, prompt_name="cluster")
-    weights = load_file(folder / "model.safetensors")
+    weights = weights_of(folder)
+    for number in range(2):
+        (folder / f"model-expert-00{number}.safetensors").unlink()
+    part = sentence_experts.load(folder, device="cpu", routes=["cluster"])
+    assert np.array_equal(part.encode(texts, prompt_name="cluster"), expected)
+    with pytest.raises(InputError, match=r"model-expert-000.safetensors: changed since"):
+        part.use_routes(["query"])
     for name in weights:
         if ".experts.0." in name or ".experts.1." in name:
             weights[name] = torch.full_like(weights[name], torch.nan)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors.index.json").unlink()
     part = sentence_experts.load(folder, device="cpu", routes=["cluster"])
     assert np.array_equal(part.encode(texts, prompt_name="cluster"), expected)
 
@@ -106,7 +114,7 @@ def test_a_part_is_never_taken_for_the_whole(folder: Path, tmp_path: Path) -> No
     config = json.loads((tmp_path / "copy" / "config.json").read_text())
     assert config == json.loads((folder / "config.json").read_text())
     assert not config["experts_on_disk"]
-    copied, original = (load_file(each / "model.safetensors") for each in (tmp_path / "copy", folder))
+    copied, original = (weights_of(each) for each in (tmp_path / "copy", folder))
     assert copied.keys() == original.keys()
     assert all(torch.equal(value, original[name]) for name, value in copied.items())
 
@@ -136,11 +144,11 @@ def test_what_cannot_be_loaded_is_said(folder: Path, bases: dict[str, SentenceTr
     with pytest.raises(UsageError, match="save the model"):
         made.use_routes(["a"])
     part = sentence_experts.load(folder, device="cpu", routes=["query"])
-    weights = load_file(folder / "model.safetensors")
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt", "again": "yes"})
+    file = folder / "model-expert-001.safetensors"
+    save_file(load_file(file), file, metadata={"format": "pt", "again": "yes"})
     with pytest.raises(InputError, match="changed since"):
         part.use_routes(["document"])
-    (folder / "model.safetensors").unlink()
+    (folder / "model-shared.safetensors").unlink()
     with pytest.raises(InputError, match="model"):
         sentence_experts.load(folder, device="cpu", routes=["query"])
 
@@ -160,8 +168,9 @@ def test_models_without_idle_experts(bases: dict[str, SentenceTransformer], tmp_
 def test_a_fresh_process_and_several_files(folder: Path) -> None:
     """Shards as transformers writes them for a large model; the default route's other names too."""
     expected = sentence_experts.load(folder, device="cpu").encode("lungs", prompt_name="query")
-    weights = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
+    weights = weights_of(folder)
+    for file in folder.glob("model*.safetensors"):
+        file.unlink()
     names = {name: f"model-0000{number % 2 + 1}-of-00002.safetensors" for number, name in enumerate(weights)}
     for file in set(names.values()):
         part = {name: weights[name] for name in weights if names[name] == file}

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from saved_weights import weights_of
 from sentence_experts.models.checkpoint import load
 from sentence_experts.models.lora import load_adapter, merge_lora
 from sentence_experts.pairs.dataset import PairsFolder
@@ -34,9 +35,8 @@ def finished(pairs: PairsFolder, tiny_experts: Path, tmp_path_factory: pytest.Te
 def test_checkpoints_hold_adapter_and_experts_and_the_base_unmoved(
     finished: Path, tiny_experts: Path
 ) -> None:
-    before = load_file(tiny_experts / "model.safetensors")
-    (last,) = finished.glob("checkpoints/checkpoint-12/model.safetensors")
-    after = load_file(last)
+    before = weights_of(tiny_experts)
+    after = weights_of(finished / "checkpoints" / "checkpoint-12")
     frozen = {name.replace(".base_layer.", "."): name for name in after if ".base_layer." in name}
     assert len(frozen) == 2 * 4 * 2  # blocks, projections, weight and bias
     assert all(torch.equal(before[name], after[kept]) for name, kept in frozen.items())
@@ -48,7 +48,7 @@ def test_checkpoints_hold_adapter_and_experts_and_the_base_unmoved(
 def test_the_adapter_on_the_base_is_the_attention_of_the_merged_model(
     finished: Path, tiny_experts: Path
 ) -> None:
-    merged = load_file(finished / "model" / "model.safetensors")
+    merged = weights_of(finished / "model")
     adapted = load(tiny_experts, device="cpu")
     load_adapter(adapted, finished / "adapter")
     merge_lora(adapted)
@@ -85,7 +85,10 @@ def test_a_killed_run_goes_on_with_the_same_adapter(
     child.join()
     assert not (out / "run.json").exists(), "the run ended before it could be killed"
     train(str(tiny_experts), pairs, out, SHORT, resume=True)
-    for file in ("model/model.safetensors", "adapter/adapter_model.safetensors"):
-        one, other = load_file(finished / file), load_file(out / file)
+    adapter = "adapter/adapter_model.safetensors"
+    for one, other in (
+        [weights_of(run / "model") for run in (finished, out)],
+        [load_file(run / adapter) for run in (finished, out)],
+    ):
         assert one.keys() == other.keys()
-        assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one), file
+        assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)

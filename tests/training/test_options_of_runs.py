@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from samples import make_pairs_folder
+from saved_weights import weights_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig
@@ -55,7 +56,7 @@ def preprint_run(pairs: PairsFolder, router_model: Path, tmp_path_factory: pytes
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model" / "model.safetensors")
+    return weights_of(run / "model")
 
 
 def test_the_temperature_is_trained_and_reported(preprint_run: Path) -> None:
@@ -223,7 +224,7 @@ def test_adapters_are_trained_kept_and_merged(pairs: PairsFolder, tiny_experts: 
     pytest.importorskip("peft")
     train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"lora_rank": 2}))
     assert (tmp_path / "run" / "adapter" / "adapter_config.json").exists()
-    before, after = load_file(tiny_experts / "model.safetensors"), weights(tmp_path / "run")
+    before, after = weights_of(tiny_experts), weights(tmp_path / "run")
     assert before.keys() == after.keys()
     for name in before:
         if "attention.self" in name and name.endswith("weight"):

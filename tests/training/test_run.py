@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
+from saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.models.auto_route import RouteClassifier, has_auto_route
@@ -37,7 +37,7 @@ def finished(pairs: PairsFolder, tiny_experts: Path, tmp_path_factory: pytest.Te
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model" / "model.safetensors")
+    return weights_of(run / "model")
 
 
 def test_training_lowers_the_loss(finished: Path) -> None:
@@ -57,7 +57,7 @@ def test_the_saved_model_is_the_best_by_validation(finished: Path, pairs: PairsF
 
 
 def test_every_trained_expert_moved(finished: Path, tiny_experts: Path) -> None:
-    before, after = load_file(tiny_experts / "model.safetensors"), weights(finished)
+    before, after = weights_of(tiny_experts), weights(finished)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     experts = {name for name in before if "experts." in name}
     assert experts
@@ -204,9 +204,9 @@ def test_a_run_that_never_got_to_a_checkpoint_can_be_started_anew(
 
 
 def test_a_finished_run_is_left_alone(finished: Path, pairs: PairsFolder, tiny_experts: Path) -> None:
-    before = (finished / "model" / "model.safetensors").stat().st_mtime_ns
+    before = (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns
     assert train(str(tiny_experts), pairs, finished, SHORT, resume=True)["steps"] == SHORT.max_steps
-    assert (finished / "model" / "model.safetensors").stat().st_mtime_ns == before
+    assert (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns == before
 
 
 def test_foreign_folders_and_missing_models_are_refused(

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from small_training_tasks import make_task_encoder
 from two_processes import BATCHES, LABELS, LOSSES, columns_of, loss_and_gradients
 
+from saved_weights import weights_of
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.training.task_config import TaskConfig
 from sentence_experts.training.task_loss import TaskLoss
@@ -94,9 +94,9 @@ def test_two_processes_train_the_model_of_one(
     theirs = json.loads((together.folder / "run" / "run.json").read_text())
     assert (theirs["processes"], result["processes"]) == (2, 1)
     assert theirs["history"][-1] == pytest.approx(result["history"][-1], abs=1e-4)
-    before = load_file(task_experts / "model.safetensors")
+    before = weights_of(task_experts)
     one, other = (
-        load_file(run / "run" / "model" / "model.safetensors") for run in (tmp_path, together.folder)
+        weights_of(run / "run" / "model") for run in (tmp_path, together.folder)
     )
     moved = max(float((one[name] - before[name]).abs().max()) for name in one)
     apart = max(float((one[name] - other[name]).abs().max()) for name in one)

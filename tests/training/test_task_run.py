@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from small_training_tasks import INSTRUCTIONS, make_task_encoder, make_tasks_folder
 
+from saved_weights import weights_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.training.task_config import TaskConfig
@@ -20,7 +20,6 @@ from sentence_experts.training.task_evaluator import TaskEvaluator
 from sentence_experts.training.task_run import TaskTrainer, train_tasks
 
 SHORT = TaskConfig(batch_size=8, max_steps=8, eval_steps=4, learning_rate=1e-3, warmup=0.0, seed=1)
-WEIGHTS = "model.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def base_of(task_experts: Path) -> Path:
 
 
 def moved(before: Path, after: Path) -> set[str]:
-    one, other = load_file(before / WEIGHTS), load_file(after / WEIGHTS)
+    one, other = weights_of(before), weights_of(after)
     return {name for name in one if not torch.equal(one[name], other[name])}
 
 
@@ -106,7 +105,7 @@ def test_a_broken_off_run_goes_on_to_the_same_bytes(
         train_tasks(str(model), tasks, tmp_path / "run", SHORT.model_copy(update={"seed": 9}), resume=True)
     torch.rand(7)  # whatever else the process drew
     train_tasks(str(model), tasks, tmp_path / "run", SHORT, resume=True)
-    for name in (f"model/{WEIGHTS}", "model/README.md", "run.json"):
+    for name in ("model/model-expert-000.safetensors", "model/README.md", "run.json"):
         assert (tmp_path / "run" / name).read_bytes() == (finished / name).read_bytes(), name
     again = train_tasks(str(model), tasks, finished, SHORT, resume=True)
     assert again["steps"] == SHORT.max_steps
@@ -130,7 +129,7 @@ def test_static_training_is_another_model(
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "| retrieval | 48 | plants, brains | all datasets of the task | 0.03 |" in card
     assert "| clustering | 48 | a, b | all datasets of the task | 0.03 |" in card
-    one, other = (load_file(run / "model" / WEIGHTS) for run in (finished, tmp_path / "run"))
+    one, other = (weights_of(run / "model") for run in (finished, tmp_path / "run"))
     assert any(not torch.equal(one[name], other[name]) for name in one)
 
 
@@ -173,7 +172,7 @@ def test_a_token_router_learns_with_its_balance(tasks: TasksFolder, minilm: str,
     for name, weight in (("default", None), ("same", 0.01), ("none", 0.0)):
         config = short.model_copy(update={"balance_loss": weight})
         train_tasks(str(model), tasks, tmp_path / name, config)
-        losses[name] = load_file(tmp_path / name / "model" / WEIGHTS)
+        losses[name] = weights_of(tmp_path / name / "model")
         assert any(".router." in weight for weight in moved(model, tmp_path / name / "model"))
     assert all(torch.equal(losses["default"][name], losses["same"][name]) for name in losses["same"])
     assert any(not torch.equal(losses["none"][name], losses["same"][name]) for name in losses["same"])

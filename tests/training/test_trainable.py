@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from saved_weights import weights_of
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig
@@ -31,13 +31,13 @@ def extended(plain: str, folder: Path, **options) -> Path:
 
 
 def moved(before: Path, run: Path) -> set[str]:
-    one, other = (load_file(folder / "model.safetensors") for folder in (before, run / "model"))
+    one, other = (weights_of(folder) for folder in (before, run / "model"))
     assert one.keys() == other.keys()
     return {name for name in one if not torch.equal(one[name], other[name])}
 
 
 def moved_rows(before: Path, run: Path) -> list[int]:
-    one, other = (load_file(folder / "model.safetensors")[EMBEDDINGS] for folder in (before, run / "model"))
+    one, other = (weights_of(folder)[EMBEDDINGS] for folder in (before, run / "model"))
     return (one != other).any(dim=1).nonzero().flatten().tolist()
 
 
@@ -54,7 +54,7 @@ def test_one_expert_and_its_token_are_all_that_moves(
     config = SHORT.model_copy(update={"only_expert": "neuro"})
     train(str(model), pairs, tmp_path / "run", config)
     names = moved(model, tmp_path / "run")
-    experts = {name for name in load_file(model / "model.safetensors") if ".experts.1." in name}
+    experts = {name for name in weights_of(model) if ".experts.1." in name}
     assert bool(experts) == (layers != "none")
     assert names == experts | {EMBEDDINGS}
     assert moved_rows(model, tmp_path / "run") == [row_of(model, "neuro")]
@@ -108,7 +108,7 @@ def test_frozen_attention_stays(pairs: PairsFolder, plain: str, tmp_path: Path) 
         run = tmp_path / f"run-{model.name}"
         train(str(model), pairs, run, SHORT.model_copy(update={"freeze": "attention"}))
         names = moved(model, run)
-        attention = {name for name in load_file(model / "model.safetensors") if ".attention." in name}
+        attention = {name for name in weights_of(model) if ".attention." in name}
         projections = {name for name in attention if "LayerNorm" not in name}
         assert projections
         assert not names & projections
@@ -119,13 +119,13 @@ def test_frozen_attention_stays(pairs: PairsFolder, plain: str, tmp_path: Path) 
 def test_frozen_shared_weights_stay(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model")
     train(str(model), pairs, tmp_path / "run", SHORT.model_copy(update={"freeze": "shared"}))
-    experts = {name for name in load_file(model / "model.safetensors") if ".experts." in name}
+    experts = {name for name in weights_of(model) if ".experts." in name}
     assert moved(model, tmp_path / "run") == experts | {EMBEDDINGS}
     assert moved_rows(model, tmp_path / "run") == sorted(row_of(model, name) for name in ("crops", "neuro"))
 
     learned = extended(plain, tmp_path / "learned", route="none", router="learned")
     train(str(learned), pairs, tmp_path / "other", SHORT.model_copy(update={"freeze": "shared"}))
-    routers = {name for name in load_file(learned / "model.safetensors") if ".router." in name}
+    routers = {name for name in weights_of(learned) if ".router." in name}
     assert routers
     assert moved(learned, tmp_path / "other") == experts | routers
 
@@ -134,7 +134,7 @@ def test_experts_have_their_own_rate(pairs: PairsFolder, plain: str, tmp_path: P
     model = extended(plain, tmp_path / "model")
     config = SHORT.model_copy(update={"learning_rate": 1e-12, "expert_learning_rate": 1e-3})
     train(str(model), pairs, tmp_path / "run", config)
-    one, other = (load_file(f / "model.safetensors") for f in (model, tmp_path / "run" / "model"))
+    one, other = (weights_of(f) for f in (model, tmp_path / "run" / "model"))
     for name, weight in one.items():
         change = float((other[name] - weight).abs().max())
         assert (change > 1e-4) == (".experts." in name), name

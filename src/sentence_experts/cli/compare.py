@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from sentence_experts.cli.options import BATCH_SIZE_HELP
 from sentence_experts.console import results
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def compare(
         Path | None, typer.Option(help="file of texts to compare vectors of; without, a few built-in ones")
     ] = None,
     column: Annotated[str | None, typer.Option(help="column with the texts; not for .txt")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="texts encoded at once")] = 32,
+    batch_size: Annotated[int | None, typer.Option(min=1, help=BATCH_SIZE_HELP)] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, ...; chosen by itself when not given")
     ] = None,

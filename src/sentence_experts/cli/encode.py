@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from sentence_experts.cli.options import only_route
+from sentence_experts.cli.options import BATCH_SIZE_HELP, only_route
 from sentence_experts.console import results
 
 
@@ -25,10 +25,19 @@ def encode(
     column: str | None = typer.Option(None, help="Column with the texts; not for .txt."),
     id_column: str | None = typer.Option(None, help="Column to carry along as id (.parquet output)."),
     normalize: bool = typer.Option(False, help="Scale every vector to length 1."),
-    chunk_size: int = typer.Option(256, min=1, help="Texts encoded between two saves."),
-    batch_size: int = typer.Option(32, min=1, help="Texts encoded at once."),
+    chunk_size: int = typer.Option(1024, min=1, help="Texts encoded between two saves."),
+    batch_size: int | None = typer.Option(None, min=1, help=BATCH_SIZE_HELP),
     one_route: bool = typer.Option(
         False, "--one-route", help="Load only the expert of --route; the vectors are the same, to the bit."
+    ),
+    precision: str = typer.Option(
+        "float32", help="Of the vectors in .npy: float32, float16, int8, uint8, binary or ubinary."
+    ),
+    dtype: str | None = typer.Option(
+        None, help="Compute in float16 or bfloat16: for a GPU; the model's own when not given."
+    ),
+    padded: bool = typer.Option(
+        False, "--padded", help="Compute the padding of batches too: the plain path, slower on a CPU."
     ),
     device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; chosen by itself when not given."),
 ) -> None:
@@ -41,11 +50,15 @@ def encode(
     from sentence_experts.encoding.engine import Encoder
     from sentence_experts.encoding.files import encode_file
     from sentence_experts.encoding.inputs import TextFile
+    from sentence_experts.encoding.precisions import check_precision
 
     source = TextFile(input, column, id_column)
     source.check()
-    encoder = Encoder.open(model, device, batch_size, only_route=only_route(one_route, route))
-    found = encode_file(encoder, source, out, route, normalize, chunk_size)
+    check_precision(precision, out)
+    encoder = Encoder.open(
+        model, device, batch_size, only_route=only_route(one_route, route), packed=not padded, dtype=dtype
+    )
+    found = encode_file(encoder, source, out, route, normalize, chunk_size, precision)
     empty = f", {found.empty:,} of them empty" if found.empty else ""
     results.print(
         f"{found.path}: {found.texts:,} texts{empty}, {found.dimension} dimensions",

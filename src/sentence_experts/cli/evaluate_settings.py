@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import BaseModel
 
+from sentence_experts.cli.options import BATCH_SIZE_HELP
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class EvaluationSettings(BaseModel):
         float | None,
         typer.Option(help="Lowest threshold to consider; 0.5 for pairs that are all linked (preprint, 3.4)."),
     ] = None
-    batch_size: Annotated[int, typer.Option(help="Texts encoded at once.")] = 32
+    batch_size: Annotated[int | None, typer.Option(min=1, help=BATCH_SIZE_HELP)] = None
     max_length: Annotated[
         int | None,
         typer.Option(min=8, help="Cut texts to so many tokens, or to the model's own if less."),

@@ -34,6 +34,7 @@ VERBS = (
     "search",
     "moee",
     "export",
+    "quantise",
     "reproduce",
     "demo",
 )

@@ -14,6 +14,10 @@ from typer.models import OptionInfo
 from sentence_experts.errors import UsageError
 
 Settings = TypeVar("Settings", bound=BaseModel)
+BATCH_SIZE_HELP = (
+    "Texts encoded at once. When not given, a CPU's cores each take batches of some 2,000 tokens, another "
+    "device takes 32 texts."
+)
 SIMPLE_TYPES = (bool, int, float, str)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from sentence_experts.cli.options import only_route
+from sentence_experts.cli.options import BATCH_SIZE_HELP, only_route
 from sentence_experts.console import results, say
 from sentence_experts.errors import UsageError
 
@@ -29,7 +29,7 @@ def search(
     k: int = typer.Option(10, "-k", "--neighbours", min=1, help="How many papers to show for each query."),
     unit: str = typer.Option("title+abstract", help="Text of a paper: title+abstract, abstract or title."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a list."),
-    batch_size: int = typer.Option(32, min=1, help="Texts encoded at once."),
+    batch_size: int | None = typer.Option(None, min=1, help=BATCH_SIZE_HELP),
     one_route: bool = typer.Option(
         False, "--one-route", help="Load only the expert of --route; the vectors are the same, to the bit."
     ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from sentence_experts.cli.options import BATCH_SIZE_HELP
 from sentence_experts.console import results, say
 from sentence_experts.errors import UsageError
 
@@ -40,7 +41,7 @@ def similarity(
     column: Annotated[str | None, typer.Option(help="column with the texts; not for .txt")] = None,
     sample: Annotated[int, typer.Option(min=2, help="at most so many texts, drawn at random")] = 128,
     seed: Annotated[int, typer.Option(help="of the draw")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="texts encoded at once")] = 32,
+    batch_size: Annotated[int | None, typer.Option(min=1, help=BATCH_SIZE_HELP)] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, ...; chosen by itself when not given")
     ] = None,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sentence_experts.console import Advance, say
 from sentence_experts.encoding.engine import Vectors
@@ -59,14 +60,24 @@ def read_chunks(files: Sequence[Path]) -> Iterator[Vectors]:
         yield np.load(file)
 
 
-def write_matrix(path: Path, files: Sequence[Path], dimension: int) -> None:
-    """Join chunk files to one `.npy` of shape (texts, dimension), a chunk at a time in memory."""
+def write_matrix(
+    path: Path, files: Sequence[Path], convert: Callable[[Vectors], NDArray[Any]] = lambda vectors: vectors
+) -> None:
+    """Join chunk files to one `.npy` of shape (texts, dimensions), a chunk at a time in memory.
+
+    Args:
+        path: the file.
+        files: of `encode_chunks`.
+        convert: (texts, dimensions) float32 -> what is written of them, a row a text.
+    """
     rows = sum(len(np.load(file, mmap_mode="r")) for file in files)
+    example = convert(np.load(files[0], mmap_mode="r")[:1])
+    kind = example.dtype.newbyteorder("<")
     with replacing(path) as temporary, open(temporary, "wb") as out:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (rows, dimension)}
+        header = {"descr": kind.str, "fortran_order": False, "shape": (rows, example.shape[1])}
         np.lib.format.write_array_header_2_0(out, header)
         for vectors in read_chunks(files):
-            out.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+            out.write(np.ascontiguousarray(convert(vectors), dtype=kind).tobytes())
 
 
 def _prepare(folder: Path, settings: dict[str, Any]) -> None:

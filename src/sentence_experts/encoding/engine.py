@@ -11,18 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.console import say
+from sentence_experts.encoding.cores import Cores, batching
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.auto_route import AUTO, has_auto_route
 from sentence_experts.models.decoders import is_decoder
 from sentence_experts.models.fingerprint import model_fingerprint
-from sentence_experts.models.loading import load_model, load_quietly, pooling_of
+from sentence_experts.models.int8 import apply_kept
+from sentence_experts.models.loading import load_model, load_quietly, pooling_of, to_dtype
 from sentence_experts.models.minilm import model_folder
+from sentence_experts.models.use_packing import can_pack, use_packing
 from sentence_experts.moee.folder import is_embedder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Vectors = NDArray[np.float32]
+BATCH_SIZE = 32  # where batches are of so many texts and none says how many
 
 
 class Encoder:
@@ -35,9 +39,14 @@ class Encoder:
         pooling: how token vectors become one: mean, last, cls, or sentence-transformers' name.
         routes: route name -> prompt text; empty prompts are left out. "auto" is among them where the model
             chooses routes by itself.
+        packed: whether padding is left out, where the model can.
     """
 
-    def __init__(self, model: SentenceTransformer, name: str, fingerprint: str, batch_size: int = 32) -> None:
+    packed = True
+
+    def __init__(
+        self, model: SentenceTransformer, name: str, fingerprint: str, batch_size: int | None = None
+    ) -> None:
         self.model = model
         self.name = name
         self.fingerprint = fingerprint
@@ -54,16 +63,20 @@ class Encoder:
         cls,
         source: str,
         device: str | None = None,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         pooling: str | None = None,
         only_route: str | None = None,
         max_length: int | None = None,
+        packed: bool = True,
+        dtype: str | None = None,
     ) -> Encoder:
         """Load a model folder, a hub id, or "minilm" (the packaged all-MiniLM-L6-v2).
 
         `pooling` (mean, last, cls) takes the place of the model's own; `models.loading.load_model` says what
         a plain transformers model gets. With `only_route`, no other route's expert is loaded. `max_length`
-        cuts texts to so many tokens where the model would read more.
+        cuts texts to so many tokens where the model would read more. `batch_size` None lets a CPU's cores
+        take batches of so many tokens (`cores`); a number makes batches of so many texts. `packed` False
+        computes the padding too (`models.use_packing`). `dtype` is what to compute in; vectors stay float32.
 
         Raises:
             UsageError: an unknown pooling, or `only_route` for a model whose learned routers choose.
@@ -76,13 +89,27 @@ class Encoder:
         model = model or load_model(source, device, pooling)
         if max_length is not None:
             model.max_seq_length = min(max_length, model.max_seq_length or max_length)
-        return cls(model, name, model_fingerprint(source, model), batch_size)
+        if dtype is not None:
+            to_dtype(model, dtype)
+        if can_pack(model):
+            use_packing(model, packed)
+        fingerprint = model_fingerprint(source, model)
+        if Path(source).is_dir() and model.device.type == "cpu":
+            apply_kept(model, Path(source))
+        encoder = cls(model, name, fingerprint, batch_size)
+        encoder.packed = packed
+        return encoder
 
     @property
     def has_experts(self) -> bool:
         """Whether the model routes between experts (and so cannot encode without a route)."""
         config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
         return bool(getattr(config, "experts", None)) and bool(getattr(config, "routes", None))
+
+    @property
+    def texts_at_once(self) -> int:
+        """Texts of a batch, where batches are of so many texts."""
+        return self.batch_size or BATCH_SIZE
 
     @property
     def takes_empty(self) -> bool:
@@ -131,26 +158,35 @@ class Encoder:
             if written := [row for row, text in enumerate(texts) if text]:
                 vectors[written] = self.encode([texts[row] for row in written], route, normalize)
             return vectors
-        options: dict[str, Any] = {
-            "batch_size": self.batch_size,
-            "normalize_embeddings": normalize,
-            "show_progress_bar": False,
-            "convert_to_numpy": True,
-        }
-        if route == AUTO and self._auto_routes is not None:
-            encoded, unsure = self._auto_routes.encode(self.model, texts, **options)
-            self._unsure += unsure
-            self._routed_by_choice += len(texts)
-        else:
-            # An empty prompt, because no name would mean the model's default one.
-            prompt = self.routes[route] if route else ""
-            encoded = self.model.encode(list(texts), prompt=prompt, **options)
-        vectors = np.asarray(encoded, dtype=np.float32)
+        vectors = np.asarray(self._encode(texts, route, normalize), dtype=np.float32)
         bad = ~np.isfinite(vectors).all(axis=1)
         if bad.any():
             start = texts[int(np.argmax(bad))][:60]
             raise InputError(f"{self.name} gives numbers that are not finite for the text {start!r}...")
         return vectors
+
+    def _encode(self, texts: Sequence[str], route: str | None, normalize: bool) -> Any:
+        # An empty prompt, because no name would mean the model's default one.
+        prompt = self.routes[route] if route else ""
+        chooses = route == AUTO and self._auto_routes is not None
+        if self._cores is not None and not chooses:
+            return self._cores.encode(texts, prompt, normalize)
+        options: dict[str, Any] = {
+            "batch_size": self.texts_at_once,
+            "normalize_embeddings": normalize,
+            "show_progress_bar": False,
+            "convert_to_numpy": True,
+        }
+        if chooses:
+            encoded, unsure = self._auto_routes.encode(self.model, texts, **options)
+            self._unsure += unsure
+            self._routed_by_choice += len(texts)
+            return encoded
+        return self.model.encode(list(texts), prompt=prompt, **options)
+
+    @cached_property
+    def _cores(self) -> Cores | None:
+        return Cores(self.model) if self.batch_size is None and Cores.takes(self.model) else None
 
     def say_unsure(self) -> None:
         """Say of how many texts since the last time no automatic route was found, if of any."""
@@ -170,7 +206,11 @@ class Encoder:
 
     def exact_settings(self, route: str | None) -> dict[str, Any]:
         """Everything about the model that decides a vector to the last bit: what parts are kept under."""
-        machine = {"batch_size": self.batch_size, "device": self.model.device.type}
+        machine = {
+            "batches": batching() if self._cores else self.texts_at_once,
+            "packed": self.packed,
+            "device": self.model.device.type,
+        }
         return self.vector_settings(route) | machine
 
     def settings(self) -> dict[str, Any]:

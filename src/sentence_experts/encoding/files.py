@@ -12,14 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.console import progress
-from sentence_experts.encoding.chunks import encode_chunks, read_chunks, write_matrix
+from sentence_experts.encoding.chunks import encode_chunks, read_chunks
 from sentence_experts.encoding.engine import Encoder, Vectors
 from sentence_experts.encoding.inputs import Row, TextFile
+from sentence_experts.encoding.precisions import FLOAT32, check_precision, write_in_precision
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import replacing, sha256_file
 
 ENDINGS = (".parquet", ".npy")
-CHUNK = 256  # texts lost at most by an interruption
+CHUNK = 1024  # texts lost at most by an interruption
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,13 @@ def encode_file(
     route: str | None = None,
     normalize: bool = False,
     chunk: int = CHUNK,
+    precision: str = FLOAT32,
 ) -> Encoded:
     """Encode every text of `source`, in order, to `out`.
 
     `.npy` holds float32 of shape (texts, dimensions). `.parquet` holds `row` (int64, counted from 0), `id`
-    (where the source has an id column) and `vector` (fixed-size list of float32). Chunks are kept in a hidden
+    (where the source has an id column) and `vector` (fixed-size list of float32). With another `precision`
+    (`precisions`), `.npy` holds that. Chunks are kept in a hidden
     folder beside `out` until it is whole; the same call after an interruption goes on from there.
 
     Raises:
@@ -54,6 +57,7 @@ def encode_file(
     """
     if out.suffix not in ENDINGS:
         raise UsageError(f"{out}: the output's name must end in {' or '.join(ENDINGS)}")
+    check_precision(precision, out)
     if out.resolve() == source.path.resolve():
         raise UsageError(f"{out}: the output would overwrite the input")
     route = encoder.chosen_route(route)
@@ -77,7 +81,7 @@ def encode_file(
         raise InputError(f"{source.path}: no texts in it")
     dimension = next(read_chunks(files)).shape[1]
     if out.suffix == ".npy":
-        write_matrix(out, files, dimension)
+        write_in_precision(out, files, precision)
     else:
         note = {"model": encoder.name, "fingerprint": encoder.fingerprint, "route": route or ""}
         _write_parquet(out, files, source, chunk, dimension, note)

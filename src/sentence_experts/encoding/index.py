@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 UNITS = {"title+abstract": ("title", "abstract"), "abstract": ("abstract",), "title": ("title",)}
 BETWEEN_PARTS = "\n"  # as in pairs of unit title+abstract
-CHUNK = 128  # texts lost at most by an interruption
+CHUNK = 1024  # texts lost at most by an interruption
 ROWS_AT_ONCE = 65_536
 SHOWN = ("paper_id", "title", "year", "doi", "retracted")
 
@@ -144,7 +144,7 @@ def _build(
         shutil.rmtree(chunks)
         raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
     with replacing_folder(folder) as temporary:
-        write_matrix(temporary / "vectors.npy", files, np.load(files[0], mmap_mode="r").shape[1])
+        write_matrix(temporary / "vectors.npy", files)
         np.save(temporary / "rows.npy", np.array(rows, dtype=np.int64))
         write_json(temporary / "index.json", settings | {"papers": len(rows)})
     shutil.rmtree(chunks)

@@ -61,7 +61,7 @@ def router_accuracy(
         if (name := route or domain) in experts:
             texts = distinct_texts(table, domain)[:texts_a_domain]
             prompt = encoder.routes[route] if route else ""
-            found = router_choices(encoder.model, texts, prompt, encoder.batch_size)
+            found = router_choices(encoder.model, texts, prompt, encoder.texts_at_once)
             hits[domain], blocks = found.chosen == experts[name], found.blocks
     if not hits:
         return None

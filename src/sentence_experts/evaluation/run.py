@@ -72,7 +72,7 @@ class EvaluationPlan:
     linked_only: bool = False
     threshold_min: float | None = None
     device: str | None = None
-    batch_size: int = 32
+    batch_size: int | None = None
     max_length: int | None = None
 
 

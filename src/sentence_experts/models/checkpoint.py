@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,11 @@ from sentence_experts.models.auto_encode import AutoRoutes
 from sentence_experts.models.auto_route import AUTO, RouteClassifier, has_auto_route
 from sentence_experts.models.encoder import RoutedEncoder
 from sentence_experts.models.families import MODEL_TYPES
-from sentence_experts.models.offload import CPU, DISK, HUB_OPTIONS, WEIGHTS, WeightFiles, use_routes
+from sentence_experts.models.learned_router import CHOOSING
+from sentence_experts.models.offload import CPU, DISK, experts_of_names, use_routes
+from sentence_experts.models.paging import ExpertPager, bytes_of_an_expert
 from sentence_experts.models.routing import describe
+from sentence_experts.models.shards import HUB_OPTIONS, INDEX, WEIGHTS, WeightFiles, shared_part
 from sentence_experts.storage import replacing_folder
 
 
@@ -74,6 +78,47 @@ class ExpertEncoder(RoutedEncoder):
         """
         waiting = idle or (DISK if self.device.type == "cpu" else CPU)
         use_routes(self, routes, waiting, self.weight_files)
+
+    def page_experts(self, most: int | None = None, most_bytes: int | None = None) -> None:
+        """Have at most so many experts in memory from now on, each from when a text calls it.
+
+        Args:
+            most: experts.
+            most_bytes: bytes of experts; at least one expert stays.
+
+        Raises:
+            UsageError: learned routers choose the experts, the model was not loaded from files, or no expert
+                would be left.
+        """
+        model: Any = self.routed_model
+        if model.config.router in CHOOSING:
+            raise UsageError("in this model what a text says chooses its experts, so all must be loaded")
+        if self.weight_files is None:
+            raise UsageError("save the model and load it again first: its idle experts are in no file")
+        if not model.config.expert_layers:
+            return  # a dense control
+        limits = [most] if most is not None else []
+        if most_bytes is not None:
+            limits.append(max(most_bytes // bytes_of_an_expert(model), 1))
+        model.pager = ExpertPager(model, self.weight_files, min(limits))
+
+    def prefetch(self, routes: Sequence[str]) -> Thread:
+        """Bring the experts of these routes into memory while the model works on other texts.
+
+        Args:
+            routes: names of routes or experts.
+
+        Returns:
+            What brings them; `join` waits for it.
+
+        Raises:
+            RouteError: no such route.
+            UsageError: experts do not come and go in this model: load it with `max_resident_experts`.
+        """
+        pager: ExpertPager | None = self.routed_model.pager
+        if pager is None:
+            raise UsageError("every expert is where it stays; load the model with max_resident_experts")
+        return pager.prefetch(sorted(experts_of_names(self, routes)))
 
     @deprecated_kwargs(sentences="inputs")
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
@@ -140,7 +185,12 @@ def save(encoder: SentenceTransformer, path: str | Path) -> None:
 
 
 def load(
-    path: str | Path, device: str | None = None, routes: Sequence[str] | None = None, **kwargs: Any
+    path: str | Path,
+    device: str | None = None,
+    routes: Sequence[str] | None = None,
+    max_resident_experts: int | None = None,
+    max_resident_bytes: int | None = None,
+    **kwargs: Any,
 ) -> ExpertEncoder:
     """Load an encoder with experts from a directory or hub id.
 
@@ -148,32 +198,50 @@ def load(
         path: what `extend`, `save` or training wrote.
         device: "cpu", "cuda", ...; by default the best there is.
         routes: load the experts of these routes alone (`ExpertEncoder.use_routes` brings others later); None
-            for all. The rest of the weights file is not read.
+            for all. The other experts' files are not read, nor fetched from the hub.
+        max_resident_experts: have at most so many experts in memory: each comes when a text first calls it,
+            and the least recently used leaves.
+        max_resident_bytes: the same in bytes of experts; at least one stays.
         **kwargs: as `SentenceTransformer`.
 
     Raises:
         RouteError: a route that the model does not have.
-        UsageError: `routes` for a model whose learned routers choose the experts.
+        UsageError: a part of the experts for a model whose learned routers choose them.
         InputError: there is no model, or it has no experts.
     """
     folder = Path(path)
     if folder.exists() and not (folder / "modules.json").is_file():
         raise InputError(f"{path}: not a sentence-transformers directory (no modules.json)")
-    if routes is not None:
-        kwargs["config_kwargs"] = {**(kwargs.get("config_kwargs") or {}), "experts_on_disk": True}
+    limited = max_resident_experts is not None or max_resident_bytes is not None
+    hub = {name: kwargs[name] for name in HUB_OPTIONS if name in kwargs}
+    if routes is None and not limited:
+        encoder = _opened(str(path), str(path), device, kwargs)
+        if (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
+            encoder.weight_files = WeightFiles.find(str(path))
+        return encoder
+    kwargs["config_kwargs"] = {**(kwargs.get("config_kwargs") or {}), "experts_on_disk": True}
     try:
-        encoder = ExpertEncoder(str(path), device=device, **kwargs)
+        with shared_part(str(path), **hub) as part:
+            encoder = _opened(part, str(path), device, kwargs)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: no model could be loaded: {error}") from error
+    encoder.weight_files = WeightFiles.find(str(path), **hub)
+    if routes is not None:
+        encoder.use_routes(routes, DISK)
+    if limited:
+        encoder.page_experts(max_resident_experts, max_resident_bytes)
+    return encoder
+
+
+def _opened(source: str, name: str, device: str | None, kwargs: dict[str, Any]) -> ExpertEncoder:
+    """The encoder that lies in a folder or on the hub, called `name` in what goes wrong."""
+    try:
+        encoder = ExpertEncoder(source, device=device, **kwargs)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: no model could be loaded: {error}") from error
     model_type = getattr(getattr(encoder[0], "config", None), "model_type", None)
     if model_type not in MODEL_TYPES:
         raise InputError(
-            f"{path}: a model of type {model_type!r} has no experts; sentence-experts extend makes one of it"
+            f"{name}: a model of type {model_type!r} has no experts; sentence-experts extend makes one of it"
         )
-    hub = {name: kwargs[name] for name in HUB_OPTIONS if name in kwargs}
-    if routes is not None:
-        encoder.weight_files = WeightFiles.find(str(path), **hub)
-        encoder.use_routes(routes, DISK)
-    elif (folder / WEIGHTS).is_file():
-        encoder.weight_files = WeightFiles.find(str(path))
     return encoder

@@ -88,3 +88,17 @@ def _set_pooling(model: SentenceTransformer, source: str, mode: str) -> None:
             model.add_module(name, replacement)
             return
     raise InputError(f"{source}: this model has no pooling of tokens that another could replace")
+
+
+def to_dtype(model: SentenceTransformer, name: str) -> None:
+    """Have a model compute in float32, float16 or bfloat16.
+
+    Raises:
+        UsageError: another name.
+    """
+    import torch
+
+    known = ("float32", "float16", "bfloat16")
+    if name not in known:
+        raise UsageError(f"unknown dtype {name!r}: choose {', '.join(known)}")
+    model.to(dtype=getattr(torch, name))

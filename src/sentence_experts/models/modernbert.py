@@ -9,8 +9,9 @@ from transformers.models.modernbert.modeling_modernbert import ModernBertEncoder
 
 from sentence_experts.models.configs import ModernBertExpertsConfig
 from sentence_experts.models.dispatch import NOTHING_ROUTED, Dispatch
-from sentence_experts.models.experts import RoutedModel, take_experts
+from sentence_experts.models.experts import take_experts
 from sentence_experts.models.learned_router import RoutedBlock, router_of
+from sentence_experts.models.routed_model import RoutedModel
 from sentence_experts.models.token_router import TokenPass
 
 

@@ -9,87 +9,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.experts import Experts, IdleExpert
 from sentence_experts.models.learned_router import CHOOSING
-from sentence_experts.storage import read_json
+from sentence_experts.models.shards import WeightFiles
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import RoutedEncoder
 
 DISK, CPU = "disk", "cpu"
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-# What `load` hands on of its arguments to find a hub model's files.
-HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only")
-
-
-@dataclass(frozen=True)
-class WeightFiles:
-    """The safetensors files of a saved model.
-
-    Attributes:
-        of_key: a weight's name -> the file that holds it; None for a model in one file.
-        stamps: file -> (bytes, time of change) when the model was loaded.
-    """
-
-    of_key: Mapping[str, str] | None
-    stamps: Mapping[str, tuple[int, int]]
-
-    @classmethod
-    def find(cls, source: str, **options: Any) -> WeightFiles:
-        """The files of a folder or hub id.
-
-        Raises:
-            InputError: the weights are not safetensors.
-        """
-        from sentence_transformers.util import load_file_path
-
-        single = load_file_path(source, WEIGHTS, **options)
-        if single is not None:
-            return cls(None, {single: _stamp(single)})
-        index = load_file_path(source, INDEX, **options)
-        if index is None:
-            raise InputError(f"{source}: no {WEIGHTS}, and only from safetensors can single experts be read")
-        names = read_json(Path(index))["weight_map"]
-        paths = {name: load_file_path(source, name, **options) or name for name in set(names.values())}
-        of_key = {key: paths[name] for key, name in names.items()}
-        return cls(of_key, {path: _stamp(path) for path in paths.values()})
-
-    def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """The weights of these names, one at a time, mapped from the files.
-
-        What is not used is not read, and memory is given back to the system when the last of them goes: they
-        share a mapping with each other, but not with the model's other weights.
-
-        Raises:
-            InputError: a file has changed since the model was loaded, or lacks a weight.
-        """
-        from safetensors import SafetensorError, safe_open
-
-        for path, stamp in self.stamps.items():
-            wanted = [key for key in keys if self.of_key is None or self.of_key.get(key) == path]
-            if not wanted:
-                continue
-            if not Path(path).is_file() or _stamp(path) != stamp:
-                raise InputError(f"{path}: changed since the model was loaded; load it again")
-            try:
-                with safe_open(path, framework="pt") as file:
-                    for key in wanted:
-                        yield key, file.get_tensor(key)
-            except SafetensorError as error:
-                raise InputError(f"{path}: an expert cannot be read: {error}") from error
-
-
-def _stamp(path: str) -> tuple[int, int]:
-    status = Path(path).stat()
-    return status.st_size, status.st_mtime_ns
 
 
 def use_routes(encoder: RoutedEncoder, routes: Sequence[str], idle: str, files: WeightFiles | None) -> None:
@@ -113,7 +46,7 @@ def use_routes(encoder: RoutedEncoder, routes: Sequence[str], idle: str, files: 
         raise UsageError("in this model what a text says chooses its experts, so all of them must be loaded")
     wanted = experts_of_names(encoder, routes)
     others = set(range(len(encoder.experts))) - wanted
-    blocks = dict(_blocks(model))
+    blocks = dict(expert_blocks(model))
     if not blocks:
         return  # a dense control: there is nothing to send away
     if idle == DISK:
@@ -122,12 +55,12 @@ def use_routes(encoder: RoutedEncoder, routes: Sequence[str], idle: str, files: 
     # The idle first, so that the memory never holds more than it must.
     for number in sorted(others):
         for experts in blocks.values():
-            experts[number] = _sent_away(experts.expert(number), idle)
+            experts[number] = sent_away(experts.expert(number), idle)
     model.idle_experts |= others
     if idle == DISK and was_whole and others:
         _leave_mapping(model)
     for number in sorted(wanted & model.idle_experts):
-        _bring(model, blocks, number, files)
+        bring(model, blocks, number, files)
         model.idle_experts -= {number}
 
 
@@ -156,7 +89,7 @@ def experts_of_names(encoder: RoutedEncoder, names: Sequence[str]) -> set[int]:
     return found
 
 
-def _blocks(model: nn.Module) -> Iterator[tuple[str, Experts]]:
+def expert_blocks(model: nn.Module) -> Iterator[tuple[str, Experts]]:
     """The experts of each block, by the path of the module that holds them."""
     for name, module in model.named_modules():
         if isinstance(module, Experts):
@@ -168,7 +101,8 @@ def _keys(path: str, number: int, expert: nn.ModuleDict) -> dict[str, str]:
     return {f"{path}.{number}.{name}": name for name in expert.state_dict()}
 
 
-def _sent_away(expert: nn.ModuleDict, idle: str) -> IdleExpert:
+def sent_away(expert: nn.ModuleDict, idle: str) -> IdleExpert:
+    """What holds an expert's place while it waits on disk or CPU."""
     held = expert.kept if isinstance(expert, IdleExpert) else expert
     if held is None:
         assert isinstance(expert, IdleExpert)
@@ -181,7 +115,7 @@ def _sent_away(expert: nn.ModuleDict, idle: str) -> IdleExpert:
     return IdleExpert(copy.deepcopy(held, empty))
 
 
-def _bring(model: Any, blocks: Mapping[str, Experts], number: int, files: WeightFiles | None) -> None:
+def bring(model: Any, blocks: Mapping[str, Experts], number: int, files: WeightFiles | None) -> None:
     """Put one expert back into every block."""
     placed = {path: experts.expert(number) for path, experts in blocks.items()}
     for path, place in placed.items():

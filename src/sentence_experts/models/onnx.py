@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from sentence_experts.errors import InputError, SentenceExpertsError, require
-from sentence_experts.models.experts import RoutedModel
+from sentence_experts.models.routed_model import RoutedModel
 from sentence_experts.storage import replacing
 
 FILE = "model.onnx"

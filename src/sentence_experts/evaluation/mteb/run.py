@@ -71,7 +71,7 @@ class TaskPlan:
     replicates: int = 1000
     seed: int = 0
     device: str | None = None
-    batch_size: int = 32
+    batch_size: int | None = None
     max_length: int | None = None
 
 
@@ -168,7 +168,7 @@ class _Measure:
             task,
             cache=self.cache,
             overwrite_strategy="only-missing",
-            encode_kwargs={"batch_size": model.encoder.batch_size, "show_progress_bar": False},
+            encode_kwargs={"batch_size": model.encoder.texts_at_once, "show_progress_bar": False},
             co2_tracker=False,
             show_progress_bar=False,
         )

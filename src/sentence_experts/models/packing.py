@@ -1,0 +1,200 @@
+"""Batches without padding: the tokens of all texts in one row, attention within each text.
+
+Everything but the attention treats a token by itself, so the row of its real tokens can stand in for a padded
+batch. The attention is computed for texts of equal length at once. Both are entered through transformers' own
+interface for attention functions, as `PACKED`; the padded path is transformers' own "sdpa".
+
+Packing is for the CPU. On a GPU, attention over sequences of different lengths is FlashAttention's
+(`attn_implementation="flash_attention_2"`), for which sentence-transformers leaves the padding out itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+PACKED, PADDED = "packed_sdpa", "sdpa"
+# Queries of a text that meet their window's keys in one call; more would compute scores only to mask them.
+LOCAL_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the tokens of a padded batch stand in the row without padding.
+
+    Attributes:
+        places: (tokens,) each token's place in the padded batch, read row by row.
+        order: (sequences,) the sequences in the row's order; None where it is the batch's.
+        cu_seq_lens: (sequences + 1,) int32, where each sequence begins in the row.
+        shape: (sequences, length) of the padded batch.
+    """
+
+    places: Tensor
+    order: Tensor | None
+    cu_seq_lens: Tensor
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, mask: Tensor, groups: Tensor | None = None, in_order: bool = False) -> Packing:
+        """How to pack a batch with this mask.
+
+        Sequences of equal length come side by side, so that one attention call serves them all.
+
+        Args:
+            mask: (sequences, length), 0 at padding, on either side.
+            groups: (sequences,) integers; those of one group, say of one expert, come side by side first.
+            in_order: leave the sequences in the batch's order instead.
+        """
+        real = mask != 0
+        lengths = real.sum(dim=1)
+        places = torch.arange(mask.numel(), device=mask.device).view(mask.shape)
+        order = None
+        if not in_order:
+            keys = lengths if groups is None else groups * (mask.shape[1] + 1) + lengths
+            order = torch.argsort(keys, stable=True)
+            real, places, lengths = real[order], places[order], lengths[order]
+        starts = nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+        return cls(places[real], order, starts, (mask.shape[0], mask.shape[1]))
+
+    def pack(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What belongs to tokens, each (sequences, length, ...) or (1, length, ...), as (1, tokens, ...).
+
+        Tokens keep the positions that they have in the padded batch.
+        """
+        sequences, length = self.shape
+        packed = {
+            name: value.expand(sequences, *value.shape[1:]).flatten(0, 1).index_select(0, self.places)[None]
+            for name, value in inputs.items()
+        }
+        if "position_ids" not in packed:
+            packed["position_ids"] = (self.places % length)[None]
+        return packed
+
+    def keywords(self, config: Any) -> dict[str, Any]:
+        """What a transformers encoder is told of the packing.
+
+        No mask: the attention sees where texts begin and end. Where layers differ in attention, this must be
+        said for each kind, or a mask of all tokens by all tokens would be made for the local ones.
+        """
+        kinds = getattr(config, "layer_types", None)
+        masks = {"attention_mask": dict.fromkeys(kinds)} if kinds else {}
+        return {"cu_seq_lens_q": self.cu_seq_lens, "cu_seq_lens_k": self.cu_seq_lens, **masks}
+
+    def unpack(self, row: Tensor) -> Tensor:
+        """(1, tokens, width) back to (sequences, length, width), 0 at padding."""
+        padded = row.new_zeros(self.shape[0] * self.shape[1], row.shape[-1])
+        return padded.index_copy(0, self.places, row[0]).view(*self.shape, -1)
+
+    def unpack_outputs(self, outputs: Any, pooler: nn.Module | None) -> Any:
+        """An encoder's outputs as those of the padded batch; its pooler, if any, runs again on each text."""
+        outputs["last_hidden_state"] = self.unpack(outputs["last_hidden_state"])
+        if outputs.get("hidden_states") is not None:
+            outputs["hidden_states"] = tuple(self.unpack(hidden) for hidden in outputs["hidden_states"])
+        if pooler is not None:
+            outputs["pooler_output"] = pooler(outputs["last_hidden_state"])
+        return outputs
+
+
+def packs(config: Any, example: Tensor, mask: Tensor | None) -> bool:
+    """Whether a batch is to be packed: the model is set to, and somebody else has not laid it out already.
+
+    Args:
+        config: the model's.
+        example: input_ids or embeddings, (sequences, length, ...).
+        mask: the attention mask; one that is not (sequences, length) is the caller's own pattern.
+    """
+    if config._attn_implementation != PACKED or example.device.type != "cpu":
+        return False
+    if torch._C._get_tracing_state() or torch.compiler.is_compiling():
+        return False  # a recorded graph has fixed steps; packing's depend on the texts
+    return mask is None or mask.dim() == 2
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    cu_seq_lens_q: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention within each sequence of a row, as an attention function of transformers.
+
+    Args:
+        module: the attention's module.
+        query: (1, heads, tokens, width), as `key` and `value`.
+        key: as `query`.
+        value: as `query`.
+        attention_mask: for batches that are not packed.
+        dropout: of the attention's weights.
+        scaling: of the scores; by default width ** -0.5.
+        sliding_window: tokens so far apart, or farther, do not meet; None where all do.
+        cu_seq_lens_q: (sequences + 1,) where sequences begin; None for a padded batch.
+        **kwargs: passed on for a padded batch.
+
+    Returns:
+        (1, tokens, heads, width), and None for the weights.
+    """
+    if cu_seq_lens_q is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+    heads, width = query.shape[1], query.shape[3]
+    parts = []
+    for start, sequences, length in equal_runs(cu_seq_lens_q.tolist()):
+        end = start + sequences * length
+        # (heads, tokens, width) -> (sequences, heads, length, width)
+        q, k, v = (
+            row[0, :, start:end].unflatten(1, (sequences, length)).transpose(0, 1)
+            for row in (query, key, value)
+        )
+        window = sliding_window if sliding_window is not None and length > sliding_window else None
+        done = _within(q, k, v, window, dropout_p=dropout, scale=scaling)
+        parts.append(done.transpose(1, 2).reshape(sequences * length, heads, width))
+    return torch.cat(parts)[None], None
+
+
+def equal_runs(starts: list[int]) -> Iterator[tuple[int, int, int]]:
+    """(first token, sequences, length) of each run of sequences of equal length; empty ones are left out."""
+    first = 0
+    for number in range(1, len(starts)):
+        length = starts[number] - starts[number - 1]
+        if number + 1 < len(starts) and starts[number + 1] - starts[number] == length:
+            continue
+        if length:
+            yield starts[first], number - first, length
+        first = number
+
+
+def _within(q: Tensor, k: Tensor, v: Tensor, window: int | None, **options: Any) -> Tensor:
+    """Attention of (sequences, heads, length, width), each query to the keys nearer than the window."""
+    if window is None:
+        return scaled_dot_product_attention(q, k, v, **options)
+    length = q.shape[2]
+    places = torch.arange(length, device=q.device)
+    parts = []
+    for first in range(0, length, LOCAL_BLOCK):
+        last = min(first + LOCAL_BLOCK, length)
+        low, high = max(0, first - window + 1), min(length, last + window - 1)
+        near = (places[first:last, None] - places[low:high]).abs() < window
+        part = scaled_dot_product_attention(
+            q[:, :, first:last], k[:, :, low:high], v[:, :, low:high], attn_mask=near, **options
+        )
+        parts.append(part)
+    return torch.cat(parts, dim=2)
+
+
+AttentionInterface.register(PACKED, packed_attention)
+AttentionMaskInterface.register(PACKED, sdpa_mask)

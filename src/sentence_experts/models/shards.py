@@ -1,0 +1,186 @@
+"""A model's weights on disk: a safetensors file an expert beside a shared one, with transformers' own index.
+
+So an expert is read, fetched and given back to the system by itself. Whoever knows nothing of experts (stock
+transformers, sentence-transformers) finds an ordinary sharded checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.errors import InputError
+from sentence_experts.storage import read_json, replacing, write_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARED, EXPERT = "model-shared.safetensors", "model-expert-{:03d}.safetensors"
+EXPERT_FILES = "model-expert-*.safetensors"
+# What `load` hands on of its arguments to find a hub model's files.
+HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only")
+_OF_EXPERT = re.compile(r"\.experts\.(\d+)\.")
+
+
+def split_by_expert(folder: Path) -> None:
+    """Put each expert's weights of a saved model into a file of its own.
+
+    The whole file goes last, so that the folder holds a model at any moment.
+    """
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    whole = folder / WEIGHTS
+    with safe_open(whole, framework="pt") as file:
+        names = defaultdict(list)
+        for key in sorted(file.keys()):
+            found = _OF_EXPERT.search(key)
+            names[EXPERT.format(int(found[1])) if found else SHARED].append(key)
+        size = 0
+        for name, keys in names.items():
+            tensors = {key: file.get_tensor(key) for key in keys}
+            size += sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+            with replacing(folder / name) as temporary:
+                save_file(tensors, temporary, metadata={"format": "pt"})
+    for old in folder.glob(EXPERT_FILES):
+        if old.name not in names:
+            old.unlink()
+    weight_map = {key: name for name, keys in names.items() for key in keys}
+    write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
+    whole.unlink()
+
+
+@dataclass
+class WeightFiles:
+    """The safetensors files of a saved model.
+
+    Attributes:
+        of_key: a weight's name -> the name of its file; None for a model in one file.
+        find_file: a file's name -> its path; fetches it from the hub where it must.
+        stamps: path -> (bytes, time of change) when the model was loaded, or the file first read.
+    """
+
+    of_key: Mapping[str, str] | None
+    find_file: Callable[[str], str | None]
+    stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def find(cls, source: str, **options: Any) -> WeightFiles:
+        """The files of a folder or hub id; of the hub's none is fetched yet but the index.
+
+        Raises:
+            InputError: the weights are not safetensors.
+        """
+        from sentence_transformers.util import load_file_path
+
+        def find_file(name: str) -> str | None:
+            found: str | None = load_file_path(source, name, **options)
+            return found
+
+        single = find_file(WEIGHTS)  # which transformers prefers too, where both are there
+        if single is not None:
+            return cls(None, find_file, {single: _stamp(single)})
+        index = find_file(INDEX)
+        if index is None:
+            raise InputError(f"{source}: no {WEIGHTS}, and only from safetensors can single experts be read")
+        files = cls(read_json(Path(index))["weight_map"], find_file)
+        if Path(source).is_dir():
+            for name in set((files.of_key or {}).values()):
+                if path := find_file(name):
+                    files.stamps[path] = _stamp(path)
+        return files
+
+    def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
+        """The weights of these names, one at a time, mapped from the files.
+
+        What is not used is not read, and memory is given back to the system when the last of them goes: they
+        share a mapping with each other, but not with the model's other weights.
+
+        Raises:
+            InputError: a file has changed since the model was loaded, or lacks a weight.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        for name, wanted in self._by_file(keys).items():
+            path = self._unchanged(name)
+            try:
+                with safe_open(path, framework="pt") as file:
+                    for key in wanted:
+                        yield key, file.get_tensor(key)
+            except SafetensorError as error:
+                raise InputError(f"{path}: an expert cannot be read: {error}") from error
+
+    def _by_file(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        if self.of_key is None:
+            return {WEIGHTS: list(keys)}
+        files = defaultdict(list)
+        for key in keys:
+            if key not in self.of_key:
+                raise InputError(f"{INDEX}: an expert cannot be read: no weight {key}")
+            files[self.of_key[key]].append(key)
+        return files
+
+    def _unchanged(self, name: str) -> str:
+        path = self.find_file(name)
+        known = path in self.stamps
+        if path is None or not Path(path).is_file() or (known and _stamp(path) != self.stamps[path]):
+            raise InputError(f"{path or name}: changed since the model was loaded; load it again")
+        self.stamps.setdefault(path, _stamp(path))
+        return path
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    status = Path(path).stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def shared_part(source: str, **options: Any) -> Iterator[str]:
+    """A folder with a model's shared weights and all else, for loading it without its experts.
+
+    Of a hub model the experts' files are not fetched; of a local one they need not be there.
+
+    Args:
+        source: folder or hub id.
+        **options: `HUB_OPTIONS`.
+
+    Yields:
+        `source` itself where it is a folder with all its files, or a model in one file.
+    """
+    folder = Path(source) if Path(source).is_dir() else _fetched(source, **options)
+    index = folder / INDEX
+    names = set(read_json(index)["weight_map"].values()) if index.is_file() else set()
+    if all((folder / name).is_file() for name in names):
+        yield str(folder)
+        return
+    if not (folder / SHARED).is_file():
+        raise InputError(f"{source}: {SHARED} is missing")
+    with tempfile.TemporaryDirectory(prefix="sentence-experts-") as temporary:
+        for entry in folder.iterdir():
+            if entry.name not in (*names, INDEX):
+                _link(entry, Path(temporary) / entry.name)
+        _link(folder / SHARED, Path(temporary) / WEIGHTS)
+        yield temporary
+
+
+def _fetched(source: str, cache_folder: str | None = None, **options: Any) -> Path:
+    """A hub model's files, but for its experts'."""
+    from huggingface_hub import snapshot_download
+
+    patterns = [EXPERT_FILES, "*.bin", "onnx/*", "openvino/*"]
+    return Path(snapshot_download(source, cache_dir=cache_folder, ignore_patterns=patterns, **options))
+
+
+def _link(entry: Path, place: Path) -> None:
+    try:
+        place.symlink_to(entry.resolve(), target_is_directory=entry.is_dir())
+    except OSError:  # a system without links
+        (shutil.copytree if entry.is_dir() else shutil.copy2)(entry, place)

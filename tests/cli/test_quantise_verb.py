@@ -1,0 +1,67 @@
+"""`sentence-experts quantise`, and what encodes with the folder that it writes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samples import make_tiny_encoder
+from sentence_experts.cli.main import main
+
+PROGRAM = "from sentence_experts.cli.main import main; main()"
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, minilm) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, ("crops", "neuro"))
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("texts") / "texts.txt"
+    file.write_text("".join(f"rice and maize grow {'in the rain ' * (n % 9)}{n}\n" for n in range(80)))
+    return file
+
+
+def test_a_model_in_8_bits_encodes_like_the_whole(model, texts, tmp_path):
+    done = run("quantise", model, "--texts", texts, "--out", tmp_path / "eight")
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"on 20 other texts: mean (0\.\d+|1\.0+), least (0\.\d+|1\.0+)", done.stdout)
+    assert found, done.stdout
+    assert float(found[2]) > 0.9
+    assert "deprecated" not in done.stderr
+    vectors = {}
+    for name, folder in (("whole", model), ("eight", tmp_path / "eight")):
+        out = tmp_path / f"{name}.npy"
+        encode = run("encode", folder, "--input", texts, "--route", "crops", "--out", out, "--device", "cpu")
+        assert encode.returncode == 0, encode.stderr
+        vectors[name] = np.load(out)
+    assert not np.array_equal(vectors["whole"], vectors["eight"])
+    assert np.abs(vectors["whole"] - vectors["eight"]).max() < 0.2 * np.abs(vectors["whole"]).max()
+
+
+def test_mistakes_end_in_one_line(model, texts, tmp_path, capsys):
+    few = tmp_path / "few.txt"
+    few.write_text("one\ntwo\n")
+    (tmp_path / "there").mkdir()
+    for arguments, status, said in (
+        (("--texts", few, "--out", tmp_path / "new"), 2, "at least 32 are needed"),
+        (("--texts", texts, "--out", tmp_path / "there"), 2, "is there already"),
+        (("--texts", tmp_path / "none.txt", "--out", tmp_path / "new"), 1, "no such file"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(["quantise", str(model), *map(str, arguments)])
+        assert end.value.code == status
+        (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+        assert said in line
+    assert not (tmp_path / "new").exists()

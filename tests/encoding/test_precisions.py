@@ -1,0 +1,55 @@
+"""Vectors in fewer bits: sentence-transformers' numbers, whatever the chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sentence_transformers.util import quantize_embeddings
+
+from sentence_experts.encoding.chunks import write_matrix
+from sentence_experts.encoding.precisions import PRECISIONS, check_precision, write_in_precision
+from sentence_experts.errors import UsageError
+
+
+@pytest.fixture
+def files(tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
+    parts = []
+    for number, part in enumerate(np.split(vectors, [13, 30])):
+        parts.append(tmp_path / f"{number}.npy")
+        np.save(parts[-1], part)
+    return vectors, parts
+
+
+def test_full_precision_is_the_chunks(files, tmp_path):
+    vectors, parts = files
+    write_matrix(tmp_path / "all.npy", parts)
+    assert np.array_equal(np.load(tmp_path / "all.npy"), vectors)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS[2:])
+def test_numbers_are_those_of_the_whole(files, tmp_path, precision):
+    vectors, parts = files
+    out = tmp_path / "v.npy"
+    write_in_precision(out, parts, precision)
+    found = np.load(out)
+    assert found.dtype == (
+        precision if "int" in precision else {"binary": "int8", "ubinary": "uint8"}[precision]
+    )
+    assert np.array_equal(found, quantize_embeddings(vectors, precision=precision))
+    if precision in ("int8", "uint8"):
+        ranges = np.load(tmp_path / "v.ranges.npy")
+        assert np.array_equal(quantize_embeddings(vectors[:3], precision=precision, ranges=ranges), found[:3])
+
+
+def test_half_precision(files, tmp_path):
+    vectors, parts = files
+    write_in_precision(tmp_path / "v.npy", parts, "float16")
+    assert np.array_equal(np.load(tmp_path / "v.npy"), vectors.astype(np.float16))
+
+
+def test_what_cannot_be_written_is_said(tmp_path):
+    with pytest.raises(UsageError, match="unknown precision 'int4': choose float32, float16, int8"):
+        check_precision("int4", tmp_path / "v.npy")
+    with pytest.raises(UsageError, match=r"vectors of int8 are written to .npy"):
+        check_precision("int8", tmp_path / "v.parquet")
