@@ -1,6 +1,6 @@
 """What experts cost in memory: all-MiniLM-L6-v2 dense, with all experts loaded, and with one route's alone.
 
-    python benchmarks/expert_memory.py [--experts 4 20] [--rounds 3]
+    python benchmarks/memory.py [--experts 4 20] [--rounds 3]
 
 Each way runs in fresh processes, which load the model, encode 64 texts with one route, read every weight that
 is loaded once (a mapped one is in memory from then on), and then read their resident memory (VmRSS). What the
@@ -60,6 +60,11 @@ elif way == "one after another":
         model.use_routes([name])
         touch(model)
     model.use_routes(["task0"])
+elif way == "at most one in memory, all called":
+    model = checkpoint.load(folder, device="cpu", max_resident_experts=1)
+    for route in reversed(model.routes):
+        model.encode(texts[:4], prompt_name=route.name)
+        touch(model)
 if way == "dense":
     model = SentenceTransformer(folder, device="cpu")
     model.encode(texts)
@@ -68,7 +73,13 @@ else:
 touch(model)
 print(json.dumps([before, resident()]))
 """
-WAYS = ("all loaded", "one loaded", "all loaded, then one kept", "one after another")
+WAYS = (
+    "all loaded",
+    "one loaded",
+    "all loaded, then one kept",
+    "one after another",
+    "at most one in memory, all called",
+)
 
 
 def measure(folder: Path, way: str, rounds: int) -> tuple[float, float]:
@@ -96,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--experts", type=int, nargs="+", default=[4, 20])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--results", type=Path, default=HERE / "results" / "expert_memory.json")
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "memory.json")
     given = parser.parse_args()
     from sentence_experts.models.minilm import model_folder
 
@@ -136,7 +147,7 @@ def as_markdown(result: dict) -> str:
             "",
             f"VmRSS after encoding {result['texts']} texts with one route; fp32, CPU ({result['hardware']}; "
             f"{versions}); medians of {result['rounds']} fresh processes. Made by "
-            "`python benchmarks/expert_memory.py`.",
+            "`python benchmarks/memory.py`.",
             "",
             "| | process | of dense | the model's share | of dense |",
             "|---|---|---|---|---|",

@@ -1,0 +1,122 @@
+"""A batch of texts of many routes beside the same batch through the dense model, forward and training step.
+
+    python benchmarks/mixed_batch.py [--experts 5 20] [--tokens 100 200 400] [--rounds 7]
+
+all-MiniLM-L6-v2's shape, real titles and abstracts, one thread and its process time. Both models get the same
+texts in one batch, packed, and the texts of a batch spread evenly over the experts. What the experts cost is
+then what comes on top: more weights to read, and smaller matrices. The step is forward, in-batch negatives
+loss and backward (the optimizer's share grows with the weights and is measured by training_step.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+from measuring import elife_texts, in_turn, ratio, table, write
+
+
+def batch_of(model: Any, texts: list[str], experts: int, tokens: int, routes: list[str]) -> dict[str, Any]:
+    """Features of texts that go round the routes, until each expert has so many tokens."""
+    picked, counted = [], [0] * experts
+    for number, text in enumerate(texts):
+        expert = number % experts
+        if counted[expert] < tokens:
+            picked.append(routes[expert] + text)
+            counted[expert] += len(model.tokenizer(picked[-1])["input_ids"])
+        if min(counted) >= tokens:
+            break
+    features: dict[str, Any] = model.preprocess(picked)
+    return features
+
+
+def forward(model: Any, features: dict[str, Any]) -> Callable[[], object]:
+    """Encodes the batch."""
+    import torch
+
+    def run() -> object:
+        with torch.inference_mode():
+            return model(dict(features))
+
+    return run
+
+
+def step(model: Any, features: dict[str, Any]) -> Callable[[], object]:
+    """Forward, a contrastive loss of the batch's halves, backward."""
+    import torch
+
+    def run() -> None:
+        model.zero_grad(set_to_none=True)
+        vectors = model(dict(features))["sentence_embedding"]
+        half = len(vectors) // 2
+        scores = vectors[:half] @ vectors[half : 2 * half].T * 20
+        torch.nn.functional.cross_entropy(scores, torch.arange(half)).backward()
+
+    return run
+
+
+def as_text(rows: list[list[str]]) -> str:
+    """The table."""
+    header = ["experts", "texts", "tokens of the batch", "tokens an expert", "forward", "training step"]
+    return "\n".join(
+        [
+            "# Mixed batches beside the dense model",
+            "",
+            "Times as long as the dense model on the same texts, packed alike; all-MiniLM-L6-v2, fp32, one "
+            "thread, process time, medians. Made by `python benchmarks/mixed_batch.py`.",
+            "",
+            table(header, rows),
+        ]
+    )
+
+
+def main() -> None:
+    """Measure, and write the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--experts", type=int, nargs="+", default=[5, 20])
+    parser.add_argument("--tokens", type=int, nargs="+", default=[100, 200, 400])
+    parser.add_argument("--rounds", type=int, default=7)
+    given = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    import sentence_experts
+    from sentence_experts.models.minilm import model_folder
+
+    titles, abstracts = elife_texts(1000)
+    texts = {"titles": titles, "abstracts": abstracts}
+    found, rows = [], []
+    for experts in given.experts:
+        names = [f"domain{number}" for number in range(experts)]
+        ours = sentence_experts.extend(model_folder("minilm"), names)
+        dense = sentence_experts.extend(model_folder("minilm"), names, layers="none")
+        for tokens in given.tokens:
+            for kind in texts if tokens >= 400 else ("titles",):
+                lead = [ours.prompts[name] for name in names]
+                features = batch_of(ours, texts[kind], experts, tokens, lead)
+                held = int(features["attention_mask"].sum())
+                row: dict[str, Any] = {
+                    "experts": experts,
+                    "texts": kind,
+                    "tokens": held,
+                    "each": held // experts,
+                }
+                for what, way in (("forward", forward), ("step", step)):
+                    for model in (ours, dense):
+                        model.train(what == "step")
+                    ways = {"experts": way(ours, features), "dense": way(dense, features)}
+                    seconds = in_turn(ways, given.rounds, time.process_time)
+                    row[what] = ratio(seconds, "experts", "dense")
+                print(row, flush=True)
+                found.append(row)
+                shown = [str(experts), kind, f"{held:,}", str(row["each"])]
+                rows.append([*shown, f"{row['forward']:.3f}", f"{row['step']:.3f}"])
+                write("mixed_batch", {"rows": found}, as_text(rows))  # what is measured is kept
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""A whole training step (forward, loss, backward, optimizer) beside the padded one and the dense model.
+
+    python benchmarks/training_step.py [--experts 5] [--batch-size 32] [--rounds 7]
+
+all-MiniLM-L6-v2, co-cited titles' stand-ins: real titles of mixed routes, MultipleNegativesRankingLoss of
+sentence-transformers, AdamW; one thread and its process time. "Padded" is sentence-transformers' own way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+from measuring import elife_texts, in_turn, ratio, table, write
+
+DENSE = "dense, packed"
+
+
+def step_of(model: Any, pairs: tuple[list[str], list[str]]) -> Callable[[], object]:
+    """One step on these anchors and positives."""
+    import torch
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    loss = MultipleNegativesRankingLoss(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+    sides = [model.preprocess(side) for side in pairs]
+
+    def run() -> None:
+        model.train()
+        optimizer.zero_grad(set_to_none=True)
+        loss([dict(side) for side in sides], torch.empty(0)).backward()
+        optimizer.step()
+
+    return run
+
+
+def main() -> None:
+    """Measure, and write the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--experts", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=32, help="pairs")
+    parser.add_argument("--rounds", type=int, default=7)
+    given = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    import sentence_experts
+    from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.use_packing import use_packing
+
+    names = [f"domain{number}" for number in range(given.experts)]
+    titles, _ = elife_texts(2 * given.batch_size)
+    found = {}
+    for layers in ("all", "none"):
+        for packed in (True, False):
+            model = sentence_experts.extend(model_folder("minilm"), names, layers=layers)
+            use_packing(model, packed)
+            lead = [model.prompts[name] for name in names]
+            routed = [lead[number // 2 % len(lead)] + text for number, text in enumerate(titles)]
+            name = f"{'experts' if layers == 'all' else 'dense'}, {'packed' if packed else 'padded'}"
+            found[name] = step_of(model, (routed[::2], routed[1::2]))
+    seconds = in_turn(found, given.rounds, time.process_time)
+    rows = [[name, f"{ratio(seconds, name, DENSE):.3f}"] for name in found]
+    text = "\n".join(
+        [
+            "# A training step",
+            "",
+            f"{given.batch_size} pairs of titles, {given.experts} experts in one batch, times as long as the "
+            "dense model packed; fp32, one thread, process time, medians. Made by "
+            "`python benchmarks/training_step.py`.",
+            "",
+            table(["", "of the dense model's"], rows),
+        ]
+    )
+    write("training_step", {"ratios": {name: ratio(seconds, name, DENSE) for name in found}}, text)
+
+
+if __name__ == "__main__":
+    main()
