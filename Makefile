@@ -22,7 +22,7 @@ test: setup lint
 	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile
 
 bench: setup
-	$(BIN)/python benchmarks/corpus_import.py
+	for each in encode mixed_batch training_step memory corpus_import; do $(BIN)/python benchmarks/$$each.py || exit 1; done
 
 clean:
 	rm -rf .venv demo
