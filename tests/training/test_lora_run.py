@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from killed_run import run_until_killed
 from safetensors.torch import load_file
 
 from saved_weights import weights_of
@@ -75,15 +72,7 @@ def test_a_killed_run_goes_on_with_the_same_adapter(
     finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
-    child = multiprocessing.get_context("spawn").Process(
-        target=_train_in_child, args=(str(tiny_experts), pairs.path, out)
-    )
-    child.start()
-    while child.is_alive() and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
-        time.sleep(0.01)
-    os.kill(child.pid or 0, signal.SIGKILL)
-    child.join()
-    assert not (out / "run.json").exists(), "the run ended before it could be killed"
+    run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
     train(str(tiny_experts), pairs, out, SHORT, resume=True)
     adapter = "adapter/adapter_model.safetensors"
     for one, other in (

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
-import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
 import torch
+from killed_run import run_until_killed
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
@@ -101,15 +98,7 @@ def test_a_killed_run_with_a_temperature_and_routers_resumes_to_the_same_model(
     preprint_run: Path, pairs: PairsFolder, router_model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
-    child = multiprocessing.get_context("spawn").Process(
-        target=_train_in_child, args=(str(router_model), pairs.path, out)
-    )
-    child.start()
-    while child.is_alive() and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
-        time.sleep(0.01)
-    os.kill(child.pid or 0, signal.SIGKILL)
-    child.join()
-    assert not (out / "run.json").exists(), "the run ended before it could be killed"
+    run_until_killed(_train_in_child, (str(router_model), pairs.path, out), out, "checkpoints/checkpoint-*")
     train(str(router_model), pairs, out, PREPRINT, resume=True)
     one, other = weights(preprint_run), weights(out)
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)

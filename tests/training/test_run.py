@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import shutil
-import signal
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from killed_run import run_until_killed
 from sentence_transformers import SentenceTransformer
 
 from saved_weights import weights_of
@@ -80,15 +77,7 @@ def test_a_killed_run_resumes_to_the_same_model(
     finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
-    child = multiprocessing.get_context("spawn").Process(
-        target=_train_in_child, args=(str(tiny_experts), pairs.path, out)
-    )
-    child.start()
-    while child.is_alive() and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
-        time.sleep(0.01)
-    os.kill(child.pid or 0, signal.SIGKILL)
-    child.join()
-    assert not (out / "run.json").exists(), "the run ended before it could be killed"
+    run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
     with pytest.raises(UsageError, match="--resume"):
         train(str(tiny_experts), pairs, out, SHORT)
     with pytest.raises(UsageError, match="another config"):

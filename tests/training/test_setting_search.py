@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from killed_run import run_until_killed
 
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.pairs.dataset import PairsFolder
@@ -71,17 +68,11 @@ def test_a_killed_search_goes_on_as_if_nothing_had_happened(
     plan: SearchPlan, trials: list[Trial], tmp_path: Path
 ) -> None:
     killed = replace(plan, out=tmp_path / "killed")
-    child = multiprocessing.get_context("spawn").Process(
-        target=_search_in_child, args=(killed, plan.pairs.path)
-    )
-    child.start()
     # The second trial has a checkpoint, and neither a result nor a record.
-    while child.is_alive() and not list(killed.out.glob("trials/001/checkpoints/checkpoint-2")):
-        time.sleep(0.01)
-    os.kill(child.pid or 0, signal.SIGKILL)
-    child.join()
+    run_until_killed(
+        _search_in_child, (killed, plan.pairs.path), killed.out, "trials/001/checkpoints/checkpoint-2"
+    )
     first = (killed.out / "trials" / "000" / "run.json").stat().st_mtime_ns
-    assert not (killed.out / "trials" / "001" / "run.json").exists(), "ended before it could be killed"
     with pytest.raises(UsageError, match="--resume"):
         search(killed)
     again = search(killed, resume=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
+import torch.distributed
 from accelerate.utils import broadcast_object_list
 
 from sentence_experts import console
@@ -43,6 +45,24 @@ def once(work: Callable[[], Any]) -> Any:
         except SentenceExpertsError as error:
             outcome[1] = error
     result, failure = broadcast_object_list(outcome) if count() > 1 else outcome
+    _wait_for_all()
     if failure is not None:
         raise failure
     return result
+
+
+def _wait_for_all() -> None:
+    """Hold the first process until the others have what it broadcast.
+
+    Gloo fails a receive that is complete when the sender's connection closes before the receiver wakes. So
+    the first process, which may end now, stays until each of the others has counted itself in the store.
+    """
+    if count() == 1:
+        return
+    store = torch.distributed.distributed_c10d._get_default_store()
+    if is_first():
+        round_number = store.add("sentence_experts/rounds", 1)
+        while store.add("sentence_experts/received", 0) < round_number * (count() - 1):
+            time.sleep(0.01)
+    else:
+        store.add("sentence_experts/received", 1)

@@ -1,0 +1,40 @@
+"""A training that dies at one certain point, as `kill -9` would end it: for the tests of going on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sentence_experts.training.callbacks import Progress
+
+
+def run_until_killed(
+    work: Callable[..., Any], arguments: tuple[Any, ...], out: Path, checkpoint: str
+) -> None:
+    """Do `work` in a process that is killed as it begins the first step after a checkpoint.
+
+    Args:
+        work: a function of a module, which trains.
+        arguments: its arguments.
+        out: the folder in which it trains.
+        checkpoint: a pattern in `out`, of the folder whose appearance ends the process.
+    """
+    child = multiprocessing.get_context("spawn").Process(
+        target=_work_and_die, args=(work, arguments, out, checkpoint)
+    )
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL, f"ended by itself with {child.exitcode}"
+
+
+def _work_and_die(work: Callable[..., Any], arguments: tuple[Any, ...], out: Path, checkpoint: str) -> None:
+    def die(*args: Any, **kwargs: Any) -> None:
+        if any(out.glob(checkpoint)):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Progress.on_step_begin = die  # type: ignore[method-assign]
+    work(*arguments)
