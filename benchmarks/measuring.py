@@ -19,7 +19,7 @@ PACKAGES = ("torch", "transformers", "sentence-transformers")
 
 def elife_texts(count: int) -> tuple[list[str], list[str]]:
     """Titles and abstracts of eLife articles, `count` of each."""
-    from sentence_experts.corpus.formats.jats import read_articles
+    from sentence_experts.corpus.formats.articles import read_articles
     from sentence_experts.corpus.paper import Paper
 
     titles: list[str] = []

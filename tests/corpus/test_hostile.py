@@ -15,7 +15,7 @@ import pytest
 from small_articles import jats, papers, ref, rejected
 
 from sentence_experts.corpus.formats import archives
-from sentence_experts.corpus.formats.jats import read_articles
+from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper
 from sentence_experts.corpus.tables import CorpusFolder

@@ -5,8 +5,8 @@ import io
 import pytest
 from small_articles import jats, ref
 
-from sentence_experts.corpus.formats.front import UnreadableArticleError
-from sentence_experts.corpus.formats.jats import read_articles
+from sentence_experts.corpus.formats.articles import read_articles
+from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
 from sentence_experts.corpus.paper import Citation, Paper
 
 

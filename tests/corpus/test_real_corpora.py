@@ -10,7 +10,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from sentence_experts.corpus.formats.jats import read_articles
+from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper
 from sentence_experts.corpus.tables import CorpusFolder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import multiprocessing
 import os
 import stat
@@ -13,9 +14,14 @@ from pathlib import Path
 from typing import IO
 
 from sentence_experts.corpus.formats.archives import Document
-from sentence_experts.corpus.formats.front import UnreadableArticleError
-from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES, read_articles
-from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.formats.articles import read_articles
+from sentence_experts.corpus.formats.packed import is_packed, unpacked
+from sentence_experts.corpus.formats.secure_xml import (
+    BROKEN_PACKING,
+    WHOLE_DOCUMENT_BYTES,
+    UnreadableArticleError,
+)
+from sentence_experts.corpus.paper import Deletion, Rejection
 from sentence_experts.corpus.shards import Shard
 
 
@@ -45,34 +51,52 @@ def run_job(job: Job, shards: Path) -> int:
     return len(job.documents)
 
 
+# Rejected for these, an article or record is one of several in its document, and the others go on.
+_OF_ONE_RECORD = frozenset({"no-metadata", "no-pmid"})
+
+
 def _parse_document(document: Document, source: str, shard: Shard) -> None:
     position = 0
+
+    def reject(reason: str, detail: str, record: int | None = None) -> None:
+        named = None if record is None else str(record)
+        shard.rejections.append(Rejection(source, document.name, named, reason, detail))
+
     try:
         with ExitStack() as stack:
             for position, outcome in enumerate(read_articles(_content(document, stack)), start=1):
                 if isinstance(outcome, UnreadableArticleError):
-                    record = str(position) if outcome.reason == "no-metadata" else None
-                    shard.rejections.append(
-                        Rejection(source, document.name, record, outcome.reason, outcome.detail)
-                    )
+                    of_one = outcome.reason in _OF_ONE_RECORD
+                    reject(outcome.reason, outcome.detail, position if of_one else None)
+                elif isinstance(outcome, Deletion):
+                    shard.delete(outcome, document.name)
                 else:
                     shard.add(outcome, document.name)
+    except UnreadableArticleError as error:
+        reject(error.reason, error.detail)
+    except BROKEN_PACKING as error:
+        reject("broken-packing", f"{type(error).__name__}: {error}")
     except OSError as error:
-        detail = error.strerror or str(error)
-        shard.rejections.append(Rejection(source, document.name, None, "unreadable", detail))
+        reject("unreadable", error.strerror or str(error))
     except Exception as error:
         # One document may not stop a million others: it is named, with what went wrong, and the rest goes on.
-        detail = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-        shard.rejections.append(Rejection(source, document.name, str(position + 1), "error", detail))
+        reject("error", f"{type(error).__name__}: {' '.join(str(error).split())}"[:300], position + 1)
 
 
 def _content(document: Document, stack: ExitStack) -> bytes | IO[bytes]:
+    if is_packed(document.name):
+        return unpacked(io.BytesIO(document.data) if document.data is not None else _stream(document, stack))
     if document.data is not None:
         return document.data
+    stream = _stream(document, stack)
+    large = document.stream is not None or document.size > WHOLE_DOCUMENT_BYTES
+    return stream if large else stream.read(WHOLE_DOCUMENT_BYTES + 1)
+
+
+def _stream(document: Document, stack: ExitStack) -> IO[bytes]:
     if document.stream is not None:
         return document.stream
-    file = stack.enter_context(open(document.path or document.name, "rb", opener=_open_plainly))  # noqa: SIM115
-    return file if document.size > WHOLE_DOCUMENT_BYTES else file.read(WHOLE_DOCUMENT_BYTES + 1)
+    return stack.enter_context(open(document.path or document.name, "rb", opener=_open_plainly))
 
 
 def _open_plainly(path: str, flags: int) -> int:

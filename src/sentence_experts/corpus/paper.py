@@ -42,6 +42,16 @@ class Paper:
     retracts: tuple[Citation, ...] = ()
     """The papers that this one, a retraction notice, withdraws."""
     citations: tuple[Citation, ...] = ()
+    version: int | None = None
+    """PubMed's version of its record: of the same one in several files the last counts. Others have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """PubMed's word, in a file of updates, that its earlier files' record is no more."""
+
+    pmid: str
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)

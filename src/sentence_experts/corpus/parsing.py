@@ -13,7 +13,8 @@ from pathlib import Path
 
 from sentence_experts.console import Advance, progress
 from sentence_experts.corpus.formats.archives import Document, Passed, Source, members
-from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES
+from sentence_experts.corpus.formats.packed import USUAL_EXPANSION, is_packed
+from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
 from sentence_experts.corpus.jobs import Job, follow_parent, run_job
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.shards import papers_file, write_rejections
@@ -99,12 +100,13 @@ def _jobs(index: int, source: Source, reading: _Reading) -> Iterator[Job]:
         elif isinstance(member, Rejection):
             reading.rejections.append(member)
         else:
-            alone = member.size > WHOLE_DOCUMENT_BYTES
-            if group and (alone or size + member.size > _SHARD_BYTES or len(group) >= _SHARD_DOCUMENTS):
+            expected = member.size * (USUAL_EXPANSION if is_packed(member.name) else 1)
+            alone = expected > WHOLE_DOCUMENT_BYTES
+            if group and (alone or size + expected > _SHARD_BYTES or len(group) >= _SHARD_DOCUMENTS):
                 yield _job(index, source, reading, group)
                 group, size = [], 0
             group.append(member)
-            size += member.size
+            size += expected
             if alone:
                 yield _job(index, source, reading, group)
                 group, size = [], 0
@@ -118,13 +120,16 @@ def _job(index: int, source: Source, reading: _Reading, group: list[Document]) -
 
 
 def source_hash(source: Source) -> tuple[int, str]:
-    """(bytes, SHA-256) of a source; of a folder, over the names and hashes of its documents in order."""
-    if source.kind != "folder":
+    """(bytes, SHA-256) of a source; of several documents, over their names and hashes in order."""
+    if source.kind != "folder" and source.documents is None:
         return source.path.stat().st_size, sha256_file(source.path)
     digest = hashlib.sha256()
     size = 0
     for member in members(source):
-        if isinstance(member, Document) and member.path is not None:
+        if isinstance(member, Document) and member.data is not None:
+            size += member.size
+            digest.update(f"{member.name}\0{hashlib.sha256(member.data).hexdigest()}\0".encode())
+        elif isinstance(member, Document) and member.path is not None:
             size += member.size
             try:
                 content = sha256_file(member.path)

@@ -6,6 +6,9 @@ Which identifiers name the same work is learned in one step, never chained: from
 first, then, for works that those do not settle, from references that carry several identifiers. A pair counts
 only if each side names the other most often (ties: the smallest), so that one wrong reference cannot join two
 works.
+
+PubMed's files revise each other: they are applied in the order of their names, and of a record the last one
+stands, unless the last word on it is that it was deleted.
 """
 
 from __future__ import annotations
@@ -42,10 +45,10 @@ class Resolved:
         return self._stream(_CITATIONS_IN_ORDER)
 
     def duplicates(self) -> list[Rejection]:
-        """The records that describe a work which another record describes better."""
-        rows = self._database.execute(_DUPLICATES).fetchall()
-        return [Rejection(source, member, key, "duplicate", f"the same work as {kept_in}") for
-                source, member, key, kept_in in rows]  # fmt: skip
+        """The records that describe a work which another record describes better, and those of PubMed that a
+        later file replaces or deletes."""
+        return [Rejection(*row) for query in (_DUPLICATES, _REVISED)
+                for row in self._database.execute(query).fetchall()]  # fmt: skip
 
     def counts(self) -> dict[str, Any]:
         """What the manifest reports about papers and references."""
@@ -78,9 +81,9 @@ def resolving(shards: Path, source_names: list[str], threads: int) -> Iterator[R
         for view in ("papers", "references"):
             files = _quoted(shards / f"*.{view}.parquet")
             database.execute(
-                f'CREATE VIEW "stated_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
+                f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
             )
-        for statement in (*_records(), *_REFERENCE_IDS, *_LINKS):
+        for statement in (*_REVISIONS, *_records(), *_REFERENCE_IDS, *_LINKS, _COMPLETE):
             database.execute(statement)
         yield Resolved(database)
 
@@ -104,6 +107,40 @@ def _pairs(name: str, left: str, right: str, rows: str) -> str:
         FROM counted
     ) SELECT {left}, {right} FROM ranked WHERE of_left = 1 AND of_right = 1"""
 
+
+# ---- revisions of PubMed's records ----------------------------------------------------------------
+
+_REVISIONS = (
+    # The last mention of each version of a record, in the order of the files' names, and what it says.
+    """CREATE TABLE revisions AS
+    WITH mentions AS (
+        SELECT a.spot, a.pmid, a.version, a.deleted, a.member, n.name AS source_name, a.record,
+            regexp_extract(a.member, '[^/]*$') AS file
+        FROM all_papers a JOIN source_names n USING (source) WHERE a.version IS NOT NULL
+    ), aged AS (
+        SELECT *, row_number() OVER last_first AS age, first_value(deleted) OVER last_first AS gone,
+            first_value(source_name || '/' || member) OVER last_first AS last_in
+        FROM mentions
+        WINDOW last_first AS (PARTITION BY pmid, version
+            ORDER BY file DESC, source_name DESC, member DESC, record DESC, spot DESC)
+    ) SELECT *, age = 1 AND NOT gone AND version = max(version) FILTER (age = 1 AND NOT gone)
+        OVER (PARTITION BY pmid) AS stands
+    FROM aged""",
+    # A later version replaces the earlier ones too.
+    """CREATE TABLE set_aside AS
+    SELECT r.spot, r.deleted, r.source_name, r.member, r.pmid, r.record, r.gone,
+        coalesce(CASE WHEN r.gone OR r.age > 1 THEN r.last_in END,
+            s.source_name || '/' || s.member) AS last_in
+    FROM revisions r LEFT JOIN revisions s ON s.pmid = r.pmid AND s.stands
+    WHERE r.stands IS DISTINCT FROM true""",
+    "CREATE VIEW stated_papers AS SELECT * FROM all_papers ANTI JOIN set_aside USING (spot)",
+    "CREATE VIEW stated_references AS SELECT * FROM all_references ANTI JOIN set_aside USING (spot)",
+)
+
+_REVISED = """
+    SELECT source_name, member, 'pmid:' || pmid, CASE WHEN gone THEN 'deleted' ELSE 'replaced' END,
+        (CASE WHEN gone THEN 'withdrawn by ' ELSE 'a later record is in ' END) || last_in
+    FROM set_aside WHERE NOT deleted ORDER BY 1, 2, record, spot"""
 
 # ---- articles ------------------------------------------------------------------------------------
 
@@ -134,7 +171,8 @@ def _records() -> Iterator[str]:
     )
     SELECT k.*, n.name AS source_name, p.member, p.record,
            row_number() OVER (PARTITION BY k.key ORDER BY
-               (p.abstract IS NOT NULL) DESC, filled DESC, p.references DESC,
+               (p.references > 0) DESC, (p.abstract IS NOT NULL) DESC, (p.version IS NULL) DESC,
+               filled DESC, p.references DESC,
                n.name, p.member, p.record, k.spot) AS place
     FROM keyed k JOIN (
         SELECT *, (title IS NOT NULL)::INT + (year IS NOT NULL)::INT + (article_type IS NOT NULL)::INT
@@ -229,26 +267,49 @@ _LINKS = (
     FROM linked WHERE NOT retracts AND (cited IS NULL OR cited <> citing)""",
 )
 
+# ---- papers --------------------------------------------------------------------------------------
+
+_SINGLE = ("title", "abstract", "year", "article_type", "journal", "licence")
+_LISTS = ("subjects", "mesh", "keywords")
+_OWN_OR_OTHERS = "CASE WHEN len(p.{0}) > 0 OR o.{0} IS NULL THEN p.{0} ELSE o.{0} END AS {0}"
+_OF_BEST = "first(p.{0} ORDER BY w.place) FILTER ({1}) AS {0}"
+
+# What the best record of a work does not say, the next best does: MeSH headings are PubMed's, licences PMC's.
+_COMPLETE = f"""
+    CREATE TABLE papers AS
+    WITH together AS (
+        SELECT w.key, bool_or(p.retracted) AS retracted,
+            {", ".join(_OF_BEST.format(name, f"p.{name} IS NOT NULL") for name in _SINGLE)},
+            {", ".join(_OF_BEST.format(name, f"len(p.{name}) > 0") for name in _LISTS)}
+        FROM works w JOIN stated_papers p USING (spot)
+        WHERE w.key IN (SELECT key FROM works WHERE place > 1) GROUP BY w.key
+    )
+    SELECT i.paper_id, i.pmid, i.pmcid, i.doi,
+        {", ".join(f"coalesce(p.{name}, o.{name}) AS {name}" for name in _SINGLE)},
+        {", ".join(_OWN_OR_OTHERS.format(name) for name in _LISTS)},
+        p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted
+    FROM identified i JOIN stated_papers p USING (spot)
+    LEFT JOIN together o USING (key) LEFT JOIN retracted t ON t.paper_id = i.paper_id"""
+
 _PAPERS_IN_ORDER = """
-    SELECT i.paper_id, i.pmid, i.pmcid, i.doi, p.title, p.abstract, p.year, p.article_type, p.subjects,
-        p.mesh,
-        p.keywords, p.journal, p.licence, p.retracted OR (t.paper_id IS NOT NULL) AS retracted
-    FROM identified i JOIN stated_papers p USING (spot) LEFT JOIN retracted t ON t.paper_id = i.paper_id
-    ORDER BY i.paper_id"""
+    SELECT paper_id, pmid, pmcid, doi, title, abstract, year, article_type, subjects, mesh, keywords, journal,
+        licence, retracted
+    FROM papers ORDER BY paper_id"""
 _CITATIONS_IN_ORDER = """
     SELECT citing, cited, cited_title, cited_year FROM links WHERE place = 1
     ORDER BY citing, source, position, cited, cited_title, cited_year"""
 _DUPLICATES = """
-    SELECT w.source_name, w.member, w.key, k.source_name || '/' || coalesce(k.member, k.record::VARCHAR)
+    SELECT w.source_name, w.member, w.key, 'duplicate',
+        'the same work as ' || k.source_name || '/' || coalesce(k.member, k.record::VARCHAR)
     FROM works w JOIN works k ON k.key = w.key AND k.place = 1 WHERE w.place > 1
     ORDER BY 1, 2, w.record, w.spot"""
 
 _COUNTS = (
     """SELECT count(*) AS articles, count(*) FILTER (WHERE place > 1) AS duplicates FROM works""",
-    """SELECT count(*) AS papers, count(*) FILTER (WHERE p.abstract IS NOT NULL) AS with_abstract,
-        count(*) FILTER (WHERE p.article_type = 'research-article') AS research_articles,
-        count(*) FILTER (WHERE p.retracted OR t.paper_id IS NOT NULL) AS retracted
-    FROM identified i JOIN stated_papers p USING (spot) LEFT JOIN retracted t ON t.paper_id = i.paper_id""",
+    """SELECT count(*) AS papers, count(*) FILTER (WHERE abstract IS NOT NULL) AS with_abstract,
+        count(*) FILTER (WHERE article_type = 'research-article') AS research_articles,
+        count(*) FILTER (WHERE retracted) AS retracted
+    FROM papers""",
     """SELECT count(*) AS references,
         count(doi) AS references_with_doi, count(pmid) AS references_with_pmid, count(title) AS
         references_with_title, count(DISTINCT doi) AS distinct_cited_dois,
@@ -263,5 +324,5 @@ _COUNTS = (
 )
 _TALLY = """
     SELECT coalesce({column}::VARCHAR, 'unknown'), count(*)
-    FROM identified JOIN stated_papers USING (spot) GROUP BY 1 ORDER BY 1"""
+    FROM papers GROUP BY 1 ORDER BY 1"""
 _TALLIES = {f"by_{column}": _TALLY.format(column=column) for column in ("article_type", "year", "licence")}

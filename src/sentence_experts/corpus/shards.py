@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.paper import Citation, Paper, Rejection
+from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection
 from sentence_experts.storage import replacing, write_text
 
 _TEXTS = pa.list_(pa.string())
@@ -27,6 +28,7 @@ STATED_PAPERS = pa.schema([
     ("title", pa.string()), ("abstract", pa.string()), ("year", pa.int32()), ("article_type", pa.string()),
     ("subjects", _TEXTS), ("mesh", _TEXTS), ("keywords", _TEXTS), ("journal", pa.string()),
     ("licence", pa.string()), ("retracted", pa.bool_()), ("references", pa.int32()),
+    ("version", pa.int32()), ("deleted", pa.bool_()),
 ])  # fmt: skip
 STATED_REFERENCES = pa.schema([
     ("source", pa.int32()), ("shard", pa.int32()), ("record", pa.int32()), ("position", pa.int32()), *_IDS,
@@ -39,6 +41,7 @@ _PAPER_FIELDS = (
     "keywords",
     "journal", "licence", "retracted",
 )  # fmt: skip
+_NOTHING = Paper()
 
 
 class Shard:
@@ -54,11 +57,20 @@ class Shard:
         """One paper with its references; `member` names the document it came from."""
         record = len(self._papers)
         values = tuple(getattr(paper, name) for name in _PAPER_FIELDS)
-        self._papers.append((*self._key, record, member, *values, len(paper.citations)))
+        self._papers.append(
+            (*self._key, record, member, *values, len(paper.citations), paper.version, False)
+        )
         for position, citation in enumerate(paper.citations):
             self._add(record, position, citation)
         for position, citation in enumerate(paper.retracts):
             self._add(record, position, citation, retracts=True)
+
+    def delete(self, deletion: Deletion, member: str | None) -> None:
+        """Note in its place among the papers that an earlier record is no more."""
+        empty = {name: getattr(_NOTHING, name) for name in _PAPER_FIELDS} | {"pmid": deletion.pmid}
+        self._papers.append(
+            (*self._key, len(self._papers), member, *empty.values(), 0, deletion.version, True)
+        )
 
     def add_loose(self, citing: str, citing_key: str | None, position: int, citation: Citation) -> None:
         """A citation from a table: its citing paper is named as the user does, and by its canonical id if
@@ -96,6 +108,35 @@ def _write(path: Path, rows: list[tuple[Any, ...]], schema: pa.Schema) -> None:
         pq.write_table(
             pa.Table.from_arrays(arrays, schema=schema), temporary, compression="lz4", use_dictionary=False
         )
+
+
+def write_links(folder: Path, source: int, number: int, citing: pa.Array, cited: pa.Array) -> None:
+    """A shard of citations alone, without a loop over rows.
+
+    Args:
+        folder: of the shards.
+        source: which source they are of.
+        number: of the shard.
+        citing: text of shape (citations,): `doi:...`, `pmid:...` or `pmc:...`.
+        cited: as `citing`.
+    """
+    rows = len(citing)
+    columns = {
+        "source": pa.array([source] * rows, pa.int32()), "shard": pa.array([number] * rows, pa.int32()),
+        "position": pa.array(range(rows), pa.int32()), "citing": citing, "citing_key": citing,
+        "retracts": pa.array([False] * rows, pa.bool_()),
+    }  # fmt: skip
+    for column, prefix in (("doi", "doi:"), ("pmid", "pmid:"), ("pmcid", "pmc:")):
+        of_kind = pc.starts_with(cited, prefix)
+        columns[column] = pc.if_else(of_kind, pc.utf8_slice_codeunits(cited, len(prefix)), None)
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(rows, field.type)
+        for field in STATED_REFERENCES
+    ]
+    stem = folder / f"{source:04d}-{number:06d}"
+    with replacing(stem.with_suffix(".references.parquet")) as temporary:
+        pq.write_table(pa.Table.from_arrays(arrays, schema=STATED_REFERENCES), temporary, compression="lz4")
+    _write(papers_file(folder, source, number), [], STATED_PAPERS)
 
 
 def write_rejections(path: Path, rejections: Iterable[Rejection]) -> None:

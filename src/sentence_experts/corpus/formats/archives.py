@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from sentence_experts.corpus.formats.jats import WHOLE_DOCUMENT_BYTES
+from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.errors import InputError
 
@@ -30,7 +30,7 @@ _FREE_EXPANSION = 2 << 30
 _LARGEST_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 times
 _BLOCK = 1 << 20
 
-DOCUMENT_SUFFIXES = (".xml", ".nxml")
+DOCUMENT_SUFFIXES = (".xml", ".nxml", ".xml.gz", ".nxml.gz")
 _TAR_OPENERS: dict[str, Callable[..., Any]] = {
     ".tar": open, ".tar.gz": gzip.open, ".tgz": gzip.open, ".tar.xz": lzma.open, ".txz": lzma.open,
     ".tar.bz2": bz2.open, ".tbz2": bz2.open, ".tbz": bz2.open,
@@ -49,7 +49,7 @@ _BROKEN = (
 @dataclass(frozen=True, slots=True)
 class Document:
     """One XML document of a source: a file's path, the bytes, or a stream that lasts until the next
-    document."""
+    document. `size` is in bytes as it lies there; a document whose name ends in `.gz` is still packed."""
 
     name: str
     size: int
@@ -67,11 +67,16 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Something that documents come from: `kind` is `folder`, `file`, `tar` or `zip`."""
+    """Something that documents come from: `kind` is `folder`, `file`, `tar`, `zip`, or what `documents` says.
+
+    Attributes:
+        documents: gives the documents, in a defined order, of a source that is no path of the user's.
+    """
 
     name: str
     kind: str
     path: Path
+    documents: Callable[[], Iterator[Document]] | None = None
 
 
 Member = Document | Passed | Rejection
@@ -98,7 +103,7 @@ def find_sources(paths: list[Path]) -> list[Source]:
             sources.append(Source(name, kind, real))
         else:
             raise InputError(
-                f"{path}: neither a folder, an .xml or .nxml file, nor a "
+                f"{path}: neither a folder, an .xml, .nxml or .xml.gz file, nor a "
                 "tar archive (.tar, .tar.gz, .tar.xz, .tar.bz2) or a .zip archive"
             )
     return _with_unique_names(sources)
@@ -136,6 +141,9 @@ def _walk(folder: Path) -> Iterator[Path]:
 def members(source: Source) -> Iterator[Member]:
     """The members of a source in its order (a folder's by path). What an archive gave before it broke is
     kept."""
+    if source.documents is not None:
+        yield from source.documents()
+        return
     if source.kind in ("folder", "file"):
         yield from _files(source)
         return

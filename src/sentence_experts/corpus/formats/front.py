@@ -9,6 +9,7 @@ from typing import Any
 from sentence_experts.corpus.formats.licences import licence_of
 from sentence_experts.corpus.formats.markup import Element, clean, plain_text, unique
 from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
 from sentence_experts.corpus.identifiers import (
     identifiers_in_url,
     normalise_doi,
@@ -19,15 +20,6 @@ from sentence_experts.corpus.paper import Citation, Paper
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-
-
-class UnreadableArticleError(Exception):
-    """A document or article that cannot become a paper; `reason` is a short code for `rejected.jsonl`."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
 
 
 def read_front(

@@ -1,0 +1,68 @@
+"""One XML document of any kind that is known here to its articles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import chain
+from typing import IO
+
+from lxml import etree
+
+from sentence_experts.corpus.formats import jats, pubmed
+from sentence_experts.corpus.formats.secure_xml import (
+    BROKEN_PACKING,
+    SECURE,
+    Hashing,
+    UnreadableArticleError,
+    refuse_external_entities,
+    syntax_error,
+)
+from sentence_experts.corpus.paper import Deletion, Paper
+
+_BLANK = b"\0\t\r\n "
+
+Outcome = Paper | Deletion | UnreadableArticleError
+
+
+def read_articles(document: bytes | IO[bytes]) -> Iterator[Outcome]:
+    """The articles of one XML document, in its order: JATS (`article`, or a set of them) or PubMed's records.
+
+    `document` is the whole document as bytes, or a binary stream that is read in pieces, so that a document
+    of any size takes memory for one front matter and its references, or one record, only. What was read
+    before an error is kept.
+    """
+    try:
+        if isinstance(document, bytes):
+            yield from _whole(document)
+        else:
+            yield from _streamed(document)
+    except UnreadableArticleError as error:
+        yield error
+    except etree.XMLSyntaxError as error:
+        yield syntax_error(error)
+    except BROKEN_PACKING as error:
+        yield UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")
+    except (UnicodeError, LookupError) as error:
+        yield UnreadableArticleError("encoding", str(error))
+
+
+def _whole(document: bytes) -> Iterator[Outcome]:
+    if not document[:4096].strip(_BLANK) and not document.strip(_BLANK):
+        raise UnreadableArticleError("empty", "no content")
+    root = etree.fromstring(document, etree.XMLParser(**SECURE))
+    refuse_external_entities(root.getroottree().docinfo)
+    if pubmed.is_pubmed(root.tag):
+        yield from pubmed.read_whole(root)
+    else:
+        yield from jats.read_whole(root, lambda: hashlib.sha256(document))
+
+
+def _streamed(stream: IO[bytes]) -> Iterator[Outcome]:
+    hashing = Hashing(stream)
+    events = etree.iterparse(hashing, events=("start", "end"), **SECURE)
+    for first in events:
+        root = first[1]
+        refuse_external_entities(root.getroottree().docinfo)
+        read = pubmed.read_stream if pubmed.is_pubmed(root.tag) else jats.read_stream
+        yield from read(chain([first], events), hashing)

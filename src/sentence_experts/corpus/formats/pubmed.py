@@ -1,0 +1,316 @@
+"""PubMed's own XML to `Paper`: what efetch answers, and the yearly baseline and its files of updates.
+
+The elements are those of NLM's PubMed DTD (https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd). MeSH
+headings are written as MEDLINE does, `Asthma/*drug therapy`: the descriptor's name, then its qualifiers, with
+a star at what the article is mainly about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sentence_experts.corpus.formats.markup import Element, clean, plain_text, unique
+from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError
+from sentence_experts.corpus.identifiers import find_doi, normalise_doi, normalise_pmcid, normalise_pmid
+from sentence_experts.corpus.paper import Citation, Deletion, Paper
+
+Outcome = Paper | Deletion | UnreadableArticleError
+
+_RECORDS = frozenset({"PubmedArticle", "PubmedBookArticle"})
+_DELETIONS = frozenset({"DeleteCitation", "DeleteDocument"})
+_ROOTS = _RECORDS | {"PubmedArticleSet", "PubmedBookArticleSet"}
+
+
+def is_pubmed(root_tag: str) -> bool:
+    """Whether a document with this root element is PubMed's."""
+    return root_tag in _ROOTS
+
+
+def read_whole(root: Element) -> Iterator[Outcome]:
+    """The records and deletions under a root element, in their order.
+
+    Raises:
+        UnreadableArticleError: there is none.
+    """
+    empty = True
+    for node in [root] if root.tag in _RECORDS else root:
+        for outcome in _outcomes(node):
+            empty = False
+            yield outcome
+    if empty:
+        raise _empty()
+
+
+def read_stream(events: Iterable[tuple[str, Element]], stream: Hashing) -> Iterator[Outcome]:
+    """The same from the start and end events of a parser; each record is dropped once it is read."""
+    limits = RecordLimits(stream)
+    empty = True
+    inside: Element | None = None
+    for event, node in events:
+        if event == "start":
+            if inside is None and node.tag in _RECORDS | _DELETIONS:
+                inside = node
+                limits.begin()
+            continue
+        if inside is not None:
+            limits.count("one record")
+        if node is inside:
+            inside = None
+            for outcome in _outcomes(node):
+                empty = False
+                yield outcome
+        if inside is None:
+            _drop(node)
+    if empty:
+        raise _empty()
+
+
+def _drop(node: Element) -> None:
+    node.clear()
+    parent = node.getparent()
+    while parent is not None and (before := node.getprevious()) is not None:
+        parent.remove(before)
+
+
+def _empty() -> UnreadableArticleError:
+    return UnreadableArticleError("no-records", "the PubMed document holds no record and no deletion")
+
+
+def _outcomes(node: Element) -> Iterator[Outcome]:
+    if node.tag in _DELETIONS:
+        for entry in node.iterfind("PMID"):
+            if pmid := normalise_pmid(entry.text):
+                yield Deletion(pmid, _version(entry))
+    elif node.tag in _RECORDS:
+        try:
+            yield _paper(node)
+        except UnreadableArticleError as error:
+            yield error
+
+
+def _version(pmid: Element) -> int:
+    stated = pmid.get("Version", "")
+    return int(stated) if re.fullmatch(r"[1-9]\d{0,5}", stated, re.ASCII) else 1
+
+
+# ---- one record ----------------------------------------------------------------------------------
+
+
+def _paper(record: Element) -> Paper:
+    book = record.tag == "PubmedBookArticle"
+    main = record.find("BookDocument" if book else "MedlineCitation")
+    pmid = main.find("PMID") if main is not None else None
+    number = normalise_pmid(pmid.text) if pmid is not None else None
+    if main is None or number is None:
+        raise UnreadableArticleError("no-pmid", "the PubMed record has no PMID")
+    article = main if book else main.find("Article")
+    article = main if article is None else article
+    data = record.find("PubmedBookData" if book else "PubmedData")
+    kinds = unique(plain_text(node) for node in article.iterfind(".//PublicationType"))
+    uis = {node.get("UI") for node in article.iterfind(".//PublicationType")}
+    related = main.findall("CommentsCorrectionsList/CommentsCorrections")
+    title = _title(article)
+    doi, pmcid = _identifiers(article, data)
+    return Paper(
+        doi=doi,
+        pmid=number,
+        pmcid=pmcid,
+        title=title,
+        abstract=_abstract(article),
+        year=_year(article, data),
+        article_type=_article_type(kinds, book),
+        mesh=unique(_heading(node) for node in main.iterfind("MeshHeadingList/MeshHeading")),
+        keywords=unique(
+            (plain_text(node) or "").strip(",; ") for node in main.iterfind("KeywordList/Keyword")
+        ),
+        journal=_first_text(article, _JOURNALS),
+        retracted=bool(_RETRACTED & {*kinds, *uis} or _RETRACTED_BY & {_relation(node) for node in related}),
+        retracts=_identified(_related(node) for node in related if _relation(node) == "RetractionOf"),
+        citations=tuple(_citations(article if book else data, related)),
+        version=_version(pmid),
+    )
+
+
+_RETRACTED = frozenset({"Retracted Publication", "D016441"})
+_RETRACTED_BY = frozenset({"RetractionIn", "RetractedandRepublishedIn"})
+_JOURNALS = ("Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle")
+_TITLES = ("ArticleTitle", "VernacularTitle", "Book/BookTitle")
+# NLM's words where there is no title, and what it puts behind the titles it translated.
+_NO_TITLE = re.compile(r"\W*(?:not available|in process citation)\W*", re.I)
+_TRANSLATED = re.compile(r"\s*\(author'?s transl\.?\)", re.I)
+_CUT_ABSTRACT = re.compile(r"\s*\(ABSTRACT TRUNCATED[^()]*\)\s*$")
+_NO_LABELS = frozenset({"UNLABELLED", "UNASSIGNED"})
+
+
+def _first_text(article: Element, paths: Iterable[str]) -> str | None:
+    for path in paths:
+        node = article.find(path)
+        if node is not None and (text := plain_text(node)):
+            return text
+    return None
+
+
+def _title(article: Element) -> str | None:
+    """The title without NLM's own marks: the brackets round a translation, the full stop behind it."""
+    for path in _TITLES:
+        text = _first_text(article, (path,))
+        if text and not _NO_TITLE.fullmatch(text):
+            text = _TRANSLATED.sub("", text)
+            inner = text.removesuffix(".")
+            if inner.startswith("[") and inner.endswith("]") and not re.search(r"[\[\]]", inner[1:-1]):
+                text = inner[1:-1].strip()
+            last = text.rpartition(" ")[2]
+            # The stop of "U.S.A." or of "..." belongs to the word.
+            return (text[:-1] if last.endswith(".") and last.count(".") == 1 else text) or None
+    return None
+
+
+def _abstract(article: Element) -> str | None:
+    """The main abstract, the parts of a structured one after their labels. `OtherAbstract` is none."""
+    parts = []
+    for node in article.iterfind("Abstract/AbstractText"):
+        text = plain_text(node)
+        label = (clean(node.get("Label") or "") or "").rstrip(":.;,-–— ")
+        if text:
+            parts.append(f"{label}: {text}" if label and label.upper() not in _NO_LABELS else text)
+    return clean(_CUT_ABSTRACT.sub("", " ".join(parts)))
+
+
+def _year(article: Element, data: Element | None) -> int | None:
+    """The year it first came out, on paper or online; where none is given, when PubMed entered it."""
+    dates = [
+        node
+        for path in ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
+        for node in article.iterfind(path)
+    ]
+    years = [year_in(node.findtext("Year")) or year_in(node.findtext("MedlineDate")) for node in dates]
+    if not any(years) and data is not None:
+        years = [year_in(node.findtext("Year")) for node in data.iterfind("History/PubMedPubDate")]
+    return min((year for year in years if year), default=None)
+
+
+# ---- identifiers ---------------------------------------------------------------------------------
+
+_NORMALISE = {
+    "doi": ("doi", normalise_doi), "pubmed": ("pmid", normalise_pmid), "pmid": ("pmid", normalise_pmid),
+    "pmc": ("pmcid", normalise_pmcid), "pmcid": ("pmcid", normalise_pmcid),
+}  # fmt: skip
+
+
+def _listed(holder: Element | None) -> dict[str, str]:
+    """The identifiers in the holder's own list, not in those of the works it cites; the first of a kind
+    counts."""
+    known: dict[str, str] = {}
+    for node in holder.iterfind("ArticleIdList/ArticleId") if holder is not None else ():
+        field, normalise = _NORMALISE.get(node.get("IdType", "").lower(), ("", None))
+        if normalise and field not in known and (value := normalise("".join(node.itertext()))):
+            known[field] = value
+    return known
+
+
+def _identifiers(article: Element, data: Element | None) -> tuple[str | None, str | None]:
+    known = _listed(article) | _listed(data)
+    doi = known.get("doi")
+    for node in article.iterfind("ELocationID"):
+        if doi is None and node.get("EIdType") == "doi" and node.get("ValidYN") != "N":
+            doi = normalise_doi(node.text)
+    return doi, known.get("pmcid")
+
+
+# ---- kind of article and headings ----------------------------------------------------------------
+
+# PubMed's publication types and JATS's article types, the one that says most first.
+_ARTICLE_TYPES = {
+    "Retraction of Publication": "retraction", "Retraction Notice": "retraction",
+    "Published Erratum": "correction", "Expression of Concern": "expression-of-concern",
+    "Preprint": "preprint", "Systematic Review": "systematic-review", "Practice Guideline": "guideline",
+    "Guideline": "guideline", "Review": "review-article", "Scoping Review": "review-article",
+    "Case Reports": "case-report", "Editorial": "editorial", "Letter": "letter", "News": "news",
+    "Newspaper Article": "news", "Comment": "article-commentary", "Interview": "interview",
+    "Obituary": "obituary", "Congress": "meeting-report", "Dataset": "data-paper",
+    "Technical Report": "technical-report", "Lecture": "oration", "Address": "oration",
+    "Introductory Journal Article": "introduction", "Journal Article": "research-article",
+    "Clinical Trial": "research-article", "Randomized Controlled Trial": "research-article",
+    "Observational Study": "research-article", "Comparative Study": "research-article",
+    "Multicenter Study": "research-article", "Evaluation Study": "research-article",
+    "Validation Study": "research-article", "Meta-Analysis": "research-article",
+}  # fmt: skip
+
+
+def _article_type(kinds: tuple[str, ...], book: bool) -> str | None:
+    of_a_book = "chapter-article" if book else None
+    return next((kind for name, kind in _ARTICLE_TYPES.items() if name in kinds), of_a_book)
+
+
+def _heading(node: Element) -> str | None:
+    names = (_starred(part) for part in node.iterchildren("DescriptorName", "QualifierName"))
+    return "/".join(unique(names)) if node.findtext("DescriptorName") else None
+
+
+def _starred(part: Element) -> str | None:
+    name = plain_text(part)
+    return f"*{name}" if name and part.get("MajorTopicYN") == "Y" else name
+
+
+# ---- other works ---------------------------------------------------------------------------------
+
+_YEAR = r"(1[5-9]\d\d|20\d\d)"
+# "J Neurosci. 2001 Mar 15;21:676" or "Plein LM (2018) Opioids"; other four digits may be pages.
+_CITED_YEARS = (
+    re.compile(
+        rf"(?<!\d){_YEAR}[a-z]?(?:\s[A-Z][a-z]{{2,8}}\.?(?:[-–/][A-Z][a-z]{{2,8}})?(?:\s\d\d?)?)?\s?;"
+    ),
+    re.compile(rf"\({_YEAR}[a-z]?\)"),
+)
+_ANY_YEAR = re.compile(rf"(?<!\d){_YEAR}(?!\d)")
+
+
+def _cited_year(text: str) -> int | None:
+    for pattern in _CITED_YEARS:
+        if found := pattern.search(text):
+            return int(found.group(1))
+    years = set(_ANY_YEAR.findall(text))
+    return int(years.pop()) if len(years) == 1 else None
+
+
+def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[Citation]:
+    """The reference lists' works, then those that only NLM's older list of cited articles names."""
+    seen = set()
+    for node in holder.iterfind("ReferenceList") if holder is not None else ():
+        for reference in node.iter("Reference"):
+            citation = _reference(reference)
+            seen.add(citation.pmid)
+            yield citation
+    for node in related:
+        if _relation(node) == "Cites" and (cited := _related(node)).pmid and cited.pmid not in seen:
+            seen.add(cited.pmid)
+            yield cited
+
+
+def _reference(node: Element) -> Citation:
+    """`Citation` is a whole line of a bibliography (of 4,288 real ones not one is a bare title), so its text
+    gives a year and perhaps a DOI, never a title."""
+    cited = node.find("Citation")
+    text = (plain_text(cited) if cited is not None else None) or ""
+    known: dict[str, Any] = _listed(node)
+    if "doi" not in known and (doi := find_doi(text)):
+        known["doi"] = doi
+    return Citation(year=_cited_year(text), **known)
+
+
+def _relation(node: Element) -> str:
+    return str(node.get("RefType", ""))
+
+
+def _related(node: Element) -> Citation:
+    source = node.findtext("RefSource") or ""
+    return Citation(
+        doi=find_doi(source), pmid=normalise_pmid(node.findtext("PMID")), year=_cited_year(source)
+    )
+
+
+def _identified(citations: Iterable[Citation]) -> tuple[Citation, ...]:
+    return tuple(dict.fromkeys(each for each in citations if each.doi or each.pmid or each.pmcid))

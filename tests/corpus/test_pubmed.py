@@ -1,0 +1,291 @@
+"""PubMed's records become papers, read whole or streamed, and nothing of them is lost or guessed."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from small_articles import jats, links, papers, ref, rejected
+from small_pubmed import article_ids, deletion, heading, packed_file, record, record_set
+
+from sentence_experts.corpus.formats import packed, secure_xml
+from sentence_experts.corpus.formats.articles import Outcome, read_articles
+from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.paper import Citation, Deletion, Paper
+
+
+def outcomes(document: str) -> list[Outcome]:
+    data = document.encode()
+    whole, streamed = list(read_articles(data)), list(read_articles(io.BytesIO(data)))
+    assert [repr(one) for one in whole] == [repr(one) for one in streamed]
+    return whole
+
+
+def one(document: str) -> Paper:
+    (paper,) = outcomes(record_set(document))
+    assert isinstance(paper, Paper), paper
+    return paper
+
+
+def test_the_identifiers_are_the_articles_own() -> None:
+    cited = f"<Reference><Citation>X</Citation>{article_ids(pubmed='9', doi='10.1/cited')}</Reference>"
+    paper = one(record("0123", ids=article_ids(pubmed="123", doi="10.1000/A", pmc="PMC5"), references=cited))
+    assert (paper.pmid, paper.doi, paper.pmcid, paper.other) == ("123", "10.1000/a", "PMC5", None)
+    assert one(record(references=cited)).doi is None
+    located = '<ELocationID EIdType="doi" ValidYN="N">10.1000/n</ELocationID>' \
+              '<ELocationID EIdType="doi" ValidYN="Y">10.1000/y</ELocationID>'  # fmt: skip
+    assert one(record(article=located)).doi == "10.1000/y"
+
+
+@pytest.mark.parametrize(
+    ("stated", "read"),
+    [
+        ("Genes of <i>E. coli</i>.", "Genes of E. coli"),
+        ("[On the heart].", "On the heart"),
+        ("[On the heart (author's transl)].", "On the heart"),
+        ("[Genes] and [more].", "[Genes] and [more]"),
+        ("Made in the U.S.A.", "Made in the U.S.A."),
+        ("And so on...", "And so on..."),
+        ("Why?", "Why?"),
+        ("[Not Available].", None),
+    ],
+)
+def test_titles_come_without_the_marks_of_the_library(stated: str, read: str | None) -> None:
+    assert one(record(title=stated)).title == read
+
+
+def test_abstracts_keep_their_labels_and_other_abstracts_stay_out() -> None:
+    parts = (
+        '<AbstractText Label="AIMS:">H<sub>2</sub>O is wet.</AbstractText>'
+        '<AbstractText Label="UNLABELLED">More.</AbstractText><AbstractText Label="EMPTY"/>'
+        "<AbstractText>End (ABSTRACT TRUNCATED AT 250 WORDS)</AbstractText>"
+        "<CopyrightInformation>Copyright</CopyrightInformation>"
+    )
+    other = "<OtherAbstract><AbstractText>Plain words.</AbstractText></OtherAbstract>"
+    assert one(record(abstract=parts, citation=other)).abstract == "AIMS: H2O is wet. More. End"
+    assert one(record(abstract="", citation=other)).abstract is None
+
+
+def _date(content: str) -> str:
+    return f"<Journal><JournalIssue><PubDate>{content}</PubDate></JournalIssue></Journal>"
+
+
+def test_the_year_is_the_first_it_came_out_in() -> None:
+    online = "<ArticleDate><Year>2009</Year></ArticleDate>"
+    assert one(record(article=online)).year == 2009
+    assert one(record(issue=_date("<MedlineDate>1998 Dec-1999 Jan</MedlineDate>"))).year == 1998
+    assert one(record(issue=_date("<Season>Winter</Season>"))).year is None
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        (("Journal Article",), "research-article"),
+        (("Journal Article", "Review"), "review-article"),
+        (("Comment", "Letter"), "letter"),
+        (("Journal Article", "Randomized Controlled Trial"), "research-article"),
+        (("Retraction of Publication",), "retraction"),
+        (("Portrait",), None),
+    ],
+)
+def test_kinds_of_article_have_the_names_of_jats(kinds: tuple[str, ...], expected: str | None) -> None:
+    assert one(record(kinds=kinds)).article_type == expected
+
+
+def test_headings_keywords_and_journal() -> None:
+    mesh = heading("Asthma", "*drug therapy", "genetics") + heading("*Lung") + heading("Humans")
+    words = "<KeywordList><Keyword>COPD;</Keyword><Keyword> lung  disease </Keyword></KeywordList>"
+    paper = one(record(citation=f"<MeshHeadingList>{mesh}</MeshHeadingList>{words}"))
+    assert paper.mesh == ("Asthma/*drug therapy/genetics", "*Lung", "Humans")
+    assert (paper.keywords, paper.journal) == (("COPD", "lung disease"), "Journal")
+
+
+def _related(kind: str, content: str) -> str:
+    inner = f'<CommentsCorrections RefType="{kind}">{content}</CommentsCorrections>'
+    return f"<CommentsCorrectionsList>{inner}</CommentsCorrectionsList>"
+
+
+def test_retractions() -> None:
+    assert one(record(kinds=("Journal Article", "Retracted Publication"))).retracted
+    assert one(record(citation=_related("RetractionIn", "<PMID>7</PMID>"))).retracted
+    assert not one(record(citation=_related("ErratumIn", "<PMID>7</PMID>"))).retracted
+    source = "<RefSource>J. 2001;1:2. doi: 10.1000/bad</RefSource><PMID>7</PMID>"
+    notice = one(record(citation=_related("RetractionOf", source)))
+    assert notice.retracts == (Citation(doi="10.1000/bad", pmid="7", year=2001),)
+    assert not notice.retracted
+
+
+def test_references_have_identifiers_and_years_and_no_titles() -> None:
+    line = "<Citation>Baron R. A 1500 word title. J. 1986 Mar 15;51(6):1173-1182. doi: 10.1000/X.</Citation>"
+    bare = "<Citation>Plein LM (2018) Opioids. Br J 175: 1999</Citation>"
+    listed = article_ids(pubmed="3806354", pmc="PMC9")
+    references = (
+        f"<Reference>{line}{listed}</Reference><ReferenceList><Reference>{bare}</Reference></ReferenceList>"
+    )
+    older = _related("Cites", "<PMID>3806354</PMID>") + _related("Cites", "<PMID>44</PMID>")
+    assert one(record(references=references, citation=older)).citations == (
+        Citation(doi="10.1000/x", pmid="3806354", pmcid="PMC9", year=1986),
+        Citation(year=2018),
+        Citation(pmid="44"),
+    )
+
+
+def test_books_and_chapters() -> None:
+    book = (
+        '<PubmedBookArticle><BookDocument><PMID Version="1">5</PMID><ArticleIdList><ArticleId IdType="doi">'
+        "10.1000/book</ArticleId></ArticleIdList><Book><BookTitle>GeneReviews</BookTitle><PubDate><Year>1993</Year>"
+        "</PubDate></Book>{}<Abstract><AbstractText>Text.</AbstractText></Abstract></BookDocument></PubmedBookArticle>"
+    )
+    chapter = one(book.format("<ArticleTitle>Ataxia</ArticleTitle>"))
+    assert (chapter.title, chapter.journal, chapter.year, chapter.abstract, chapter.doi) == (
+        "Ataxia", "GeneReviews", 1993, "Text.", "10.1000/book"
+    )  # fmt: skip
+    assert chapter.article_type == "chapter-article"
+    assert one(book.format("")).title == "GeneReviews"
+
+
+def test_what_is_no_record_is_named_and_the_rest_goes_on() -> None:
+    found = outcomes(
+        record_set(record("1"), record(None), deletion("8", "x", "9"), "<Strange/>", record("2"))
+    )
+    assert [type(each) for each in found] == [Paper, UnreadableArticleError, Deletion, Deletion, Paper]
+    assert found[2:4] == [Deletion("8"), Deletion("9")]
+    (empty,) = outcomes(record_set())
+    assert isinstance(empty, UnreadableArticleError)
+    assert empty.reason == "no-records"
+
+
+def test_an_external_entity_is_refused_streamed_and_whole() -> None:
+    evil = "<!DOCTYPE PubmedArticleSet [<!ENTITY x SYSTEM 'file:///etc/hostname'>]>"
+    data = (evil + f"<PubmedArticleSet>{record(title='&x;')}</PubmedArticleSet>").encode()
+    for document in (data, io.BytesIO(data)):
+        (refused,) = read_articles(document)
+        assert isinstance(refused, UnreadableArticleError)
+        assert refused.reason in ("external-entity", "undefined-entity")
+
+
+def test_a_record_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secure_xml, "LARGEST_RECORD_ELEMENTS", 500)
+    long = record("2", references="<Reference><Citation/></Reference>" * 400)
+    first, refused = read_articles(io.BytesIO(record_set(record("1"), long, record("3")).encode()))
+    assert isinstance(first, Paper)
+    assert isinstance(refused, UnreadableArticleError)
+    assert refused.reason == "too-large"
+
+
+# ---- files and their revisions -------------------------------------------------------------------
+
+
+def test_packed_files_beside_articles(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    packed_file(source / "pubmed26n0001.xml.gz", record("1", ids=article_ids(doi="10.1000/p")), record("2"))
+    (source / "article.xml").write_text(jats("10.1000/j", refs=ref(pmid="1") + ref(pmid="2")))
+    (source / "broken.xml.gz").write_bytes(packed_file(tmp_path / "x.gz", record("3")).read_bytes()[:-20])
+    (source / "text.xml.gz").write_bytes(b"plain text")
+    (source / "table.csv.gz").write_bytes(b"no document")
+    corpus = import_corpus([source], tmp_path / "out", workers=1)
+    assert {paper["paper_id"] for paper in papers(corpus)} == {"doi:10.1000/p", "pmid:2", "doi:10.1000/j"}
+    assert links(corpus) == [("doi:10.1000/j", "doi:10.1000/p"), ("doi:10.1000/j", "pmid:2")]
+    reasons = {line["member"]: line["reason"] for line in rejected(corpus)}
+    assert reasons == {"broken.xml.gz": "broken-packing", "text.xml.gz": "broken-packing"}
+    alone = import_corpus([source / "pubmed26n0001.xml.gz"], tmp_path / "alone", workers=1)
+    assert len(papers(alone)) == 2
+
+
+def test_a_large_packed_file_is_streamed_and_a_bomb_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packed_file(tmp_path / "big.xml.gz", *(record(str(number)) for number in range(1, 300)))
+    monkeypatch.setattr(packed, "WHOLE_DOCUMENT_BYTES", 5000)
+    assert len(papers(import_corpus([path], tmp_path / "out", workers=1))) == 299
+    monkeypatch.setattr(packed, "LARGEST_UNPACKED", 50_000)
+    stopped = import_corpus([path], tmp_path / "stopped", workers=1)
+    assert [line["reason"] for line in rejected(stopped)] == ["expands-too-much"]
+    assert 0 < len(papers(stopped)) < 299
+
+
+def test_files_revise_each_other_in_the_order_of_their_names(tmp_path: Path) -> None:
+    updates, baseline = tmp_path / "a-updates", tmp_path / "b-baseline"
+    packed_file(baseline / "pubmed26n0001.xml.gz", record("1", title="Old."), record("2"), record("3"),
+                record("4", title="First."), record("4", title="Second.", version=2))  # fmt: skip
+    packed_file(updates / "pubmed26n0002.xml.gz", deletion("2", "3", "4", "99"), record("5", title="Five."))
+    packed_file(updates / "pubmed26n0003.xml.gz", record("1", title="New.", abstract=""),
+                record("3", title="Back."), deletion("5"))  # fmt: skip
+    one_way = import_corpus([updates, baseline], tmp_path / "one", workers=1)
+    other_way = import_corpus([baseline, updates], tmp_path / "other", workers=1)
+    assert one_way.fingerprint() == other_way.fingerprint()
+    # The new record has no abstract: it stands all the same, and nothing of the old one is left in it.
+    assert [(paper["pmid"], paper["title"], paper["abstract"]) for paper in papers(one_way)] == [
+        ("1", "New", None), ("3", "Back", "An abstract."), ("4", "Second", "An abstract."),
+    ]  # fmt: skip
+    named = {(line["record"], line["reason"], line["detail"].split("/")[-1]) for line in rejected(one_way)}
+    assert named == {
+        ("pmid:1", "replaced", "pubmed26n0003.xml.gz"), ("pmid:2", "deleted", "pubmed26n0002.xml.gz"),
+        ("pmid:3", "replaced", "pubmed26n0003.xml.gz"), ("pmid:4", "deleted", "pubmed26n0002.xml.gz"),
+        ("pmid:5", "deleted", "pubmed26n0003.xml.gz"),
+    }  # fmt: skip
+
+
+def test_references_of_replaced_records_teach_nothing(tmp_path: Path) -> None:
+    def cites(doi: str) -> str:
+        return f"<Reference>{article_ids(pubmed='7', doi=doi)}</Reference>"
+
+    source = tmp_path / "source"
+    for number in (1, 2, 3):
+        packed_file(source / f"pubmed26n000{number}.xml.gz", record("1", references=cites("10.1000/wrong")))
+    packed_file(source / "pubmed26n0004.xml.gz", record("1", references=cites("10.1000/right")))
+    (source / "other.xml").write_text(jats("10.1000/j", refs=ref(pmid="7")))
+    corpus = import_corpus([source], tmp_path / "out", workers=1)
+    assert {cited for _, cited in links(corpus)} == {"doi:10.1000/right"}
+
+
+def test_a_deletion_leaves_the_article_itself_alone(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    packed_file(source / "pubmed26n0001.xml.gz", record("1"))
+    packed_file(source / "pubmed26n0002.xml.gz", deletion("1"))
+    pmid = '<article-id pub-id-type="pmid">1</article-id>'
+    (source / "a.xml").write_text(jats("10.1000/j", ids=pmid))
+    (paper,) = papers(import_corpus([source], tmp_path / "out", workers=1))
+    assert (paper["doi"], paper["pmid"]) == ("10.1000/j", "1")
+
+
+def test_an_article_and_its_record_complete_each_other(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    mesh = f"<MeshHeadingList>{heading('Asthma')}</MeshHeadingList>"
+    packed_file(
+        source / "pubmed26n0001.xml.gz",
+        record("1", title="PubMed's.", citation=mesh, ids=article_ids(doi="10.1000/j"),
+               kinds=("Journal Article", "Retracted Publication")),
+    )  # fmt: skip
+    (source / "a.xml").write_text(jats("10.1000/j", title="Its own", refs=ref(pmid="9"), abstract=None))
+    corpus = import_corpus([source], tmp_path / "out", workers=1)
+    (paper,) = papers(corpus)
+    assert (paper["title"], paper["pmid"], paper["mesh"]) == ("Its own", "1", ["Asthma"])
+    assert (paper["abstract"], paper["journal"], paper["retracted"]) == ("An abstract.", "Journal", True)
+    assert links(corpus) == [("doi:10.1000/j", "pmid:9")]
+    assert corpus.manifest["counts"]["with_abstract"] == 1
+
+
+@pytest.mark.realdata
+def test_real_records_are_described(real_data: Path) -> None:
+    found: list[Paper] = []
+    files = [*(real_data / "formats" / "pubmed_efetch").glob("*.xml"),
+             *(real_data / "formats" / "entrez").glob("pubmed*.xml")]  # fmt: skip
+    assert len(files) == 150
+    for path in files:
+        with path.open("rb") as stream:
+            streamed = list(read_articles(stream))
+        for each in read_articles(path.read_bytes()):
+            # One answer is an empty set.
+            assert isinstance(each, Paper) or path.name == "37909814.xml", (path, each)
+            assert isinstance(each, UnreadableArticleError) or each in streamed
+            found += [each] if isinstance(each, Paper) else []
+    # Counted with grep: titles, main abstracts, mesh lists, keyword lists, references.
+    assert len(found) == sum(bool(paper.title and paper.year and paper.journal) for paper in found)
+    assert len(found) == 152 - 1
+    assert sum(paper.abstract is not None for paper in found) == 132
+    assert sum(bool(paper.mesh) for paper in found) == 98
+    assert sum(len(paper.citations) for paper in found) == 4337 + 141
+    assert sum(bool(paper.article_type) for paper in found) == len(found)
