@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from sentence_experts.cli import corpus_fetch
+
 if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder
 
@@ -26,6 +28,7 @@ def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
     corpus = typer.Typer(no_args_is_help=True, help="Bring articles and their citations into a corpus.")
     corpus.command("import", help=IMPORT_HELP, no_args_is_help=True)(import_)
+    corpus_fetch.register(corpus, _print)
     corpus.command("show", help="Say what a corpus holds. Example: sentence-experts corpus show corpus")(show)
     app.add_typer(corpus, name="corpus")
 

@@ -19,6 +19,8 @@ PAPERS = "papers.parquet"
 CITATIONS = "citations.parquet"
 MANIFEST = "manifest.json"
 REJECTED = "rejected.jsonl"
+DOMAINS = "domains.parquet"
+PROVENANCE = "provenance.parquet"
 
 _ROWS_IN_A_GROUP = 1 << 14
 
@@ -51,6 +53,23 @@ CITATIONS_SCHEMA = pa.schema([
 identifier."""
 
 
+DOMAINS_SCHEMA = pa.schema([
+    pa.field("paper_id", pa.string(), nullable=False),
+    pa.field("domain", pa.string(), nullable=False),
+])  # fmt: skip
+"""Of a fetched corpus: one row for each domain whose query found the paper, ordered by both."""
+
+PROVENANCE_SCHEMA = pa.schema([
+    pa.field("record", pa.string(), nullable=False),
+    pa.field("address", pa.string(), nullable=False),
+    pa.field("version", pa.string()),
+    pa.field("licence_code", pa.string()),
+    pa.field("sha256", pa.string(), nullable=False),
+])  # fmt: skip
+"""Of a fetched corpus: one row a record that was kept, by its id: where it came from, the version of the
+article, the licence that the service states, the SHA-256 of what was fetched."""
+
+
 @dataclass(frozen=True)
 class CorpusFolder:
     """A finished corpus: where its tables are, and what its manifest says."""
@@ -70,8 +89,9 @@ class CorpusFolder:
             began = (path / ".partial").is_dir()
             raise InputError(
                 f"{path} holds no {'finished ' if began else ''}corpus (no {MANIFEST}): "
-                + ("run the same `corpus import` again, it goes on where it stopped" if began
-                   else f"make one with `sentence-experts corpus import SOURCE... --out {path}`")
+                + ("give the same `corpus` command again, it goes on where it stopped" if began
+                   else f"make one with `sentence-experts corpus import SOURCE... --out {path}`, or with "
+                   "`corpus fetch`")
             )  # fmt: skip
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -103,12 +123,19 @@ class CorpusFolder:
         """The records that were set aside, one JSON object a line."""
         return self.path / REJECTED
 
+    @property
+    def domains(self) -> Path | None:
+        """The table of the domains whose queries found the papers (`DOMAINS_SCHEMA`), of a fetched corpus."""
+        path = self.path / DOMAINS
+        return path if DOMAINS in self.manifest["tables"] and path.is_file() else None
+
     def fingerprint(self) -> str:
         """A hash of the tables' contents, equal for equal corpora wherever they lie.
 
         Of the files as they are now: what is kept under the hash must not outlive a table that was changed.
         """
-        hashes = {name: sha256_file(self.path / name) for name in (PAPERS, CITATIONS)}
+        tables = (PAPERS, CITATIONS, *([DOMAINS] if self.domains else []))
+        hashes = {name: sha256_file(self.path / name) for name in tables}
         return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
 
 

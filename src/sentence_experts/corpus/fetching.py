@@ -1,0 +1,179 @@
+"""Queries to a corpus: articles and citations are fetched into a journal, then built like any other corpus.
+
+The journal (`journal.sqlite` in the corpus's folder) has every answer, so a fetch that ends at whatever
+moment goes on where it stopped, another domain costs only what is new, and the corpus is a function of the
+journal alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentence_experts.console import progress, say
+from sentence_experts.corpus.building import JOURNAL, PLAN, build_corpus, cores
+from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.fetched import BulkLinks, Fetched, FetchedLinks, FetchedPapers
+from sentence_experts.corpus.sources.citations import CITATIONS
+from sentence_experts.corpus.sources.http import Client
+from sentence_experts.corpus.sources.journal import MEMORY, open_journal
+from sentence_experts.corpus.sources.origins import ORIGINS, pmids_of
+from sentence_experts.corpus.sources.requests import Requests
+from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import read_json, write_json
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who fetches, and how patiently.
+
+    Attributes:
+        email: sent with every request.
+        api_key: of NCBI.
+        attempts: how often a request is tried.
+        first_wait: seconds before the second attempt, doubled for each further one.
+        timeout: seconds without a byte after which an attempt has failed.
+    """
+
+    email: str
+    api_key: str | None = None
+    attempts: int = 6
+    first_wait: float = 1.0
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a fetch would take.
+
+    Attributes:
+        articles: a domain's name -> how many articles its query finds.
+        taken: how many of them would be fetched, papers of several domains counted in each.
+        requests: how many requests, at most.
+        minutes: how long, at the rates that the services allow.
+    """
+
+    articles: dict[str, int]
+    taken: dict[str, int]
+    requests: int
+    minutes: float
+
+
+def estimate(plan: FetchPlan, asker: Asker) -> Estimate:
+    """Ask only for counts, and keep nothing.
+
+    Raises:
+        UsageError: a query that the service does not understand, or that finds nothing.
+        UnreachableError: no connection.
+    """
+    with open_journal(MEMORY) as journal, _client(plan, asker) as client:
+        requests = Requests(client, journal, plan.services, asker.email, asker.api_key)
+        origin = ORIGINS[plan.source](requests, plan)
+        articles = {name: origin.count(query) for name, query in plan.domains.items()}
+        taken = {name: min(count, plan.max_articles or count) for name, count in articles.items()}
+        whole = sum(taken.values())
+        asking = [name for name in plan.citations if not (name == "icite" and plan.citation_table)]
+        costs = [origin.cost(whole), *(CITATIONS[name](requests).cost(whole) for name in asking)]
+        return Estimate(
+            articles, taken, sum(asked for asked, _ in costs), sum(seconds for _, seconds in costs) / 60
+        )
+
+
+def fetch_corpus(
+    plan: FetchPlan, out: Path, asker: Asker, *, workers: int | None = None, overwrite: bool = False
+) -> CorpusFolder:
+    """Fetch what the plan names, and write the corpus to `out`.
+
+    What could not be fetched after every attempt is set aside by name; the same call asks for it again.
+
+    Raises:
+        UsageError: a query that the service does not understand, or `out` was made by another plan.
+        UnreachableError: no connection; what was fetched is kept.
+        InputError: a day with more records than a query may give, or `out` is in use or holds other things.
+    """
+    if plan.citation_table is not None and not plan.citation_table.is_file():
+        raise InputError(
+            f"{plan.citation_table}: no such file; unpack an iCite snapshot's table of citations"
+        )
+    _begin(out, plan, overwrite)
+    with open_journal(out / JOURNAL) as journal, _client(plan, asker) as client:
+        requests = Requests(client, journal, plan.services, asker.email, asker.api_key)
+        fetched = _fetch(plan, requests, workers or cores())
+        if requests.set_aside:
+            say(
+                f"{len(requests.set_aside)} requests failed, {asker.attempts} times each; what they were for "
+                "is set aside by name, and the same command asks again"
+            )
+        # The journal remakes whatever this replaces.
+        return build_corpus(
+            out, fetched.sources(), fetched.extras, workers=workers, overwrite=True, fetch=fetched
+        )
+
+
+def _fetch(plan: FetchPlan, requests: Requests, threads: int) -> Fetched:
+    origin = ORIGINS[plan.source](requests, plan)
+    found = {}
+    for name, query in plan.domains.items():
+        ids = origin.find(query)
+        found[name] = drawn(ids, plan.max_articles)
+        of_all = f" of {len(ids):,}" if len(ids) > len(found[name]) else ""
+        say(f"{name}: {len(found[name]):,}{of_all} articles")
+    every = sorted({one for ids in found.values() for one in ids})
+    with progress("articles", len(every)) as advance:
+        origin.fetch(every, advance)
+    names = dict(origin.names(every))
+    fetched = Fetched(plan, origin, found, every, names, requests.set_aside)
+    fetched.extras.append(FetchedPapers(origin, every))
+    pmids = pmids_of(names.items())
+    for name in plan.citations:
+        if name == "icite" and plan.citation_table is not None:
+            fetched.extras.append(BulkLinks(plan.citation_table, pmids, threads))
+            continue
+        source = CITATIONS[name](requests)
+        with progress(f"citations from {name}", len(pmids)) as advance:
+            source.fetch(pmids, advance)
+        fetched.extras.append(FetchedLinks(name, source, pmids))
+    return fetched
+
+
+def drawn(ids: list[str], most: int | None) -> list[str]:
+    """At most so many of the ids, by chance but always the same; a larger draw holds a smaller one."""
+    if most is None or len(ids) <= most:
+        return ids
+    by_hash = sorted(ids, key=lambda one: hashlib.sha256(one.encode()).digest())
+    return sorted(by_hash[:most])
+
+
+def _begin(out: Path, plan: FetchPlan, overwrite: bool) -> None:
+    """Keep the plan in `out`; another plan, or another's files, are not written over unasked."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; --out names a folder")
+    begun = out / PLAN
+    if begun.is_file():
+        before, now = read_json(begun), plan.identity()
+        if before != now and not overwrite:
+            changed = ", ".join(name for name, value in now.items() if before.get(name) != value)
+            raise UsageError(
+                f"{out} was fetched with another {changed}: choose another --out, or give --overwrite to "
+                "make it anew (what both have in common is not fetched again)"
+            )
+    elif out.is_dir() and not overwrite and (strangers := sorted(one.name for one in out.iterdir())):
+        raise InputError(
+            f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, or give "
+            "--overwrite to write the corpus beside them"
+        )
+    write_json(begun, plan.identity())
+
+
+def _client(plan: FetchPlan, asker: Asker) -> Client:
+    services = plan.services
+    if asker.api_key:
+        faster = max(services.entrez.per_second, ENTREZ_WITH_KEY)
+        entrez = services.entrez.model_copy(update={"per_second": faster})
+        services = services.model_copy(update={"entrez": entrez})
+    return services.client(
+        asker.email, attempts=asker.attempts, first_wait=asker.first_wait, timeout=asker.timeout
+    )

@@ -1,0 +1,278 @@
+"""NCBI's E-utilities: esearch, esummary, efetch and elink.
+
+Source: "Entrez Programming Utilities Help" (NCBI Bookshelf, NBK25499). PubMed's esearch gives the first
+9,999 records of a query only, so larger ones are cut by publication date.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from lxml import etree
+
+from sentence_experts.corpus.formats.markup import Element
+from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.sources.http import TOOL, FailedError, RefusedError, is_xml
+from sentence_experts.corpus.sources.requests import ABSENT, Requests, batches_of
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.storage import sha256_text
+
+MOST_RESULTS = 9_999
+_PAGE = 5_000
+_RECORDS_A_FETCH = 200
+_SUMMARIES_A_REQUEST = 200
+_LINKS_A_REQUEST = 100
+_FIRST_DAY = date(1600, 1, 1)
+_LAST_DAY = date(2100, 12, 31)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a query finds, kept on NCBI's history server.
+
+    Attributes:
+        count: how many records.
+        environment: WebEnv of the history server.
+        query_key: the query's number there.
+        translation: how Entrez understood the query.
+    """
+
+    count: int
+    environment: str
+    query_key: str
+    translation: str
+
+
+class Entrez:
+    """The E-utilities, with the journal before them."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._base = requests.services.entrez.url
+
+    # ---- esearch ---------------------------------------------------------------------------------
+
+    def count(self, database: str, query: str) -> int:
+        """How many records a query finds now; nothing is kept.
+
+        Raises:
+            UsageError: Entrez does not know a phrase of the query, or finds nothing.
+        """
+        return self._search(database, query, None).count
+
+    def search(self, database: str, query: str) -> list[str]:
+        """Every id that a query finds, in the order of the ids' numbers.
+
+        Raises:
+            UsageError: Entrez does not know a phrase of the query, or finds nothing.
+            InputError: one day alone has more records than a query may give.
+        """
+        key = f"esearch/{database}/{sha256_text(query)[:16]}"
+        kept = self._requests.once(key, lambda: json.dumps(self._all_ids(database, query)).encode())
+        ids: list[str] = json.loads(kept.body or b"[]")
+        return ids
+
+    def _all_ids(self, database: str, query: str) -> list[str]:
+        whole = self._search(database, query, None)
+        if whole.count <= MOST_RESULTS:
+            found = self._ids(database, query, whole)
+        else:
+            found = [
+                one
+                for ids in self._by_date(database, query, _FIRST_DAY, _LAST_DAY, whole.count)
+                for one in ids
+            ]
+        return sorted(set(found), key=int)
+
+    def _by_date(
+        self, database: str, query: str, first: date, last: date, count: int | None = None
+    ) -> Iterator[list[str]]:
+        """The ids of a period, halved until each part is within what a query may give."""
+        key = f"esearch/{database}/{sha256_text(query)[:16]}/{first}..{last}"
+        before = self._requests.journal.get(key)
+        if before is not None:
+            yield json.loads(before.body or b"[]")
+            return
+        if count is None:
+            period = self._search(database, query, (first, last))
+            if period.count <= MOST_RESULTS:
+                ids = self._ids(database, query, period) if period.count else []
+                self._requests.journal.put(key, json.dumps(ids).encode())
+                yield ids
+                return
+            count = period.count
+        if first == last:
+            raise InputError(
+                f"{database}: {count:,} records of {first} alone match the query, more than the "
+                f"{MOST_RESULTS:,} that one query may give, and a day cannot be cut: narrow the query"
+            )
+        middle = first + (last - first) // 2
+        yield from self._by_date(database, query, first, middle)
+        yield from self._by_date(database, query, middle + timedelta(days=1), last)
+
+    def _search(self, database: str, query: str, period: tuple[date, date] | None) -> Search:
+        dates = {}
+        if period is not None:
+            first, last = (day.strftime("%Y/%m/%d") for day in period)
+            dates = {"datetype": "pdat", "mindate": first, "maxdate": last}
+        root = self._ask("esearch", db=database, term=query, usehistory="y", retmax=0, **dates)
+        count = int(root.findtext("Count") or 0)
+        if period is None:
+            _refuse_misunderstood(root, database, query, count)
+        return Search(
+            count,
+            root.findtext("WebEnv") or "",
+            root.findtext("QueryKey") or "",
+            root.findtext("QueryTranslation") or "",
+        )
+
+    def _ids(self, database: str, query: str, search: Search) -> list[str]:
+        """The ids of a search, in pages out of the history server, so that all pages are of one answer."""
+        found: list[str] = []
+        while len(found) < search.count:
+            root = self._ask(
+                "esearch",
+                db=database,
+                term=f"#{search.query_key}",
+                WebEnv=search.environment,
+                usehistory="y",
+                retstart=len(found),
+                retmax=min(_PAGE, search.count - len(found)),
+            )
+            page = [str(node.text) for node in root.iterfind("IdList/Id")]
+            if not page:
+                raise FailedError(
+                    f"{database}: esearch says {search.count:,} records and gives {len(found):,}: {query!r}"
+                )
+            found += page
+        return found
+
+    # ---- records ---------------------------------------------------------------------------------
+
+    def records(self, pmids: list[str]) -> Iterator[None]:
+        """Fetch PubMed records into the journal under `pubmed/PMID`; yields after each batch.
+
+        A PMID that the answer leaves out is kept as absent.
+        """
+        journal = self._requests.journal
+        missing = [pmid for pmid in pmids if journal.get(f"pubmed/{pmid}") is None]
+
+        def fetch(batch: list[str]) -> None:
+            root = self._ask("efetch", db="pubmed", id=",".join(batch), retmode="xml")
+            wanted = set(batch)
+            for record in root:
+                pmid = record.findtext("MedlineCitation/PMID") or record.findtext("BookDocument/PMID")
+                if pmid in wanted:
+                    wanted.discard(pmid)
+                    record.tail = None
+                    body = b"<PubmedArticleSet>" + etree.tostring(record) + b"</PubmedArticleSet>"
+                    journal.put(f"pubmed/{pmid}", body)
+            for pmid in wanted:
+                journal.put(f"pubmed/{pmid}", None, "PubMed has no such record any more")
+
+        yield from self._requests.in_turn("pubmed", batches_of(missing, _RECORDS_A_FETCH), fetch)
+
+    def absent_records(self, pmids: list[str]) -> Iterator[Rejection]:
+        """Those of the records that PubMed did not have."""
+        for pmid in pmids:
+            answer = self._requests.journal.get(f"pubmed/{pmid}")
+            if answer is not None and answer.body is None:
+                yield Rejection("pubmed", None, pmid, ABSENT, answer.note)
+
+    def titles(self, database: str, ids: list[str]) -> dict[str, str]:
+        """The titles of some records, by esummary; ids that it does not know are left out."""
+        found: dict[str, str] = {}
+        for _, batch in batches_of(ids, _SUMMARIES_A_REQUEST):
+            root = self._ask("esummary", db=database, id=",".join(batch))
+            for summary in root.iterfind("DocSum"):
+                title = summary.findtext("Item[@Name='Title']")
+                if title:
+                    found[summary.findtext("Id") or ""] = title
+        return found
+
+    # ---- links -----------------------------------------------------------------------------------
+
+    def links(self, name: str, ids: list[str]) -> dict[str, list[str]]:
+        """The records that each record is linked to, such as what cites it.
+
+        Args:
+            name: of the link: `pubmed_pubmed_citedin`, `pubmed_pubmed_refs`, `pmc_pmc_cites`,
+                `pmc_pmc_citedby`.
+            ids: PMIDs, or the digits of PMCIDs, as the name says.
+        """
+        origin, target, _ = name.split("_", 2)
+        found: dict[str, list[str]] = {}
+
+        def ask(batch: list[str]) -> dict[str, list[str]]:
+            key = f"elink/{name}/{sha256_text(*batch)[:24]}"
+
+            def request() -> bytes:
+                # One `id` parameter a record keeps their links apart.
+                root = self._ask("elink", dbfrom=origin, db=target, linkname=name, id=batch)
+                return json.dumps(linked(root, name)).encode()
+
+            answered: dict[str, list[str]] = json.loads(self._requests.once(key, request).body or b"{}")
+            return answered
+
+        for answered in self._requests.in_turn("elink", batches_of(ids, _LINKS_A_REQUEST), ask):
+            found.update(answered)
+        return found
+
+    # ---- one request -----------------------------------------------------------------------------
+
+    def _ask(self, utility: str, **params: str | int | list[str]) -> Element:
+        """The root of the answer.
+
+        Raises:
+            RefusedError: the answer names an error.
+        """
+        who: dict[str, str] = {"tool": TOOL, "email": self._requests.email}
+        if self._requests.api_key:
+            who["api_key"] = self._requests.api_key
+        body = self._requests.client.get(f"{self._base}/{utility}.fcgi", {**params, **who}, is_xml)
+        root = etree.fromstring(
+            body, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
+        )
+        errors = [" ".join(str(node.text).split()) for node in root.iter("ERROR") if node.text]
+        if errors:
+            raise RefusedError(f"{utility}: {'; '.join(errors)}")
+        return root
+
+
+def linked(root: Element, name: str) -> dict[str, list[str]]:
+    """Id -> the ids that it is linked to under a name, out of an elink answer of one LinkSet a record."""
+    found: dict[str, list[str]] = {}
+    for links in root.iterfind("LinkSet"):
+        origins = [str(node.text) for node in links.iterfind("IdList/Id")]
+        targets = [
+            str(node.text)
+            for database in links.iterfind("LinkSetDb")
+            if database.findtext("LinkName") == name
+            for node in database.iterfind("Link/Id")
+        ]
+        if len(origins) == 1:
+            found.setdefault(origins[0], []).extend(targets)
+        elif targets:
+            raise SentenceExpertsError(f"elink gave the links of {len(origins)} records in one set")
+    return found
+
+
+def _refuse_misunderstood(root: Element, database: str, query: str, count: int) -> None:
+    """A phrase that Entrez does not know is left out of the query without a word; the user must know."""
+    unknown = [
+        str(node.text)
+        for tag in ("PhraseNotFound", "FieldNotFound", "QuotedPhraseNotFound")
+        for node in root.iter(tag)
+        if node.text
+    ]
+    if unknown:
+        named = ", ".join(repr(phrase) for phrase in unknown)
+        raise UsageError(
+            f"{database} does not know {named} in the query {query!r}; look the MeSH heading up at "
+            "https://meshb.nlm.nih.gov and put phrases in quotes"
+        )
+    if count == 0:
+        raise UsageError(f"{database}: no record matches {query!r}")

@@ -1,0 +1,192 @@
+"""PubMed Central's open-access articles, out of its public bucket, and its ID converter.
+
+Since 2026 an article is `PMC{id}.{version}/PMC{id}.{version}.xml` in `pmc-oa-opendata`, with what is known
+of it in `metadata/PMC{id}.{version}.json` (PMC, "Cloud Service").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from lxml import etree
+
+from sentence_experts.console import Advance
+from sentence_experts.corpus.identifiers import normalise_pmcid, normalise_pmid
+from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.sources.http import TOOL, AbsentError, is_json, is_xml, looks_like_xml
+from sentence_experts.corpus.sources.requests import ABSENT, Requests, batches_of
+from sentence_experts.storage import sha256_text
+
+_IDS_A_CALL = 200
+_VERSION = re.compile(r"\.(\d+)/$")
+_S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+
+Licences = dict[str, Callable[[str], bool]]
+LICENCES: Licences = {
+    "any": lambda code: True,
+    # Every Creative Commons licence and the public domain.
+    "noncommercial": lambda code: code.startswith("CC"),
+    "commercial": lambda code: code.startswith("CC") and "NC" not in re.split(r"[^A-Z0-9]+", code),
+}
+"""`--licences` -> whether an article version with a `license_code` (upper case) may be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The newest version of an article in the bucket.
+
+    Attributes:
+        name: `PMC{id}.{version}`.
+        metadata: what the bucket says of it.
+    """
+
+    name: str
+    metadata: dict[str, Any]
+
+    @property
+    def licence(self) -> str:
+        """Its `license_code`, in upper case; empty where there is none."""
+        return str(self.metadata.get("license_code") or "").upper()
+
+    @property
+    def retracted(self) -> bool:
+        """Whether the article was withdrawn."""
+        return self.metadata.get("is_retracted") in (True, "true", "yes", 1)
+
+    def pmid(self) -> str | None:
+        """Its PubMed id, if it has one."""
+        return normalise_pmid(str(self.metadata.get("pmid") or ""))
+
+
+class Bucket:
+    """The articles of the open-access bucket, with the journal before them.
+
+    The journal has `pmc/PMCID` (name and metadata of the newest version) and `jats/PMCID` (its XML).
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._base = requests.services.pmc_bucket.url
+
+    def fetch(self, pmcids: Iterable[str], wanted: Callable[[Version], bool], advance: Advance) -> None:
+        """Fetch into the journal the newest version of each article, and its XML if it is wanted."""
+        journal = self._requests.journal
+        missing = []
+        for pmcid in pmcids:
+            version = self.version(pmcid)
+            known = journal.get(f"pmc/{pmcid}") is not None
+            if known and (version is None or not wanted(version) or journal.get(f"jats/{pmcid}") is not None):
+                advance()
+            else:
+                missing.append(pmcid)
+
+        def keep(pmcid: str, got: tuple[Version | None, bytes | None]) -> None:
+            version, text = got
+            # The text first: where the version is known, the text is there if it was wanted.
+            if text is not None:
+                journal.put(f"jats/{pmcid}", text)
+            elif version is not None and wanted(version):
+                journal.put(f"jats/{pmcid}", None, f"{version.name} has no XML in the bucket")
+            if version is None:
+                journal.put(f"pmc/{pmcid}", None, "not in the open-access bucket")
+            else:
+                stored = {"name": version.name, "metadata": version.metadata}
+                journal.put(f"pmc/{pmcid}", json.dumps(stored, sort_keys=True).encode())
+
+        self._requests.at_once(
+            "pmc", missing, lambda pmcid: self._ask(pmcid, wanted), keep,
+            self._requests.services.pmc_bucket.at_once, advance,
+        )  # fmt: skip
+
+    def version(self, pmcid: str) -> Version | None:
+        """What the journal knows of an article; None if it is not in the bucket, or was not asked for."""
+        answer = self._requests.journal.get(f"pmc/{pmcid}")
+        if answer is None or answer.body is None:
+            return None
+        return Version(**json.loads(answer.body))
+
+    def absent(self, pmcids: Iterable[str]) -> Iterator[Rejection]:
+        """Those articles that the bucket did not have, or not as XML."""
+        for pmcid in pmcids:
+            for kind in ("pmc", "jats"):
+                answer = self._requests.journal.get(f"{kind}/{pmcid}")
+                if answer is not None and answer.body is None:
+                    yield Rejection("pmc", None, pmcid, ABSENT, answer.note)
+                    break
+
+    def address(self, version: Version) -> str:
+        """Where the XML of a version is."""
+        return f"{self._base}/{version.name}/{version.name}.xml"
+
+    def _ask(self, pmcid: str, wanted: Callable[[Version], bool]) -> tuple[Version | None, bytes | None]:
+        """Runs in a thread: the newest version, and its XML if it is wanted and there."""
+        get = self._requests.client.get
+        # The dot: without it PMC12 would list PMC123 too.
+        listing = get(f"{self._base}/", {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}, is_xml)
+        root = etree.fromstring(listing)
+        prefixes = [node.text or "" for node in root.iter(f"{_S3}Prefix", "Prefix")]
+        numbers = [int(found[1]) for found in map(_VERSION.search, prefixes) if found]
+        if not numbers:
+            return None, None
+        name = f"{pmcid}.{max(numbers)}"
+        try:
+            version = Version(name, json.loads(get(f"{self._base}/metadata/{name}.json", None, is_json)))
+        except AbsentError:
+            return None, None
+        if not wanted(version):
+            return version, None
+        try:
+            return version, get(self.address(version), None, _checked(version))
+        except AbsentError:
+            return version, None
+
+
+def _checked(version: Version) -> Callable[[bytes], None]:
+    """The check of an article's XML: it looks whole, and has the MD5 that its metadata gives, if any."""
+    address = urlsplit(str(version.metadata.get("xml_url") or ""))
+    expected = parse_qs(address.query).get("md5", [""])[0].lower()
+
+    def check(body: bytes) -> None:
+        looks_like_xml(body)
+        if expected and hashlib.md5(body, usedforsecurity=False).hexdigest() != expected:
+            raise ValueError("not of the MD5 that its metadata gives")
+
+    return check
+
+
+def converted(requests: Requests, ids: list[str], to: str) -> dict[str, str]:
+    """Ids -> their other ids, by PMC's ID converter; an id without one is left out.
+
+    Args:
+        requests: what to ask through.
+        ids: PMIDs or PMCIDs, all of one kind.
+        to: `pmid` or `pmcid`.
+    """
+    given = "pmcid" if to == "pmid" else "pmid"
+    normalise = {"pmid": normalise_pmid, "pmcid": normalise_pmcid}
+    found: dict[str, str] = {}
+
+    def ask(batch: list[str]) -> dict[str, str]:
+        params = {"ids": ",".join(batch), "idtype": given, "format": "json", "versions": "no"}
+        who = {"tool": TOOL, "email": requests.email}
+        address = f"{requests.services.id_converter.url}/articles/"
+        key = f"idconv/{to}/{sha256_text(*batch)[:24]}"
+        body = requests.once(key, lambda: requests.client.get(address, {**params, **who}, is_json)).body
+        records = json.loads(body or b"{}").get("records", [])
+        pairs = {}
+        for record in records:
+            # A record of an id that PMC does not know says so ("status": "error") and has no other id.
+            own, other = (normalise[kind](str(record.get(kind) or "")) for kind in (given, to))
+            if own and other:
+                pairs[own] = other
+        return pairs
+
+    for pairs in requests.in_turn("id converter", batches_of(ids, _IDS_A_CALL), ask):
+        found.update(pairs)
+    return found

@@ -1,0 +1,51 @@
+"""The services that a fetch asks: where they are and how often one may ask."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sentence_experts.corpus.sources.http import Client
+
+
+class Service(BaseModel):
+    """One service.
+
+    Attributes:
+        url: its base, without a slash at the end.
+        per_second: requests a second that it allows.
+        at_once: how many requests may be under way.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str
+    per_second: float = Field(gt=0)
+    at_once: int = Field(default=1, ge=1)
+
+
+ENTREZ_WITH_KEY = 10.0
+"""Requests a second that the E-utilities allow with an API key, instead of 3
+(E-utilities documentation, "API Keys")."""
+
+
+class Services(BaseModel):
+    """Every service; a mirror or a proxy takes the place of one by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    entrez: Service = Service(url="https://eutils.ncbi.nlm.nih.gov/entrez/eutils", per_second=3)
+    id_converter: Service = Service(url="https://pmc.ncbi.nlm.nih.gov/tools/idconv/api/v1", per_second=3)
+    # A bucket of the AWS Open Data programme, read anonymously: no limit is published.
+    pmc_bucket: Service = Service(url="https://pmc-oa-opendata.s3.amazonaws.com", per_second=30, at_once=8)
+    icite: Service = Service(url="https://icite.od.nih.gov/api", per_second=3)
+    europe_pmc: Service = Service(url="https://www.ebi.ac.uk/europepmc/webservices/rest", per_second=5)
+    pubmed_files: Service = Service(url="https://ftp.ncbi.nlm.nih.gov/pubmed", per_second=3)
+
+    def client(self, email: str, **patience: float) -> Client:
+        """A client that keeps to the services' limits; `patience` as in `Client`."""
+        rates: dict[str, float] = {}
+        for name in type(self).model_fields:
+            service: Service = getattr(self, name)
+            host = service.url.split("://", 1)[-1].split("/", 1)[0]
+            rates[host] = min(service.per_second, rates.get(host, service.per_second))
+        return Client(email, per_second=rates, **patience)  # type: ignore[arg-type]

@@ -1,0 +1,274 @@
+"""A local server that answers as the services do.
+
+Recorded answers are served as they are (`Replay.recorded`). All others are of our own making, in the shape of
+the recorded or documented ones: esearch after the recorded answers, the bucket's listing after S3's
+documentation, its metadata and the ID converter's answers after PMC's, iCite's after the recorded ones,
+Europe PMC's after its documentation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import escape
+
+Params = dict[str, list[str]]
+FAULTS = ("429", "503", "truncated", "page", "silence", "reset")
+
+
+@dataclass
+class Article:
+    """An article of the bucket: its versions' XML, and what the metadata says."""
+
+    pmcid: str
+    pmid: str | None
+    xml: list[bytes]
+    date: str = "2015/06/01"
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Replay:
+    """The world behind the server.
+
+    Attributes:
+        queries: a query as it is sent -> the ids that it finds, with their dates (YYYY/MM/DD).
+        articles: PMCID -> article.
+        records: PMID -> `PubmedArticle` XML.
+        links: PMID -> its `cited_by` and `references`.
+        epmc: a query -> Europe PMC records.
+        recorded: (utility, a parameter's value) -> a recorded answer.
+        fault: number of the request, path -> one of FAULTS, or None.
+        asked: every request, as its path and parameters.
+    """
+
+    queries: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    articles: dict[str, Article] = field(default_factory=dict)
+    records: dict[str, bytes] = field(default_factory=dict)
+    links: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    epmc: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    epmc_links: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    recorded: dict[tuple[str, str], Path] = field(default_factory=dict)
+    fault: Callable[[int, str], str | None] = lambda number, path: None
+    cap: int = 9_999
+    asked: list[tuple[str, Params]] = field(default_factory=list)
+    history: dict[str, list[str]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, path: str, params: Params) -> bytes | None:
+        """The body for a request; None for 404."""
+        room, _, rest = path.lstrip("/").partition("/")
+        return getattr(self, f"_{room}")(rest, params)  # type: ignore[no-any-return]
+
+    # ---- E-utilities -----------------------------------------------------------------------------
+
+    def _entrez(self, utility: str, params: Params) -> bytes:
+        assert params["tool"] == ["sentence-experts"]
+        assert "@" in params["email"][0]
+        utility = utility.removesuffix(".fcgi")
+        for value in (one for values in params.values() for one in values):
+            if (utility, value) in self.recorded:
+                return self.recorded[utility, value].read_bytes()
+        return getattr(self, f"_{utility}")(params)  # type: ignore[no-any-return]
+
+    def _esearch(self, params: Params) -> bytes:
+        term, start, most = params["term"][0], int(params.get("retstart", ["0"])[0]), int(params["retmax"][0])
+        if term.startswith("#"):
+            ids = self.history[params["WebEnv"][0] + term[1:]]
+        elif term not in self.queries:
+            return (
+                "<eSearchResult><Count>0</Count><RetMax>0</RetMax><RetStart>0</RetStart><IdList/>"
+                f"<ErrorList><PhraseNotFound>{escape(term)}</PhraseNotFound></ErrorList></eSearchResult>"
+            ).encode()
+        else:
+            first, last = params.get("mindate", ["0"])[0], params.get("maxdate", ["9"])[0]
+            ids = [one for one, day in self.queries[term] if first <= day <= last]
+        with self.lock:
+            key = str(len(self.history) + 1)
+            self.history["MCID_" + key] = ids
+        assert start < self.cap or not ids, "beyond what a query gives"
+        page = "".join(f"<Id>{one}</Id>" for one in ids[start : min(start + most, self.cap)])
+        return (
+            '<?xml version="1.0" encoding="UTF-8" ?>\n<!DOCTYPE eSearchResult PUBLIC "-//NLM//DTD esearch 20060628//EN"'
+            ' "https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20060628/esearch.dtd">\n'
+            f"<eSearchResult><Count>{len(ids)}</Count><RetMax>{most}</RetMax><RetStart>{start}</RetStart>"
+            f"<QueryKey>{key}</QueryKey><WebEnv>MCID_</WebEnv><IdList>{page}</IdList>"
+            f"<TranslationSet/><QueryTranslation>{escape(term)}</QueryTranslation></eSearchResult>"
+        ).encode()
+
+    def _efetch(self, params: Params) -> bytes:
+        found = [self.records[one] for one in params["id"][0].split(",") if one in self.records]
+        return b'<?xml version="1.0" ?>\n<PubmedArticleSet>' + b"\n".join(found) + b"</PubmedArticleSet>"
+
+    def _elink(self, params: Params) -> bytes:
+        name = params["linkname"][0]
+        side = "cited_by" if name.endswith("citedin") else "references"
+        sets = []
+        for one in params["id"]:
+            linked = "".join(f"<Link><Id>{i}</Id></Link>" for i in self.links.get(one, {}).get(side, []))
+            sets.append(
+                f"<LinkSet><DbFrom>pubmed</DbFrom><IdList><Id>{one}</Id></IdList><LinkSetDb><DbTo>pubmed</DbTo>"
+                f"<LinkName>{name}</LinkName>{linked}</LinkSetDb></LinkSet>"
+            )
+        return f"<eLinkResult>{''.join(sets)}</eLinkResult>".encode()
+
+    # ---- PMC -------------------------------------------------------------------------------------
+
+    def _bucket(self, key: str, params: Params) -> bytes | None:
+        if not key:
+            return self._listing(params["prefix"][0])
+        if key.startswith("metadata/"):
+            name = key.removeprefix("metadata/").removesuffix(".json")
+            article = self.articles.get(name.split(".")[0])
+            if article is None:
+                return None
+            digest = hashlib.md5(self._text(name), usedforsecurity=False).hexdigest()
+            told = {
+                "pmcid": article.pmcid, "version": int(name.split(".")[1]), "pmid": article.pmid,
+                "license_code": "CC BY", "is_pmc_openaccess": True, "is_retracted": False,
+                "xml_url": f"s3://pmc-oa-opendata/{name}/{name}.xml?md5={digest}",
+            } | article.metadata  # fmt: skip
+            return json.dumps(told).encode()
+        return self._text(key.split("/")[0])
+
+    def _text(self, name: str) -> bytes:
+        pmcid, number = name.split(".")
+        return self.articles[pmcid].xml[int(number) - 1]
+
+    def _listing(self, prefix: str) -> bytes:
+        # As S3 does: everything that begins with the prefix, so PMC1 without a dot gives PMC12 too.
+        names = [f"{one.pmcid}.{n + 1}/" for one in self.articles.values() for n in range(len(one.xml))]
+        found = sorted(name for name in names if name.startswith(prefix))
+        inside = "".join(f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>" for name in found)
+        return (
+            '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+            f"<Name>pmc-oa-opendata</Name><Prefix>{prefix}</Prefix><KeyCount>{len(found)}</KeyCount>"
+            f"<IsTruncated>false</IsTruncated>{inside}</ListBucketResult>"
+        ).encode()
+
+    def _idconv(self, rest: str, params: Params) -> bytes:
+        assert rest == "articles/"
+        ids = params["ids"][0].split(",")
+        assert len(ids) <= 200
+        by_pmid = {one.pmid: one for one in self.articles.values() if one.pmid}
+        records = []
+        for one in ids:
+            article = self.articles.get(one) or by_pmid.get(one)
+            if article is None or article.pmid is None:
+                records.append({"requested-id": one, "status": "error", "errmsg": "Identifier not found in PMC"})
+            else:
+                records.append({"requested-id": one, "pmcid": article.pmcid, "pmid": int(article.pmid)})
+        return json.dumps({"status": "ok", "records": records}).encode()
+
+    # ---- iCite, Europe PMC -----------------------------------------------------------------------
+
+    def _icite(self, rest: str, params: Params) -> bytes:
+        assert rest == "pubs"
+        pmids = params["pmids"][0].split(",")
+        assert len(pmids) <= 1000
+        known = [{"pmid": int(one), **self.links[one]} for one in pmids if one in self.links]
+        return json.dumps({"meta": {}, "links": {}, "data": known}).encode()
+
+    def _epmc(self, rest: str, params: Params) -> bytes | None:
+        if rest == "search":
+            found = self.epmc.get(params["query"][0], [])
+            start = 0 if params["cursorMark"][0] == "*" else int(params["cursorMark"][0])
+            size = min(int(params["pageSize"][0]), 3)
+            page = found[start : start + size]
+            following = str(start + len(page)) if page else params["cursorMark"][0]
+            body = {"hitCount": len(found), "nextCursorMark": following, "resultList": {"result": page}}
+            return json.dumps(body).encode()
+        source, own, relation = rest.split("/")
+        items = self.epmc_links.get(f"{source}/{own}/{relation}", [])
+        one = {"references": "reference", "citations": "citation"}[relation]
+        return json.dumps({"hitCount": len(items), f"{one}List": {one: items}}).encode()
+
+    # ---- files -----------------------------------------------------------------------------------
+
+    def services(self, base: str) -> dict[str, dict[str, Any]]:
+        """The `services` of a plan that asks this server, without waiting."""
+        rooms = {"entrez": "entrez", "id_converter": "idconv", "pmc_bucket": "bucket", "icite": "icite",
+                 "europe_pmc": "epmc"}  # fmt: skip
+        return {
+            name: {"url": f"{base}/{room}", "per_second": 10_000, "at_once": 4} for name, room in rooms.items()
+        }
+
+
+@contextmanager
+def serving(world: Replay) -> Iterator[str]:
+    """Serve a world; gives the base address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._reply(urlsplit(self.path).query)
+
+        def do_POST(self) -> None:
+            self._reply(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+        def _reply(self, query: str) -> None:
+            path, params = urlsplit(self.path).path, parse_qs(query)
+            with world.lock:
+                number = len(world.asked)
+                world.asked.append((path, params))
+            fault = world.fault(number, path)
+            if fault is not None:
+                _FAULTS[fault](self)
+                return
+            body = world.answer(path, params)
+            self.send(404 if body is None else 200, body or b"<Error><Code>NoSuchKey</Code></Error>")
+
+        def send(self, status: int, body: bytes, length: int | None = None, **headers: str) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(length or len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _truncated(handler: Any) -> None:
+    handler.send(200, b"<eSearchResult><Count>5</Cou", length=4000)
+    handler.close_connection = True
+
+
+def _silence(handler: Any) -> None:
+    time.sleep(1.0)
+    handler.close_connection = True
+
+
+def _reset(handler: Any) -> None:
+    handler.close_connection = True
+
+
+_FAULTS: dict[str, Callable[[Any], None]] = {
+    "429": lambda handler: handler.send(429, b"slow down", Retry_After="0"),
+    "503": lambda handler: handler.send(503, b"<html>busy</html>"),
+    "truncated": _truncated,
+    "page": lambda handler: handler.send(200, b"<!DOCTYPE html><html><body>Error</body></html>"),
+    "silence": _silence,
+    "reset": _reset,
+}
