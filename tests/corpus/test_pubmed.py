@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from pathlib import Path
 
 import pytest
@@ -194,13 +195,23 @@ def test_packed_files_beside_articles(tmp_path: Path) -> None:
     assert len(papers(alone)) == 2
 
 
+def test_what_a_cut_packed_file_gave_is_kept(tmp_path: Path) -> None:
+    long = "".join(random.Random(0).choices("abcdefghij ", k=3000))
+    abstract = f"<AbstractText>{long}</AbstractText>"
+    path = packed_file(tmp_path / "x.xml.gz", *(record(str(n), abstract=abstract) for n in range(1, 200)))
+    path.write_bytes(path.read_bytes()[:-20])
+    corpus = import_corpus([path], tmp_path / "out", workers=1)
+    assert [line["reason"] for line in rejected(corpus)] == ["broken-packing"]
+    assert len(papers(corpus)) > 150
+
+
 def test_a_large_packed_file_is_streamed_and_a_bomb_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = packed_file(tmp_path / "big.xml.gz", *(record(str(number)) for number in range(1, 300)))
     monkeypatch.setattr(packed, "WHOLE_DOCUMENT_BYTES", 5000)
     assert len(papers(import_corpus([path], tmp_path / "out", workers=1))) == 299
-    monkeypatch.setattr(packed, "LARGEST_UNPACKED", 50_000)
+    monkeypatch.setattr(packed, "LARGEST_UNPACKED", 100_000)
     stopped = import_corpus([path], tmp_path / "stopped", workers=1)
     assert [line["reason"] for line in rejected(stopped)] == ["expands-too-much"]
     assert 0 < len(papers(stopped)) < 299

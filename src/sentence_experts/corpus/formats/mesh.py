@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from lxml import etree
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
+
+TREE_NUMBER = re.compile(r"[A-Z]\d{2}(\.\d{3})*")
+"""A place in the tree ("C14.280"), told from a heading's name by its form."""
 
 
 @dataclass(frozen=True)
@@ -69,3 +74,43 @@ class MeshTree:
     def is_under(self, heading: str, tree_number: str) -> bool:
         """Whether `heading` stands at `tree_number` or below it."""
         return any(f"{number}.".startswith(f"{tree_number}.") for number in self.numbers_of(heading))
+
+
+def descriptor_of(heading: str) -> str:
+    """The descriptor of a heading as MEDLINE writes it: `Asthma` of `*Asthma/drug therapy`."""
+    return heading.strip("*").split("/")[0].strip("* ")
+
+
+def under_any(headings: Iterable[str], tree: MeshTree | None) -> Callable[[str], bool]:
+    """Whether a heading is one of `headings` or stands under one of them.
+
+    Args:
+        headings: names or unique ids of descriptors, and tree numbers ("C14").
+        tree: what knows their subtrees; without it a heading stands for itself only.
+
+    Raises:
+        UsageError: the tree does not know a heading, or a tree number is given without one.
+    """
+    names: set[str] = set()
+    numbers: list[str] = []
+    for heading in headings:
+        if TREE_NUMBER.fullmatch(heading):
+            if tree is None:
+                raise UsageError(
+                    f"the MeSH tree number {heading} needs a MeSH descriptor file (desc20XX.xml)"
+                )
+            numbers.append(heading)
+        elif tree is None:
+            names.add(heading.casefold())
+        elif heading in tree:
+            names.add(tree.name_of(heading))
+            numbers += tree.numbers_of(heading)
+        else:
+            raise UsageError(f"the MeSH descriptor file knows no heading {heading!r}")
+
+    @lru_cache(maxsize=100_000)
+    def matches(descriptor: str) -> bool:
+        name = tree.name_of(descriptor) if tree is not None else descriptor.casefold()
+        return name in names or (tree is not None and any(tree.is_under(name, number) for number in numbers))
+
+    return lambda heading: matches(descriptor_of(heading))

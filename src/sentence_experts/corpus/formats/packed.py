@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gzip
 import io
-from typing import IO, Any
+from contextlib import suppress
+from typing import IO, cast
 
-from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES, UnreadableArticleError
+from sentence_experts.corpus.formats.secure_xml import (
+    BROKEN_PACKING,
+    WHOLE_DOCUMENT_BYTES,
+    UnreadableArticleError,
+)
 
 LARGEST_UNPACKED = 1 << 30
 """More bytes than this do not come out of one packed document."""
 USUAL_EXPANSION = 10
 """How many times its packed size a document of XML has, about."""
+
+_BLOCK = 1 << 16
 
 
 def is_packed(name: str) -> bool:
@@ -20,47 +27,52 @@ def is_packed(name: str) -> bool:
 
 
 def unpacked(stream: IO[bytes]) -> bytes | IO[bytes]:
-    """What the packed stream holds: all of it where that is little, else a stream.
+    """What the packed stream holds: all of it where that is little and whole, else a stream.
 
-    Raises:
-        UnreadableArticleError: it is not what gzip writes, or ends too early. Reading the stream raises it
-            too, also where more than `LARGEST_UNPACKED` bytes come out.
+    Reading that stream raises `UnreadableArticleError` where the data break, after all that stood before, and
+    where more than `LARGEST_UNPACKED` bytes have come out.
     """
     source = _Unpacking(stream)
-    head = source.read_fully(WHOLE_DOCUMENT_BYTES + 1)
-    rest: Any = _After(head, source)
-    return rest if len(head) > WHOLE_DOCUMENT_BYTES else head
+    head = io.BytesIO()
+    with suppress(UnreadableArticleError):
+        while head.tell() <= WHOLE_DOCUMENT_BYTES:
+            if not (data := source.read(_BLOCK)):
+                return head.getvalue()
+            head.write(data)
+    return cast("IO[bytes]", _After(head, source))
 
 
-class _Unpacking(io.RawIOBase):
+class _Unpacking:
     def __init__(self, stream: IO[bytes]) -> None:
         self._packed = gzip.GzipFile(fileobj=stream, mode="rb")
         self._length = 0
+        self._broken: UnreadableArticleError | None = None
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int) -> bytes:
+        if self._broken is not None:
+            raise self._broken
         try:
-            data = self._packed.read(size if size >= 0 else WHOLE_DOCUMENT_BYTES)
-        except gzip.BadGzipFile as error:
-            raise UnreadableArticleError("broken-packing", f"BadGzipFile: {error}") from error
+            # Not `read`: before an error it would swallow what came out until then.
+            data = self._packed.read1(size if size >= 0 else _BLOCK)
+        except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
+            self._broken = UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")
+            raise self._broken from error
         self._length += len(data)
         if self._length > LARGEST_UNPACKED:
-            raise UnreadableArticleError("expands-too-much", f"more than {LARGEST_UNPACKED:,} bytes came out")
+            self._broken = UnreadableArticleError(
+                "expands-too-much", f"more than {LARGEST_UNPACKED:,} bytes came out"
+            )
+            raise self._broken
         return data
 
-    def read_fully(self, size: int) -> bytes:
-        blocks = []
-        while size and (data := self.read(size)):
-            blocks.append(data)
-            size -= len(data)
-        return b"".join(blocks)
 
-
-class _After(io.RawIOBase):
+class _After:
     """What was read already, then the rest."""
 
-    def __init__(self, head: bytes, rest: Any) -> None:
-        self._head = io.BytesIO(head)
+    def __init__(self, head: io.BytesIO, rest: _Unpacking) -> None:
+        self._head = head
+        self._head.seek(0)
         self._rest = rest
 
     def read(self, size: int = -1) -> bytes:
-        return self._head.read(size) or bytes(self._rest.read(size))
+        return self._head.read(size) or self._rest.read(size)
