@@ -93,9 +93,12 @@ class Entrez:
         """The ids of a period, halved until each part is within what a query may give."""
         key = f"esearch/{database}/{sha256_text(query)[:16]}/{first}..{last}"
         before = self._requests.journal.get(key)
-        if before is not None:
-            yield json.loads(before.body or b"[]")
+        known = None if before is None else json.loads(before.body or b"[]")
+        if isinstance(known, list):
+            yield known
             return
+        # A period that was cut before is kept as its count.
+        count = known if count is None else count
         if count is None:
             period = self._search(database, query, (first, last))
             if period.count <= MOST_RESULTS:
@@ -109,6 +112,8 @@ class Entrez:
                 f"{database}: {count:,} records of {first} alone match the query, more than the "
                 f"{MOST_RESULTS:,} that one query may give, and a day cannot be cut: narrow the query"
             )
+        if before is None:
+            self._requests.journal.put(key, json.dumps(count).encode())
         middle = first + (last - first) // 2
         yield from self._by_date(database, query, first, middle)
         yield from self._by_date(database, query, middle + timedelta(days=1), last)

@@ -5,6 +5,7 @@ Source: "Europe PMC RESTful Web Service" (its articles API).
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_text
 
 _PAGE = 1_000
-_TAG = re.compile(r"<[^<>]{1,200}>")
+_BLOCK = re.compile(r"</?(?:h\d|p|br|div|li|ul|ol)\b[^<>]{0,200}>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-z][^<>]{0,200}>", re.IGNORECASE)
 _RESEARCH = {"journal article": "research-article", "review": "review-article", "preprint": "preprint"}
 
 
@@ -151,4 +153,5 @@ def _key(item: dict[str, Any]) -> str | None:
 
 
 def _plain(text: Any) -> str | None:
-    return clean(_TAG.sub(" ", str(text))) if text else None
+    """Text without markup: a heading is set off by a space, `<i>` and its like leave no trace."""
+    return clean(html.unescape(_TAG.sub("", _BLOCK.sub(" ", str(text))))) if text else None

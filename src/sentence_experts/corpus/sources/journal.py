@@ -62,13 +62,6 @@ class Journal:
         for key, body, note in rows:
             yield _answer(key, body, note)
 
-    def forget(self, prefix: str) -> None:
-        """Drop answers, so that they are asked for anew."""
-        with self._database:
-            self._database.execute(
-                "DELETE FROM answers WHERE key >= ? AND key < ?", (prefix, prefix + "\U0010ffff")
-            )
-
     def __len__(self) -> int:
         return int(self._database.execute("SELECT count(*) FROM answers").fetchone()[0])
 

@@ -1,0 +1,39 @@
+"""A served world, and a client that asks it without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from replaying import Replay, serving
+
+from sentence_experts.corpus.sources.http import Client
+from sentence_experts.corpus.sources.journal import MEMORY, open_journal
+from sentence_experts.corpus.sources.requests import Requests
+from sentence_experts.corpus.sources.services import Services
+
+Connect = Callable[..., Requests]
+
+
+@pytest.fixture
+def world() -> Replay:
+    return Replay()
+
+
+@pytest.fixture
+def connect(world: Replay) -> Iterator[Connect]:
+    """Requests to the world, with a journal in memory unless a path is given."""
+    with ExitStack() as stack:
+        base = stack.enter_context(serving(world))
+
+        def make(journal: Path = MEMORY, **patience: float) -> Requests:
+            services = Services.model_validate(world.services(base))
+            client = stack.enter_context(
+                services.client("a@b.org", **{"first_wait": 0.01, "timeout": 0.4, **patience})
+            )
+            assert isinstance(client, Client)
+            return Requests(client, stack.enter_context(open_journal(journal)), services, "a@b.org")
+
+        yield make

@@ -1,0 +1,151 @@
+"""PMC's bucket: the newest version, the licence gate, whole files; the ID converter."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from replaying import Article, Replay
+
+from sentence_experts.corpus.sources.http import FailedError
+from sentence_experts.corpus.sources.pmc import LICENCES, Bucket, Version, converted
+
+
+def count(steps: int = 1) -> None:
+    pass
+
+
+def everything(version: Version) -> bool:
+    return True
+
+
+def test_the_newest_version_wins_and_another_id_is_no_version(world: Replay, connect) -> None:
+    world.articles["PMC1"] = Article("PMC1", "11", [b"<article>1</article>"])
+    # Ten versions: by number, not by name; and PMC12 begins with PMC1.
+    world.articles["PMC12"] = Article("PMC12", "12", [b"<article>%d</article>" % n for n in range(1, 11)])
+    requests = connect()
+    bucket = Bucket(requests)
+    bucket.fetch(["PMC1", "PMC12"], everything, count)
+    assert bucket.version("PMC1").name == "PMC1.1"
+    assert bucket.version("PMC12").name == "PMC12.10"
+    assert requests.journal.get("jats/PMC12").body == b"<article>10</article>"
+    asked = len(world.asked)
+    bucket.fetch(["PMC1", "PMC12"], everything, count)
+    assert len(world.asked) == asked, "nothing is fetched twice"
+
+
+def test_what_the_gate_keeps_out_is_not_downloaded(world: Replay, connect) -> None:
+    for number, code in enumerate(("CC BY", "CC BY-NC-ND", "CC0", "TDM")):
+        world.articles[f"PMC{number}1"] = Article(
+            f"PMC{number}1", None, [b"<article/>"], metadata={"license_code": code}
+        )
+    requests = connect()
+    bucket = Bucket(requests)
+    bucket.fetch(world.articles, lambda version: LICENCES["commercial"](version.licence), count)
+    fetched = {answer.key for answer in requests.journal.answers("jats/")}
+    assert fetched == {"jats/PMC01", "jats/PMC21"}
+    assert not any(path.endswith(("PMC11.1.xml", "PMC31.1.xml")) for path, _ in world.asked)
+    # A wider gate later asks only for what is new.
+    before = len(world.asked)
+    bucket.fetch(world.articles, lambda version: LICENCES["noncommercial"](version.licence), count)
+    assert {answer.key for answer in requests.journal.answers("jats/")} == fetched | {"jats/PMC11"}
+    assert len(world.asked) - before == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "commercial", "noncommercial"),
+    [
+        ("CC BY", True, True),
+        ("CC BY-SA", True, True),
+        ("CC BY-ND", True, True),
+        ("CC0", True, True),
+        ("CC BY-NC", False, True),
+        ("CC BY-NC-SA", False, True),
+        ("CC-BY-NC-ND", False, True),
+        ("TDM", False, False),
+        ("", False, False),
+    ],
+)
+def test_licences(code: str, commercial: bool, noncommercial: bool) -> None:
+    version = Version("PMC1.1", {"license_code": code})
+    assert LICENCES["commercial"](version.licence) is commercial
+    assert LICENCES["noncommercial"](version.licence) is noncommercial
+    assert LICENCES["any"](version.licence)
+
+
+def test_articles_that_are_not_there_are_named(world: Replay, connect) -> None:
+    world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
+    bucket = Bucket(connect())
+    bucket.fetch(["PMC1", "PMC2"], everything, count)
+    (absent,) = bucket.absent(["PMC1", "PMC2"])
+    assert (absent.record, absent.reason) == ("PMC2", "absent")
+
+
+def test_a_text_of_another_md5_is_asked_for_again(world: Replay, connect) -> None:
+    world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
+    wrong = {"xml_url": "s3://pmc-oa-opendata/PMC1.1/PMC1.1.xml?md5=" + "0" * 32}
+    world.articles["PMC1"].metadata = wrong
+    requests = connect(attempts=2)
+    Bucket(requests).fetch(["PMC1"], everything, count)
+    assert sum(path.endswith("PMC1.1.xml") for path, _ in world.asked) == 2
+    (failed,) = requests.set_aside
+    assert failed.record == "PMC1"
+    assert "MD5" in failed.detail
+    # It was not kept, so the next run asks again, and gets it.
+    world.articles["PMC1"].metadata = {}
+    Bucket(requests).fetch(["PMC1"], everything, count)
+    assert requests.journal.get("jats/PMC1").body == b"<article/>"
+
+
+def test_one_failing_article_does_not_stop_the_others(world: Replay, connect) -> None:
+    for number in range(1, 31):
+        world.articles[f"PMC{number}"] = Article(f"PMC{number}", None, [b"<article/>"])
+    world.fault = lambda number, path: "503" if "PMC7.1" in path else None
+    requests = connect(attempts=2)
+    Bucket(requests).fetch(world.articles, everything, count)
+    assert [rejection.record for rejection in requests.set_aside] == ["PMC7"]
+    assert sum(1 for _ in requests.journal.answers("jats/")) == 29
+
+
+def test_ids_are_converted_200_at_a_time_and_unknown_ones_left_out(world: Replay, connect) -> None:
+    for number in range(1, 451):
+        pmid = str(number + 10_000) if number % 3 else None
+        world.articles[f"PMC{number}"] = Article(f"PMC{number}", pmid, [])
+    ids = [*world.articles, "PMC999999"]
+    found = converted(connect(), ids, "pmid")
+    assert found == {one.pmcid: one.pmid for one in world.articles.values() if one.pmid}
+    assert [len(params["ids"][0].split(",")) for _, params in world.asked] == [200, 200, 51]
+
+
+def test_ids_go_both_ways(world: Replay, connect) -> None:
+    world.articles["PMC5"] = Article("PMC5", "55", [])
+    requests = connect()
+    assert converted(requests, ["55", "56"], "pmcid") == {"55": "PMC5"}
+    assert converted(requests, ["PMC5"], "pmid") == {"PMC5": "55"}
+
+
+def test_the_metadata_is_what_the_bucket_says(world: Replay, connect) -> None:
+    world.articles["PMC1"] = Article("PMC1", "77", [b"<article/>"], metadata={"is_retracted": True})
+    bucket = Bucket(connect())
+    bucket.fetch(["PMC1"], everything, count)
+    version = bucket.version("PMC1")
+    assert version.retracted
+    assert version.pmid() == "77"
+    assert json.dumps(version.metadata)
+
+
+def test_a_server_that_is_down_for_metadata_is_a_failure_not_an_absence(world: Replay, connect) -> None:
+    world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
+    world.fault = lambda number, path: "page" if "metadata" in path else None
+    requests = connect(attempts=2)
+    bucket = Bucket(requests)
+    bucket.fetch(["PMC1"], everything, count)
+    assert bucket.version("PMC1") is None
+    assert not list(bucket.absent(["PMC1"]))
+    assert "not JSON" in requests.set_aside[0].detail
+    with pytest.raises(FailedError):
+        requests.client.get(f"{requests.services.pmc_bucket.url}/metadata/PMC1.1.json", None, lambda body: _bad())
+
+
+def _bad() -> None:
+    raise ValueError("bad")

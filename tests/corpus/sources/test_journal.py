@@ -1,0 +1,87 @@
+"""The journal: whole after every answer, one writer at a time, one line when it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sentence_experts.corpus.sources.journal import Answer, open_journal
+from sentence_experts.errors import InputError, SentenceExpertsError
+
+
+def test_answers_come_back_as_they_were_and_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "journal.sqlite"
+    with open_journal(path) as journal:
+        journal.put("b/2", b"two \xff")
+        journal.put("a/1", None, "gone")
+        journal.put("b/10", b"")
+    with open_journal(path) as journal:
+        assert journal.get("b/2") == Answer("b/2", b"two \xff")
+        assert journal.get("a/1") == Answer("a/1", None, "gone")
+        assert journal.get("b") is None
+        assert [answer.key for answer in journal.answers("b/")] == ["b/10", "b/2"]
+        assert len(journal) == 3
+    assert [file.name for file in path.parent.iterdir()] == ["journal.sqlite"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from sentence_experts.corpus.sources.journal import open_journal
+with open_journal(Path(sys.argv[1])) as journal:
+    for number in range(1_000_000):
+        journal.put(f"{number:07d}", b"x" * 500)
+        print(number, flush=True)
+"""
+
+
+def test_every_answer_that_was_kept_outlives_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True)
+    said = [writer.stdout.readline() for _ in range(200)]
+    os.kill(writer.pid, signal.SIGKILL)
+    last = int((said + writer.stdout.readlines())[-1])
+    writer.wait()
+    with open_journal(path) as journal:
+        assert len(journal) >= last + 1
+        assert journal.get(f"{last:07d}").body == b"x" * 500
+
+
+def test_a_second_writer_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with (
+        open_journal(path),
+        pytest.raises(InputError, match="in use: another fetch"),
+        open_journal(path) as other,
+    ):
+        other.put("a", b"")
+
+
+def test_another_file_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(b"no database, but somebody's work" * 100)
+    with pytest.raises(InputError, match="cannot be read as the journal"), open_journal(path):
+        pass
+    assert path.read_bytes().startswith(b"no database")
+
+
+def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with open_journal(path) as journal:
+        journal.put("before", b"kept")
+    with (
+        pytest.raises(SentenceExpertsError, match=r"full.*kept: make room"),
+        open_journal(path) as journal,
+    ):
+        # SQLite's own limit gives the error that a full disk gives.
+        journal._database.execute("PRAGMA max_page_count = 8")
+        for number in range(100):
+            journal.put(str(number), os.urandom(4000))
+    with open_journal(path) as journal:
+        assert journal.get("before").body == b"kept"
+        assert journal.get("0") is not None
