@@ -164,7 +164,9 @@ class Replay:
         for one in ids:
             article = self.articles.get(one) or by_pmid.get(one)
             if article is None or article.pmid is None:
-                records.append({"requested-id": one, "status": "error", "errmsg": "Identifier not found in PMC"})
+                records.append(
+                    {"requested-id": one, "status": "error", "errmsg": "Identifier not found in PMC"}
+                )
             else:
                 records.append({"requested-id": one, "pmcid": article.pmcid, "pmid": int(article.pmid)})
         return json.dumps({"status": "ok", "records": records}).encode()
@@ -199,7 +201,8 @@ class Replay:
         rooms = {"entrez": "entrez", "id_converter": "idconv", "pmc_bucket": "bucket", "icite": "icite",
                  "europe_pmc": "epmc"}  # fmt: skip
         return {
-            name: {"url": f"{base}/{room}", "per_second": 10_000, "at_once": 4} for name, room in rooms.items()
+            name: {"url": f"{base}/{room}", "per_second": 10_000, "at_once": 4}
+            for name, room in rooms.items()
         }
 
 

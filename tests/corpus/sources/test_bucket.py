@@ -144,7 +144,9 @@ def test_a_server_that_is_down_for_metadata_is_a_failure_not_an_absence(world: R
     assert not list(bucket.absent(["PMC1"]))
     assert "not JSON" in requests.set_aside[0].detail
     with pytest.raises(FailedError):
-        requests.client.get(f"{requests.services.pmc_bucket.url}/metadata/PMC1.1.json", None, lambda body: _bad())
+        requests.client.get(
+            f"{requests.services.pmc_bucket.url}/metadata/PMC1.1.json", None, lambda body: _bad()
+        )
 
 
 def _bad() -> None:

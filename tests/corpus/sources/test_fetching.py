@@ -1,0 +1,218 @@
+"""Queries to a corpus: what is kept, what is left out and named, and that nothing is fetched twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from replaying import FAULTS, Replay, serving
+from simulated_world import DOMAINS, fill
+
+from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.fetching import Asker, drawn, estimate, fetch_corpus
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+
+ASKER = Asker("a@b.org", first_wait=0.01, timeout=0.5)
+TABLES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replay, str]]:
+    world = Replay()
+    fill(world, tmp_path_factory.mktemp("simulated"))
+    with serving(world) as base:
+        yield world, base
+
+
+@pytest.fixture
+def world(served: tuple[Replay, str]) -> Iterator[Replay]:
+    served[0].asked.clear()
+    yield served[0]
+    served[0].fault = lambda number, path: None
+
+
+def plan_of(served: tuple[Replay, str], *names: str, **more: object) -> FetchPlan:
+    queries = {name: f"{DOMAINS[name]}[MeSH]" for name in names or DOMAINS}
+    return FetchPlan(domains=queries, services=served[0].services(served[1]), **more)
+
+
+@pytest.fixture(scope="module")
+def both(served: tuple[Replay, str], tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    return fetch_corpus(plan_of(served), tmp_path_factory.mktemp("both") / "corpus", ASKER, workers=1)
+
+
+def rejected(corpus: CorpusFolder) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in corpus.rejected.read_text().splitlines():
+        one = json.loads(line)
+        found.setdefault(one["reason"], []).append(one["record"] or one["member"])
+    return found
+
+
+def test_articles_citations_and_domains_are_there(both: CorpusFolder) -> None:
+    assert both.manifest["fetch"]["domains"]["cells"] == {
+        "query": "Cell biology[MeSH]", "found": 17, "kept": 17,
+    }  # fmt: skip
+    papers = pq.read_table(both.papers).to_pylist()
+    domains = pq.read_table(both.domains).to_pylist()
+    of_paper: dict[str, set[str]] = {}
+    for row in domains:
+        of_paper.setdefault(row["paper_id"], set()).add(row["domain"])
+    assert set(of_paper) == {paper["paper_id"] for paper in papers}
+    assert sum(len(names) == 2 for names in of_paper.values()) == 2
+    for paper in papers:
+        subject = next(name for name, title in DOMAINS.items() if title in paper["subjects"])
+        assert subject in of_paper[paper["paper_id"]]
+    citations = pq.read_table(both.citations).to_pylist()
+    from_icite = [row for row in citations if row["citing"].startswith("pmid:9")]
+    assert len(from_icite) > 500
+    # PMIDs are resolved to the papers; that of the malformed article has no paper to be resolved to.
+    (unread,) = {row["cited"] for row in from_icite} - set(of_paper)
+    assert unread.startswith("pmid:")
+
+
+def test_every_record_has_its_provenance(both: CorpusFolder) -> None:
+    rows = pq.read_table(both.path / "provenance.parquet").to_pylist()
+    # The broken article was fetched and kept, then set aside by the reader.
+    assert len(rows) == both.manifest["counts"]["papers"] + 1
+    assert all(row["address"].endswith(f"/{row['record']}.{row['version']}.xml") for row in rows)
+    assert {row["licence_code"] for row in rows} == {"CC BY", "CC BY-NC"}
+    assert [row["version"] for row in rows].count("2") == 1
+
+
+def test_what_is_left_out_is_named_with_the_reason(both: CorpusFolder) -> None:
+    found = rejected(both)
+    assert set(found) == {"absent", "retracted", "malformed-xml"}
+    assert all(len(records) == 1 for records in found.values())
+    titles = pq.read_table(both.papers)["title"].to_pylist()
+    assert sum("(second version)" in title for title in titles) == 1
+
+
+def test_a_licence_gate_leaves_out_and_names(served, world: Replay, tmp_path: Path) -> None:
+    corpus = fetch_corpus(
+        plan_of(served, "neuro", licences="commercial", retracted="keep"), tmp_path / "c", ASKER, workers=1
+    )
+    found = rejected(corpus)
+    assert set(found) == {"absent", "licence", "malformed-xml"}
+    assert len(found["licence"]) == 1
+    assert not any(path.endswith(f"{found['licence'][0]}.1.xml") for path, _ in world.asked)
+
+
+def test_the_same_plan_again_asks_for_nothing(both: CorpusFolder, served, world: Replay) -> None:
+    before = [(both.path / name).stat().st_mtime_ns for name in TABLES]
+    fetch_corpus(plan_of(served), both.path, ASKER, workers=1)
+    assert world.asked == []
+    assert [(both.path / name).stat().st_mtime_ns for name in TABLES] == before
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_faults_leave_no_trace(both: CorpusFolder, served, world: Replay, tmp_path: Path, seed: int) -> None:
+    import random
+
+    dice = random.Random(seed)
+    # Not silence: it costs its timeout each time.
+    some = [fault for fault in FAULTS if fault != "silence"]
+    world.fault = lambda number, path: dice.choice(some) if dice.random() < 0.15 else None
+    asker = Asker("a@b.org", attempts=15, first_wait=0.001, timeout=0.5)
+    corpus = fetch_corpus(plan_of(served), tmp_path / "c", asker, workers=1)
+    for name in (*TABLES, "rejected.jsonl", "manifest.json"):
+        assert (corpus.path / name).read_bytes() == (both.path / name).read_bytes(), name
+
+
+def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
+    both: CorpusFolder, served, world: Replay, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = pq.read_table(both.papers)["pmcid"].to_pylist()[3]
+    world.fault = lambda number, path: "503" if f"{lost}.1" in path else None
+    asker = Asker("a@b.org", attempts=2, first_wait=0.01)
+    corpus = fetch_corpus(plan_of(served), tmp_path / "c", asker, workers=1)
+    assert rejected(corpus)["not-fetched"] == [lost]
+    assert "1 requests failed" in capsys.readouterr().err
+    world.fault = lambda number, path: None
+    world.asked.clear()
+    again = fetch_corpus(plan_of(served), tmp_path / "c", asker, workers=1)
+    # Its listing, its metadata, its text; iCite is asked for the one paper that is new.
+    assert len(world.asked) <= 4
+    assert "not-fetched" not in rejected(again)
+    for name in TABLES:
+        assert (again.path / name).read_bytes() == (both.path / name).read_bytes(), name
+
+
+def test_another_domain_costs_only_what_is_new(served, world: Replay, tmp_path: Path) -> None:
+    out = tmp_path / "c"
+    fetch_corpus(plan_of(served, "neuro"), out, ASKER, workers=1)
+    with pytest.raises(UsageError, match="another domains"):
+        fetch_corpus(plan_of(served), out, ASKER, workers=1)
+    world.asked.clear()
+    corpus = fetch_corpus(plan_of(served), out, ASKER, workers=1, overwrite=True)
+    texts = [path for path, _ in world.asked if path.endswith(".xml")]
+    assert len(texts) == 15, "two of the seventeen were there"
+    assert set(corpus.manifest["fetch"]["domains"]) == set(DOMAINS)
+
+
+def test_a_dry_run_counts_and_keeps_nothing(served, world: Replay) -> None:
+    found = estimate(plan_of(served, max_articles=16), ASKER)
+    assert found.articles == {"neuro": 15, "cells": 17}
+    assert found.taken == {"neuro": 15, "cells": 16}
+    assert found.requests == 3 * 31 + 1
+    assert len(world.asked) == 2
+
+
+def test_fewer_articles_are_drawn_by_chance_and_always_the_same(served, tmp_path: Path) -> None:
+    ids = [f"PMC{n}" for n in range(1000)]
+    few, more = drawn(ids, 50), drawn(ids, 400)
+    assert set(few) < set(more)
+    assert few != sorted(ids)[:50]
+    corpus = fetch_corpus(plan_of(served, "cells", max_articles=5), tmp_path / "c", ASKER, workers=1)
+    assert corpus.manifest["fetch"]["domains"]["cells"]["found"] == 5
+
+
+def test_other_files_are_not_written_over(served, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(InputError, match=r"holds other files \(mine\.txt\)"):
+        fetch_corpus(plan_of(served), tmp_path, ASKER)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+    with pytest.raises(InputError, match="is a file"):
+        fetch_corpus(plan_of(served), tmp_path / "mine.txt", ASKER)
+
+
+def test_nobody_there_stops_at_once_and_keeps_what_there_is(served, tmp_path: Path) -> None:
+    lost = plan_of(served)
+    gone = {name: {**one, "url": "http://127.0.0.1:9"} for name, one in served[0].services("x").items()}
+    lost = FetchPlan(domains=lost.domains, services=gone)
+    with pytest.raises(SentenceExpertsError, match="cannot reach 127"):
+        fetch_corpus(lost, tmp_path / "c", Asker("a@b.org", attempts=2, first_wait=0.01), workers=1)
+    corpus = fetch_corpus(plan_of(served, "neuro"), tmp_path / "c", ASKER, workers=1, overwrite=True)
+    assert corpus.manifest["counts"]["papers"]
+
+
+@pytest.mark.parametrize("citations", ["elink", "none", "icite,elink"])
+def test_citations_from_elsewhere(both: CorpusFolder, served, tmp_path: Path, citations: str) -> None:
+    corpus = fetch_corpus(plan_of(served, citations=citations), tmp_path / "c", ASKER, workers=1)
+    pairs = {
+        (row["citing"], row["cited"])
+        for row in pq.read_table(corpus.citations).to_pylist()
+        if row["citing"].startswith("pmid:9")
+    }
+    of_icite = {
+        (row["citing"], row["cited"])
+        for row in pq.read_table(both.citations).to_pylist()
+        if row["citing"].startswith("pmid:9")
+    }
+    assert pairs == (set() if citations == "none" else of_icite)
+
+
+def test_the_whole_table_of_icite_takes_the_place_of_its_api(
+    both: CorpusFolder, served, world: Replay, tmp_path: Path
+) -> None:
+    table = tmp_path / "open_citation_collection.csv"
+    rows = {(citing, int(cited)) for cited, links in world.links.items() for citing in links["cited_by"]}
+    table.write_text("citing,referenced\n" + "".join(f"{a},{b}\n" for a, b in [*sorted(rows), (1, 2)]))
+    corpus = fetch_corpus(plan_of(served, citation_table=table), tmp_path / "c", ASKER, workers=1)
+    assert not any(path.startswith("/icite") for path, _ in world.asked)
+    for one, other in zip(*(pq.read_table(c.citations).to_pylist() for c in (corpus, both)), strict=True):
+        assert (one["citing"], one["cited"]) == (other["citing"], other["cited"])
