@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sentence_experts.cli import corpus_fetch
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from sentence_experts.corpus.tables import CorpusFolder
 
 IMPORT_HELP = """Read articles into a corpus: two Parquet tables, papers and citations.
@@ -94,5 +96,23 @@ def _print(corpus: CorpusFolder) -> None:
     for reason, number in sorted(counts["rejected"].items()):
         table.add_row(f"set aside: {reason}", f"{number:,}")
     results.print(table)
+    if "fetch" in corpus.manifest:
+        results.print(_by_domain(corpus.manifest["fetch"]["domains"]))
     if counts["rejected"]:
         results.print(f"What was set aside is named in {corpus.rejected}", markup=False)
+
+
+def _by_domain(domains: dict[str, dict[str, Any]]) -> Table:
+    """What each query found, beside what a paper counts where the plan says it."""
+    from rich.table import Table
+
+    table = Table(title="By domain", title_justify="left")
+    columns = {"found": "found", "kept": "kept", "with_abstract": "with an abstract"}
+    if any(one["published"] for one in domains.values()):
+        columns["published"] = "published"
+    table.add_column("domain")
+    for title in columns.values():
+        table.add_column(title, justify="right")
+    for name, one in domains.items():
+        table.add_row(name, *("" if one[key] is None else f"{one[key]:,}" for key in columns))
+    return table

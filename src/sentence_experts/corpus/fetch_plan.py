@@ -50,6 +50,9 @@ class FetchPlan(BaseModel):
     max_articles: int | None = Field(
         None, ge=1, description="Fetch at most so many articles a domain, drawn by chance with a fixed seed"
     )
+    published: dict[str, int] = Field(
+        default_factory=dict, description="What a paper counts: a domain -> its papers with an abstract"
+    )
     services: Services = Services()
 
     @field_validator("citations", mode="before")
@@ -108,7 +111,7 @@ class FetchPlan(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What shapes the corpus, for its manifest."""
-        return self.model_dump(mode="json", exclude={"services"})
+        return self.model_dump(mode="json", exclude={"services", "published"})
 
 
 def _first(error: ValidationError) -> str:

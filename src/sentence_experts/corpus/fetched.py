@@ -70,17 +70,21 @@ class Fetched:
         """Write the tables of domains and of provenance; what the manifest says of the fetch."""
         write_stream(out / DOMAINS, self._domains(out / PAPERS), DOMAINS_SCHEMA)
         write_stream(out / PROVENANCE, self._provenance(), PROVENANCE_SCHEMA)
+        with_abstract = _with_abstract(out / PAPERS, out / DOMAINS)
         domains = {
-            name: {"query": query, "found": len(self.found[name]), "kept": self._kept(name)}
+            name: {
+                "query": query,
+                "found": len(self.found[name]),
+                "kept": sum(one in self.names for one in self.found[name]),
+                "with_abstract": with_abstract.get(name, 0),
+                "published": self.plan.published.get(name),
+            }
             for name, query in self.plan.domains.items()
         }
         return {
             "tables": {name: sha256_file(out / name) for name in (DOMAINS, PROVENANCE)},
             "fetch": {"plan": self.plan.identity(), "domains": domains},
         }
-
-    def _kept(self, domain: str) -> int:
-        return sum(one in self.names for one in self.found[domain])
 
     def _domains(self, papers: Path) -> Iterator[pa.RecordBatch]:
         """Each paper under the domains whose queries found it, by any of its names."""
@@ -109,6 +113,17 @@ class Fetched:
             yield pa.RecordBatch.from_arrays(
                 [pa.array(column, pa.string()) for column in columns], schema=PROVENANCE_SCHEMA
             )
+
+
+def _with_abstract(papers: Path, domains: Path) -> dict[str, int]:
+    """How many papers of each domain have an abstract."""
+    with duckdb.connect() as database:
+        rows = database.execute(
+            "SELECT d.domain, count(*) FROM read_parquet(?) d JOIN read_parquet(?) p USING (paper_id) "
+            "WHERE p.abstract IS NOT NULL GROUP BY d.domain",
+            [str(domains), str(papers)],
+        ).fetchall()
+    return {str(name): int(number) for name, number in rows}
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,8 @@ class Replay:
         assert start < self.cap or not ids, "beyond what a query gives"
         page = "".join(f"<Id>{one}</Id>" for one in ids[start : min(start + most, self.cap)])
         return (
-            '<?xml version="1.0" encoding="UTF-8" ?>\n<!DOCTYPE eSearchResult PUBLIC "-//NLM//DTD esearch 20060628//EN"'
+            '<?xml version="1.0" encoding="UTF-8" ?>\n'
+            '<!DOCTYPE eSearchResult PUBLIC "-//NLM//DTD esearch 20060628//EN"'
             ' "https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20060628/esearch.dtd">\n'
             f"<eSearchResult><Count>{len(ids)}</Count><RetMax>{most}</RetMax><RetStart>{start}</RetStart>"
             f"<QueryKey>{key}</QueryKey><WebEnv>MCID_</WebEnv><IdList>{page}</IdList>"

@@ -16,15 +16,18 @@ DOMAINS = {"neuro": "Neuroscience", "cells": "Cell biology"}
 def fill(world: Replay, folder: Path, articles: int = 90) -> None:
     """Put simulated articles into the bucket, their queries, and who cites them into iCite.
 
-    `neuro` and `cells` share two articles. Of the next of `neuro`, one has two versions, one is retracted, one
-    forbids commercial use, one has XML that is not well-formed, and one is not in the bucket any more.
+    `neuro` and `cells` share two articles. Of the next of `neuro`, one has two versions, one is retracted,
+    one forbids commercial use, one has XML that is not well-formed, and one is not in the bucket any more.
     """
     simulate_corpus(folder, articles=articles, seed=1)
     rng, of_domain = random.Random(0), {name: [] for name in DOMAINS}
     for number, file in enumerate(sorted(folder.rglob("*.xml")), start=101):
         text = file.read_text()
         pmcid, pmid = f"PMC{number}", str(number + 5_000)
-        ids = f'<article-id pub-id-type="pmid">{pmid}</article-id><article-id pub-id-type="pmc">{number}</article-id>'
+        ids = "".join(
+            f'<article-id pub-id-type="{kind}">{one}</article-id>'
+            for kind, one in (("pmid", pmid), ("pmc", number))
+        )
         text = re.sub(r"(<article-id)", ids + r"\1", text, count=1)
         world.articles[pmcid] = Article(pmcid, pmid, [text.encode()])
         for name, subject in DOMAINS.items():

@@ -55,7 +55,7 @@ def rejected(corpus: CorpusFolder) -> dict[str, list[str]]:
 
 def test_articles_citations_and_domains_are_there(both: CorpusFolder) -> None:
     assert both.manifest["fetch"]["domains"]["cells"] == {
-        "query": "Cell biology[MeSH]", "found": 17, "kept": 17,
+        "query": "Cell biology[MeSH]", "found": 17, "kept": 17, "with_abstract": 17, "published": None,
     }  # fmt: skip
     papers = pq.read_table(both.papers).to_pylist()
     domains = pq.read_table(both.domains).to_pylist()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 from replaying import FAULTS, Replay
@@ -53,7 +54,7 @@ def test_what_is_not_there_is_not_asked_for_again(world: Replay, connect) -> Non
 class _Says(BaseHTTPRequestHandler):
     """Refuses with 400, or asks to wait a second and then answers."""
 
-    seen: list[tuple[float, str, str]] = []
+    seen: ClassVar[list[tuple[float, str, str]]] = []
 
     def do_GET(self) -> None:
         self.seen.append((time.monotonic(), self.path, self.headers["User-Agent"]))

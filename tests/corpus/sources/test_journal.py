@@ -74,14 +74,16 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path: Path) -> Non
     path = tmp_path / "journal.sqlite"
     with open_journal(path) as journal:
         journal.put("before", b"kept")
-    with (
-        pytest.raises(SentenceExpertsError, match=r"full.*kept: make room"),
-        open_journal(path) as journal,
-    ):
-        # SQLite's own limit gives the error that a full disk gives.
-        journal._database.execute("PRAGMA max_page_count = 8")
-        for number in range(100):
-            journal.put(str(number), os.urandom(4000))
+
+    def fill_the_disk() -> None:
+        with open_journal(path) as journal:
+            # SQLite's own limit gives the error that a full disk gives.
+            journal._database.execute("PRAGMA max_page_count = 8")
+            for number in range(100):
+                journal.put(str(number), os.urandom(4000))
+
+    with pytest.raises(SentenceExpertsError, match=r"full.*kept: make room"):
+        fill_the_disk()
     with open_journal(path) as journal:
         assert journal.get("before").body == b"kept"
         assert journal.get("0") is not None
