@@ -86,7 +86,7 @@ def profile(model: Any, texts: list[str]) -> list[list[str]]:
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
-    from sentence_experts.encoding.cores import batches_of_tokens
+    from sentence_experts.encoding.batches import batches_of_tokens
 
     lengths = [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
     batch = [texts[place] for place in next(iter(batches_of_tokens(lengths, PROFILED)))]

@@ -12,6 +12,7 @@ import pytest
 
 from samples import make_tiny_encoder
 from sentence_experts.cli.main import main
+from sentence_experts.encoding.engine import Encoder
 
 PROGRAM = "from sentence_experts.cli.main import main; main()"
 
@@ -33,21 +34,46 @@ def texts(tmp_path_factory) -> Path:
     return file
 
 
-def test_a_model_in_8_bits_encodes_like_the_whole(model, texts, tmp_path):
-    done = run("quantise", model, "--texts", texts, "--out", tmp_path / "eight")
+@pytest.fixture(scope="module")
+def made(model, texts, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("made") / "eight"
+    return folder, run("quantise", model, "--texts", texts, "--out", folder)
+
+
+def test_a_model_in_8_bits_encodes_like_the_whole(model, texts, made, tmp_path):
+    eight, done = made
     assert done.returncode == 0, done.stderr
     found = re.search(r"on 20 other texts: mean (0\.\d+|1\.0+), least (0\.\d+|1\.0+)", done.stdout)
     assert found, done.stdout
     assert float(found[2]) > 0.9
     assert "deprecated" not in done.stderr
     vectors = {}
-    for name, folder in (("whole", model), ("eight", tmp_path / "eight")):
+    for name, folder in (("whole", model), ("eight", eight)):
         out = tmp_path / f"{name}.npy"
         encode = run("encode", folder, "--input", texts, "--route", "crops", "--out", out, "--device", "cpu")
         assert encode.returncode == 0, encode.stderr
         vectors[name] = np.load(out)
     assert not np.array_equal(vectors["whole"], vectors["eight"])
     assert np.abs(vectors["whole"] - vectors["eight"]).max() < 0.2 * np.abs(vectors["whole"]).max()
+
+
+def test_full_precision_is_there_under_another_name(model, made):
+    eight, full = (Encoder.open(str(made[0]), "cpu", dtype=dtype) for dtype in (None, "float32"))
+    whole = Encoder.open(str(model), "cpu")
+    texts = ["rice in the rain", "maize"]
+    assert np.array_equal(full.encode(texts, "crops"), whole.encode(texts, "crops"))
+    assert not np.array_equal(eight.encode(texts, "crops"), whole.encode(texts, "crops"))
+    assert eight.vector_settings("crops") != full.vector_settings("crops")
+
+
+def test_16_bits_of_a_model_in_8_are_a_mistake(made, texts, tmp_path, capsys):
+    arguments = ["--input", texts, "--route", "crops", "--device", "cpu", "--dtype", "bfloat16"]
+    with pytest.raises(SystemExit) as end:
+        main(["encode", *map(str, (made[0], *arguments, "--out", tmp_path / "v.npy"))])
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert "8 bits, not in bfloat16; --dtype float32 gives full precision" in line
+    assert not (tmp_path / "v.npy").exists()
 
 
 def test_mistakes_end_in_one_line(model, texts, tmp_path, capsys):

@@ -10,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding import cores
-from sentence_experts.encoding.cores import Cores, batches_of_tokens
+from sentence_experts.encoding.cores import Cores
 from sentence_experts.encoding.engine import Encoder
 
 TEXTS = [
@@ -31,20 +31,6 @@ def dense(plain_model) -> SentenceTransformer:
 def small_batches(monkeypatch):
     monkeypatch.setattr(cores, "LEAST_TOKENS", 40)
     monkeypatch.setattr(cores, "MOST_TOKENS", 90)
-
-
-def test_batches_hold_every_text_once_and_keep_to_their_tokens():
-    lengths = [3, 90, 1, 7, 7, 200, 5, 40]
-    batches = list(batches_of_tokens(lengths, 90))
-    assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
-    assert batches[0] == [5]
-    assert all(sum(lengths[place] for place in batch) <= 90 for batch in batches[1:])
-    longest = [lengths[place] for batch in batches for place in batch]
-    assert longest == sorted(lengths, reverse=True)
-    groups = [0, 1, 0, 1, 0, 1, 0, 1]
-    grouped = [place for batch in batches_of_tokens(lengths, 90, groups) for place in batch]
-    assert [groups[place] for place in grouped] == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert [lengths[place] for place in grouped] == [7, 5, 3, 1, 200, 90, 40, 7]
 
 
 @pytest.mark.parametrize(("prompt", "normalize"), [("", False), ("query: ", True)])

@@ -40,6 +40,16 @@ def test_a_layer_is_near_the_one_in_full_precision() -> None:
     assert (found - expected).abs().max() > 0
 
 
+def test_two_products_stay_within_the_sixteen_bits_of_processors_without_vnni() -> None:
+    linear = nn.Linear(32, 4, bias=False)
+    linear.weight.data.copy_(torch.tensor([[1.0], [-1.0], [0.5], [0.0]]).expand(4, 32))
+    layer = Int8Linear(linear, None, 0.0, 3.0)
+    eight, _ = torch.ops.quantized.linear_unpack(layer.packed)
+    assert 2 * int(eight.int_repr().abs().max()) * int8.MOST_INPUT < 2**15
+    found = layer(torch.full((5, 32), 3.0))
+    assert torch.allclose(found, torch.tensor([96.0, -96.0, 48.0, 0.0]).expand(5, 4), atol=1e-3)
+
+
 def test_smoothing_makes_up_for_one_large_channel() -> None:
     torch.manual_seed(0)
     linear = nn.Linear(16, 8)
@@ -96,6 +106,22 @@ def test_what_is_kept_is_read_again(base: SentenceTransformer, tmp_path: Path) -
     (tmp_path / int8.FILE).write_bytes(b"no")
     with pytest.raises(InputError, match="cannot be read"):
         apply_kept(copy.deepcopy(base), tmp_path)
+
+
+@pytest.mark.parametrize("family", ["bert"], indirect=True)
+def test_where_8_bits_are_not_computed(
+    base: SentenceTransformer, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    int8.write(calibrate(base, TEXTS), tmp_path)
+    with pytest.raises(UsageError, match=r"8 bits, not in bfloat16; --dtype float32"):
+        apply_kept(copy.deepcopy(base).to(torch.bfloat16), tmp_path)
+    monkeypatch.setattr(int8, "ENGINE", "of another processor")
+    other = copy.deepcopy(base)
+    assert not apply_kept(other, tmp_path)
+    assert "its 8 bits are for x86 CPUs; on cpu it computes in float32" in capsys.readouterr().err
+    assert np.array_equal(other.encode(TEXTS), base.encode(TEXTS))
+    assert not apply_kept(copy.deepcopy(base).to("meta"), tmp_path)
+    assert "on meta it computes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("family", ["bert"], indirect=True)

@@ -34,7 +34,9 @@ def encode(
         "float32", help="Of the vectors in .npy: float32, float16, int8, uint8, binary or ubinary."
     ),
     dtype: str | None = typer.Option(
-        None, help="Compute in float16 or bfloat16: for a GPU; the model's own when not given."
+        None,
+        help="Compute in float16 or bfloat16, for a GPU, or float32; otherwise in the model's own, or in the "
+        "8 bits that it is calibrated for.",
     ),
     padded: bool = typer.Option(
         False, "--padded", help="Compute the padding of batches too: the plain path, slower on a CPU."

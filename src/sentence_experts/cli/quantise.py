@@ -51,7 +51,7 @@ def quantise(
     read = [row.text for rows in source.chunks(READ) for row in rows if row.text.strip()][:READ]
     held = read[::CHECKED_EVERY]
     kept = [text for number, text in enumerate(read) if number % CHECKED_EVERY]
-    encoder = Encoder.open(model, "cpu")
+    encoder = Encoder.open(model, "cpu", dtype="float32")
     leads = list(encoder.routes.values()) if encoder.has_experts else [""]
     calibration = [lead + text for lead in leads for text in kept]
     found = int8.calibrate(encoder.model, calibration)

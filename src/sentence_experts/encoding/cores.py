@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sentence_experts.encoding.batches import batches_of_tokens
 from sentence_experts.models.routing import experts_of_rows
 
 if TYPE_CHECKING:
@@ -131,24 +132,3 @@ class Cores:
 def batching() -> str:
     """What decides how texts are cut into batches, as a name."""
     return f"{BATCHES} of {LEAST_TOKENS} to {MOST_TOKENS} tokens"
-
-
-def batches_of_tokens(
-    lengths: Sequence[int], budget: int, groups: Sequence[int] | None = None
-) -> Iterator[list[int]]:
-    """Places of texts in batches of at most `budget` tokens; padding is not counted.
-
-    The longest come first, those of one group (say, of one expert) after those of another, so that a batch
-    calls few experts and gives each many tokens. A text that is longer than the budget has its own batch.
-    """
-    batch: list[int] = []
-    tokens = 0
-    group = groups or [0] * len(lengths)
-    for place in sorted(range(len(lengths)), key=lambda one: (group[one], -lengths[one])):
-        if batch and tokens + lengths[place] > budget:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(place)
-        tokens += lengths[place]
-    if batch:
-        yield batch

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from sentence_experts.console import say
 from sentence_experts.encoding.cores import Cores, batching
 from sentence_experts.errors import InputError, RouteError
+from sentence_experts.models import int8
 from sentence_experts.models.auto_route import AUTO, has_auto_route
 from sentence_experts.models.decoders import is_decoder
 from sentence_experts.models.fingerprint import model_fingerprint
-from sentence_experts.models.int8 import apply_kept
 from sentence_experts.models.loading import load_model, load_quietly, pooling_of, to_dtype
 from sentence_experts.models.minilm import model_folder
 from sentence_experts.models.use_packing import can_pack, use_packing
 from sentence_experts.moee.folder import is_embedder
+from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -35,22 +36,26 @@ class Encoder:
     Attributes:
         model: the sentence-transformers model.
         name: the folder's base name, or the hub id.
-        fingerprint: a hash of the model's files (`models.fingerprint`).
+        fingerprint: a hash of the model's files (`models.fingerprint`), and of how it computes in 8 bits.
         pooling: how token vectors become one: mean, last, cls, or sentence-transformers' name.
         routes: route name -> prompt text; empty prompts are left out. "auto" is among them where the model
             chooses routes by itself.
         packed: whether padding is left out, where the model can.
     """
 
-    packed = True
-
     def __init__(
-        self, model: SentenceTransformer, name: str, fingerprint: str, batch_size: int | None = None
+        self,
+        model: SentenceTransformer,
+        name: str,
+        fingerprint: str,
+        batch_size: int | None = None,
+        packed: bool = True,
     ) -> None:
         self.model = model
         self.name = name
         self.fingerprint = fingerprint
         self.batch_size = batch_size
+        self.packed = packed
         self.routes = {route: prompt for route, prompt in (model.prompts or {}).items() if prompt}
         self._auto_routes: Any = None if AUTO in self.routes else getattr(model, "auto_routes", None)
         if self._auto_routes is not None:
@@ -77,9 +82,11 @@ class Encoder:
         cuts texts to so many tokens where the model would read more. `batch_size` None lets a CPU's cores
         take batches of so many tokens (`cores`); a number makes batches of so many texts. `packed` False
         computes the padding too (`models.use_packing`). `dtype` is what to compute in; vectors stay float32.
+        Without it, a folder that is calibrated for 8 bits computes in them on a CPU (`models.int8`).
 
         Raises:
-            UsageError: an unknown pooling, or `only_route` for a model whose learned routers choose.
+            UsageError: an unknown pooling or `dtype`, `only_route` for a model whose learned routers choose,
+                or a `dtype` of 16 bits for one that is calibrated for 8.
             RouteError: the model does not have `only_route`.
             InputError: there is no such folder, or it holds no model that can be loaded.
         """
@@ -94,11 +101,9 @@ class Encoder:
         if can_pack(model):
             use_packing(model, packed)
         fingerprint = model_fingerprint(source, model)
-        if Path(source).is_dir() and model.device.type == "cpu":
-            apply_kept(model, Path(source))
-        encoder = cls(model, name, fingerprint, batch_size)
-        encoder.packed = packed
-        return encoder
+        if dtype != "float32" and int8.apply_kept(model, Path(source)):
+            fingerprint = sha256_text(fingerprint, int8.ARITHMETIC)
+        return cls(model, name, fingerprint, batch_size, packed)
 
     @property
     def has_experts(self) -> bool:

@@ -1,10 +1,13 @@
 """Encoders whose matrix multiplications run in 8 bits on the CPU: smoothed, calibrated once, opt-in.
 
-The linear layers of the blocks (attention and MLP, each expert's too) get int8 weights with a scale for each
-output channel. Their inputs become 8 bits with one scale that calibration texts have fixed, not the batch, so
-that a text's vector still depends on nothing else. Before that, where a few input channels are far larger
-than the others, they hand a part of it over to the weights (SmoothQuant, Xiao et al. 2023, equation 4).
-Embeddings, norms, attention itself and pooling stay in fp32.
+The linear layers of the blocks (attention and MLP, each expert's too) get weights of -64 to 64 with a scale
+for each output channel. Their inputs become 0 to 255 with one scale that calibration texts have fixed, not
+the batch, so that a text's vector still depends on nothing else. Before that, where a few input channels are
+far larger than the others, they hand a part of it over to the weights (SmoothQuant, Xiao et al. 2023,
+equation 4). Embeddings, norms, attention itself and pooling stay in fp32.
+
+A processor without VNNI adds two products of a weight and an input in 16 bits, where more than 32,767 is cut.
+Weights to 64 stay below it (2 * 64 * 255), so that a model gives the same vectors on every x86 processor.
 """
 
 from __future__ import annotations
@@ -18,10 +21,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+from sentence_experts.console import say
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import replacing
 
 FILE = "int8.safetensors"
+MOST_WEIGHT, MOST_INPUT = 64, 255
+# Tells vectors that were computed in 8 bits from others.
+ARITHMETIC = f"8 bits, weights to {MOST_WEIGHT}, inputs to {MOST_INPUT}"
 # Measured on all-MiniLM-L6-v2: the smoothing with the best cosines (0.5 gave 0.986, 0.8 0.9977), and the
 # unevenness below which a layer's smoothing costs time for nothing.
 SMOOTHING = 0.75  # alpha of SmoothQuant
@@ -29,6 +36,7 @@ UNEVEN = 6.0  # the largest value of an input's largest channel over that of its
 KEPT_OUT = 1e-5  # share of the inputs of a layer that may lie outside its 8 bits
 LEAST_TEXTS = 32
 _SAMPLED = 20_000  # values of an input that are kept for its range, a text
+ENGINE = "fbgemm"  # torch's multiplication of 8 bits on x86
 _FUSED = "linear_with_input_q_dq_qweight_dq_output_fp32"
 
 
@@ -46,7 +54,7 @@ class Int8Linear(nn.Module):
         weight = linear.weight.detach().float()
         if smooth is not None:
             weight = weight * smooth
-        scales = weight.abs().amax(dim=1).clamp(min=1e-8) / 127
+        scales = weight.abs().amax(dim=1).clamp(min=1e-8) / MOST_WEIGHT
         zeros = torch.zeros(len(scales), dtype=torch.int64)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor")  # of a torch that is to come
@@ -55,7 +63,7 @@ class Int8Linear(nn.Module):
         self.packed = torch.ops.quantized.linear_prepack(eight, bias)
         self.multiply = None if smooth is None else 1 / smooth
         low, high = min(low, 0.0), max(high, 0.0)
-        self.scale = max((high - low) / 255, 1e-8)
+        self.scale = max((high - low) / MOST_INPUT, 1e-8)
         self.zero = round(-low / self.scale)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -112,7 +120,12 @@ def apply(encoder: SentenceTransformer, found: Mapping[str, Tensor]) -> Sentence
 
     Raises:
         InputError: it does not have these layers.
+        UsageError: it computes in something else than float32.
     """
+    if encoder.dtype != torch.float32:
+        raise UsageError(
+            f"this model computes in 8 bits, not in {_number(encoder)}; --dtype float32 gives full precision"
+        )
     layers = dict(block_layers(encoder))
     names = {name.removesuffix(".range") for name in found if name.endswith(".range")}
     # Experts that are not in memory have no layers to change.
@@ -136,14 +149,24 @@ def write(found: Mapping[str, Tensor], folder: Path) -> None:
 def apply_kept(encoder: SentenceTransformer, folder: Path) -> bool:
     """`apply` the calibration in the model's folder, if there is one.
 
+    Elsewhere than on an x86 CPU it is not applied, and that is said.
+
+    Returns:
+        Whether the encoder computes in 8 bits now.
+
     Raises:
-        InputError: it cannot be read, or is of another model.
+        InputError: the calibration cannot be read, or is of another model.
+        UsageError: the encoder computes in something else than float32.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     file = folder / FILE
     if not file.is_file():
+        return False
+    if encoder.device.type != "cpu" or ENGINE not in torch.backends.quantized.supported_engines:
+        said = f"on {encoder.device} it computes in {_number(encoder)}"
+        say(f"{folder.name}: its 8 bits are for x86 CPUs; {said}")
         return False
     try:
         apply(encoder, load_file(file))
@@ -158,6 +181,10 @@ def block_layers(encoder: SentenceTransformer) -> Iterator[tuple[str, nn.Linear]
         inside = any(part.isdigit() for part in name.split(".")[2:])
         if inside and isinstance(module, nn.Linear) and not name.endswith(".router"):
             yield name, module
+
+
+def _number(encoder: SentenceTransformer) -> str:
+    return str(encoder.dtype).removeprefix("torch.")
 
 
 def _run(

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from sentence_experts.encoding.batches import batches_of_tokens
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.moee.reader import StateReader
 from sentence_experts.moee.states import States
 
 TOKENS_AT_ONCE = 8192
 _NO_MEMORY = ("out of memory", "can't allocate memory")
-
-
-def by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places of texts, the longest first, in batches whose tokens, padding included, stay within `budget`.
-
-    A text that is longer than that has a batch of its own.
-    """
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
 
 
 @torch.inference_mode()
@@ -42,7 +28,7 @@ def read_states(
     """
     rows = reader.token_ids(texts)
     found: list[States | None] = [None] * len(rows)
-    for batch in by_length([len(row) for row in rows], budget):
+    for batch in batches_of_tokens([len(row) for row in rows], budget, padded=True):
         states = _read(reader, [rows[place] for place in batch], device)
         for row, place in enumerate(batch):
             found[place] = states[row : row + 1]

@@ -1,0 +1,34 @@
+"""Texts into batches of so many tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+
+def batches_of_tokens(
+    lengths: Sequence[int], budget: int, groups: Sequence[int] | None = None, padded: bool = False
+) -> Iterator[list[int]]:
+    """Places of texts in batches of at most `budget` tokens; a longer text has a batch of its own.
+
+    The longest come first, those of one group (say, of one expert) after those of another, so that a batch
+    calls few experts and gives each many tokens, and holds little padding.
+
+    Args:
+        lengths: tokens of each text.
+        budget: tokens of a batch.
+        groups: the group of each text.
+        padded: count the padding too: every text as long as the longest of its batch.
+    """
+    group = groups or [0] * len(lengths)
+    batch: list[int] = []
+    tokens = longest = 0
+    for place in sorted(range(len(lengths)), key=lambda one: (group[one], -lengths[one])):
+        length = lengths[place]
+        longest = max(longest, length)
+        tokens = longest * (len(batch) + 1) if padded else tokens + length
+        if batch and tokens > budget:
+            yield batch
+            batch, tokens, longest = [], length, length
+        batch.append(place)
+    if batch:
+        yield batch
