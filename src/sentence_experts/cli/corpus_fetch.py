@@ -40,7 +40,8 @@ def register(corpus: typer.Typer, show: Callable[[CorpusFolder], None]) -> None:
         domain: str | None = typer.Option(None, metavar="NAME", help="The name of QUERY's domain."),
         plan: Path | None = typer.Option(
             None, metavar="FILE", help="A YAML file with several domains, instead of QUERY and --domain; it "
-            "may also have: source, citations, citation_table, licences, retracted, max_articles, services."),
+            "may also have: source (pubmed-files too, with pubmed_files, mesh_descriptors, years), "
+            "citations, citation_table, licences, retracted, max_articles, services."),
         source: str | None = typer.Option(
             None, help="Where articles come from: pmc (whole open-access articles), pubmed (all abstracts), "
             "europepmc. [default: pmc]"),

@@ -24,11 +24,17 @@ class FetchPlan(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     domains: dict[str, str] = Field(min_length=1, description="name of a domain -> its query")
-    source: Literal["pmc", "pubmed", "europepmc"] = Field(
+    source: Literal["pmc", "pubmed", "pubmed-files", "europepmc"] = Field(
         "pmc",
         description="Where articles come from: pmc (open-access articles, whole, from PMC's bucket), pubmed "
-        "(titles, abstracts and MeSH headings of all of PubMed), europepmc (the same from Europe PMC)",
+        "(titles, abstracts and MeSH headings of all of PubMed), pubmed-files (the same from PubMed's "
+        "baseline and update files; queries are MeSH headings), europepmc (the same from Europe PMC)",
     )
+    pubmed_files: Path | None = Field(
+        None, description="The folder of PubMed's files; fetched into it (some 50 GB) if it has none"
+    )
+    mesh_descriptors: Path | None = Field(None, description="NLM's descXXXX.xml, for pubmed-files")
+    years: tuple[int, int] | None = Field(None, description="First and last year, for pubmed-files")
     citations: tuple[CitationSource, ...] = Field(
         ("icite",),
         description="Where citations come from besides the articles' own reference lists, any of: icite (the "
@@ -76,8 +82,11 @@ class FetchPlan(BaseModel):
     def _fitting(self) -> FetchPlan:
         if self.citation_table is not None and "icite" not in self.citations:
             raise ValueError("citation_table is iCite's: citations must name icite")
-        if self.licences != "any" and self.source == "europepmc":
+        if self.licences != "any" and self.source not in ("pmc", "pubmed"):
             raise ValueError("licences: the licences are PMC's; take source pmc or pubmed")
+        of_files = ("pubmed_files", "mesh_descriptors", "years")
+        if self.source != "pubmed-files" and any(getattr(self, name) is not None for name in of_files):
+            raise ValueError(f"{', '.join(of_files)}: for source pubmed-files only")
         return self
 
     @classmethod

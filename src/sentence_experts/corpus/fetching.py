@@ -8,6 +8,7 @@ journal alone.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +19,20 @@ from sentence_experts.corpus.fetched import BulkLinks, Fetched, FetchedLinks, Fe
 from sentence_experts.corpus.sources.citations import CITATIONS
 from sentence_experts.corpus.sources.http import Client
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
-from sentence_experts.corpus.sources.origins import ORIGINS, pmids_of
+from sentence_experts.corpus.sources.origins import EuropePmcOrigin, Origin, PmcOrigin, PubmedOrigin, pmids_of
+from sentence_experts.corpus.sources.pubmed_origin import PubmedFilesOrigin
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import read_json, write_json
+
+ORIGINS: dict[str, Callable[[Requests, FetchPlan], Origin]] = {
+    "pmc": PmcOrigin,
+    "pubmed": PubmedOrigin,
+    "pubmed-files": PubmedFilesOrigin,
+    "europepmc": EuropePmcOrigin,
+}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from typing_extensions import override
@@ -271,12 +271,6 @@ class EuropePmcOrigin(Origin):
     def _whole(self, query: str) -> str:
         return f"({query}){self._also}" if self._also else query
 
-
-ORIGINS: dict[str, Callable[[Requests, FetchPlan], Origin]] = {
-    "pmc": PmcOrigin,
-    "pubmed": PubmedOrigin,
-    "europepmc": EuropePmcOrigin,
-}
 
 _SECONDS_A_REQUEST = 0.25
 """Of a usual answer, for the estimate of a dry run only."""

@@ -1,0 +1,130 @@
+"""PubMed's baseline and update files as an origin: no search service, a whole copy of PubMed on disk.
+
+A domain's query is one or more MeSH headings (names, unique ids or tree numbers, `;` between them), each with
+what stands under it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+from typing_extensions import override
+
+from sentence_experts.console import Advance
+from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.formats.archives import Document
+from sentence_experts.corpus.formats.mesh import MeshTree, read_descriptors, under_any
+from sentence_experts.corpus.paper import Citation, Paper, Rejection
+from sentence_experts.corpus.sources.origins import Names, Origin, Provenance
+from sentence_experts.corpus.sources.pubmed_files import download, select_papers
+from sentence_experts.corpus.sources.requests import Requests
+from sentence_experts.errors import UsageError
+from sentence_experts.storage import sha256_text
+
+
+class PubmedFilesOrigin(Origin):
+    """Titles, abstracts, MeSH headings and reference lists out of PubMed's files. Ids are PMIDs."""
+
+    def __init__(self, requests: Requests, plan: FetchPlan) -> None:
+        if plan.pubmed_files is None or plan.mesh_descriptors is None:
+            raise UsageError(
+                "source pubmed-files needs pubmed_files (a folder for the files) and mesh_descriptors (NLM's "
+                "descriptor file, desc20XX.xml)"
+            )
+        self._requests, self._plan, self._folder = requests, plan, plan.pubmed_files
+        self._tree = MeshTree(read_descriptors(plan.mesh_descriptors))
+
+    @override
+    def count(self, query: str) -> int:
+        self._matcher(query)
+        raise UsageError("source pubmed-files cannot be counted before the files are read: no --dry-run")
+
+    @override
+    def find(self, query: str) -> list[str]:
+        matches = self._matcher(query)
+        answers = self._requests.journal.answers(f"{self._room}/")
+        papers = (_paper(answer.body or b"{}") for answer in answers)
+        found = [paper.pmid for paper in papers if paper.pmid and any(map(matches, paper.mesh))]
+        return sorted(found, key=int)
+
+    @override
+    def cost(self, articles: int) -> tuple[int, float]:
+        return 0, 0.0
+
+    @override
+    def fetch(self, ids: list[str], advance: Advance) -> None:
+        advance(len(ids))  # reading the files brought them
+
+    @override
+    def documents(self, ids: list[str]) -> Iterator[Document]:
+        yield from ()
+
+    @override
+    def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
+        for pmid in ids:
+            answer = self._requests.journal.get(f"{self._room}/{pmid}")
+            if answer is not None and answer.body:
+                paper = _paper(answer.body)
+                if self._plan.retracted == "keep" or not paper.retracted:
+                    yield pmid, paper
+
+    @override
+    def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
+        for pmid, _ in self.papers(ids):
+            yield pmid, {"pmid": pmid}
+
+    @override
+    def provenance(self, ids: list[str]) -> Iterator[Provenance]:
+        for pmid, _ in self.papers(ids):
+            answer = self._requests.journal.get(f"{self._room}/{pmid}")
+            digest = hashlib.sha256((answer and answer.body) or b"").hexdigest()
+            yield pmid, f"{self._requests.services.pubmed_files.url}/", None, None, digest
+
+    @override
+    def left_out(self, ids: list[str]) -> Iterator[Rejection]:
+        kept = {pmid for pmid, _ in self.papers(ids)}
+        for pmid in ids:
+            if pmid not in kept:
+                yield Rejection("pubmed-files", None, pmid, "retracted", "PubMed marks it as retracted")
+
+    @cached_property
+    def _room(self) -> str:
+        """Where the journal has the papers of these headings, years and files; read once."""
+        journal, base = self._requests.journal, self._requests.services.pubmed_files.url
+        if not any(self._folder.rglob("pubmed*.xml.gz")):
+            for part in ("baseline", "updatefiles"):
+                download(self._requests.client, f"{base}/{part}/", self._folder / part)
+        files = sorted((file.name, file.stat().st_size) for file in self._folder.rglob("pubmed*.xml.gz"))
+        asked = json.dumps([self._plan.domains, self._plan.years, files], sort_keys=True)
+        room = f"pubmed-files/{sha256_text(asked)[:16]}"
+        if journal.get(f"{room}-done") is None:
+            headings = [heading for query in self._plan.domains.values() for heading in _headings(query)]
+            for paper in select_papers(self._folder, headings, self._plan.years, self._tree):
+                if paper.pmid:
+                    body = json.dumps(asdict(paper), ensure_ascii=False).encode()
+                    journal.put(f"{room}/{paper.pmid}", body)
+            journal.put(f"{room}-done", b"")
+        return room
+
+    def _matcher(self, query: str) -> Callable[[str], bool]:
+        return under_any(_headings(query), self._tree)
+
+
+def _headings(query: str) -> list[str]:
+    return [part.strip() for part in query.split(";") if part.strip()]
+
+
+def _paper(body: bytes) -> Paper:
+    """A paper as `asdict` wrote it."""
+    fields: dict[str, Any] = json.loads(body)
+    for name in ("citations", "retracts"):
+        fields[name] = tuple(Citation(**one) for one in fields.get(name, ()))
+    whole: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+    }
+    return Paper(**whole)
