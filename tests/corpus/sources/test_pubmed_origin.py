@@ -13,7 +13,6 @@ from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.fetching import Asker, estimate, fetch_corpus
 from sentence_experts.errors import UsageError
 
-
 ASKER = Asker("a@b.org", first_wait=0.01)
 TREE = {"Cardiovascular Diseases": "C14", "Heart Diseases": "C14.280", "Asthma": "C08.127.108"}
 
