@@ -106,4 +106,7 @@ def _show_estimate(estimate: Estimate) -> None:
     for name, found in estimate.articles.items():
         table.add_row(name, f"{found:,}", f"{estimate.taken[name]:,}")
     results.print(table)
+    for name, titles in estimate.examples.items():
+        for title in titles:
+            results.print(f"{name}: {title}", markup=False)
     results.print(f"about {estimate.requests:,} requests, {max(estimate.minutes, 1):,.0f} minutes")

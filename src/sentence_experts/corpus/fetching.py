@@ -60,12 +60,14 @@ class Estimate:
 
     Attributes:
         articles: a domain's name -> how many articles its query finds.
+        examples: a domain's name -> the titles of a few of them.
         taken: how many of them would be fetched, papers of several domains counted in each.
         requests: how many requests, at most.
         minutes: how long, at the rates that the services allow.
     """
 
     articles: dict[str, int]
+    examples: dict[str, list[str]]
     taken: dict[str, int]
     requests: int
     minutes: float
@@ -82,13 +84,13 @@ def estimate(plan: FetchPlan, asker: Asker) -> Estimate:
         requests = Requests(client, journal, plan.services, asker.email, asker.api_key)
         origin = ORIGINS[plan.source](requests, plan)
         articles = {name: origin.count(query) for name, query in plan.domains.items()}
+        examples = {name: origin.examples(query) for name, query in plan.domains.items()}
         taken = {name: min(count, plan.max_articles or count) for name, count in articles.items()}
         whole = sum(taken.values())
         asking = [name for name in plan.citations if not (name == "icite" and plan.citation_table)]
         costs = [origin.cost(whole), *(CITATIONS[name](requests).cost(whole) for name in asking)]
-        return Estimate(
-            articles, taken, sum(asked for asked, _ in costs), sum(seconds for _, seconds in costs) / 60
-        )
+        asked, seconds = (sum(part) for part in zip(*costs, strict=True))
+        return Estimate(articles, examples, taken, int(asked), seconds / 60)
 
 
 def fetch_corpus(

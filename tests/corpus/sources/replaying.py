@@ -106,6 +106,13 @@ class Replay:
             f"<TranslationSet/><QueryTranslation>{escape(term)}</QueryTranslation></eSearchResult>"
         ).encode()
 
+    def _esummary(self, params: Params) -> bytes:
+        found = "".join(
+            f'<DocSum><Id>{one}</Id><Item Name="Title" Type="String">Title of {one}</Item></DocSum>'
+            for one in params["id"][0].split(",")
+        )
+        return f"<eSummaryResult>{found}</eSummaryResult>".encode()
+
     def _efetch(self, params: Params) -> bytes:
         found = [self.records[one] for one in params["id"][0].split(",") if one in self.records]
         return b'<?xml version="1.0" ?>\n<PubmedArticleSet>' + b"\n".join(found) + b"</PubmedArticleSet>"

@@ -159,7 +159,8 @@ def test_a_dry_run_counts_and_keeps_nothing(served, world: Replay) -> None:
     assert found.articles == {"neuro": 15, "cells": 17}
     assert found.taken == {"neuro": 15, "cells": 16}
     assert found.requests == 3 * 31 + 1
-    assert len(world.asked) == 2
+    assert found.examples["neuro"] == ["Title of 101", "Title of 102", "Title of 103"]
+    assert len(world.asked) == 3 * 2, "a count, a few ids and their titles, for each domain"
 
 
 def test_fewer_articles_are_drawn_by_chance_and_always_the_same(served, tmp_path: Path) -> None:

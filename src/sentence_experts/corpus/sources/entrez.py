@@ -25,6 +25,7 @@ _PAGE = 5_000
 _RECORDS_A_FETCH = 200
 _SUMMARIES_A_REQUEST = 200
 _LINKS_A_REQUEST = 100
+_EXAMPLES = 3
 _FIRST_DAY = date(1600, 1, 1)
 _LAST_DAY = date(2100, 12, 31)
 
@@ -186,6 +187,12 @@ class Entrez:
             answer = self._requests.journal.get(f"pubmed/{pmid}")
             if answer is not None and answer.body is None:
                 yield Rejection("pubmed", None, pmid, ABSENT, answer.note)
+
+    def examples(self, database: str, query: str) -> list[str]:
+        """The titles of the first few records that a query finds; nothing is kept."""
+        root = self._ask("esearch", db=database, term=query, retmax=_EXAMPLES)
+        ids = [str(node.text) for node in root.iterfind("IdList/Id")]
+        return list(self.titles(database, ids).values()) if ids else []
 
     def titles(self, database: str, ids: list[str]) -> dict[str, str]:
         """The titles of some records, by esummary; ids that it does not know are left out."""

@@ -44,6 +44,11 @@ class EuropePmc:
             raise UsageError(f"Europe PMC: no record matches {query!r}")
         return found
 
+    def examples(self, query: str) -> list[str]:
+        """The titles of the first few records that a query finds; nothing is kept."""
+        records = self._page(query, "*", 3).get("resultList", {}).get("result", [])
+        return [title for record in records if (title := to_paper(record).title)]
+
     def search(self, query: str) -> Iterator[list[str]]:
         """The ids (`SOURCE/ID`) that a query finds, page by page; the records go into the journal under
         `europepmc/SOURCE/ID`.

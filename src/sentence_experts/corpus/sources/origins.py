@@ -29,6 +29,9 @@ class Origin(Protocol):
     def count(self, query: str) -> int:
         """How many articles a query finds."""
 
+    def examples(self, query: str) -> list[str]:
+        """The titles of a few of them."""
+
     def find(self, query: str) -> list[str]:
         """The ids that a query finds."""
 
@@ -66,6 +69,10 @@ class PmcOrigin(Origin):
     @override
     def count(self, query: str) -> int:
         return self._entrez.count("pmc", _open_access(query))
+
+    @override
+    def examples(self, query: str) -> list[str]:
+        return self._entrez.examples("pmc", _open_access(query))
 
     @override
     def find(self, query: str) -> list[str]:
@@ -142,6 +149,10 @@ class PubmedOrigin(Origin):
     @override
     def count(self, query: str) -> int:
         return self._entrez.count("pubmed", self._whole(query))
+
+    @override
+    def examples(self, query: str) -> list[str]:
+        return self._entrez.examples("pubmed", self._whole(query))
 
     @override
     def find(self, query: str) -> list[str]:
@@ -225,6 +236,10 @@ class EuropePmcOrigin(Origin):
     @override
     def count(self, query: str) -> int:
         return self._service.count(self._whole(query))
+
+    @override
+    def examples(self, query: str) -> list[str]:
+        return self._service.examples(self._whole(query))
 
     @override
     def find(self, query: str) -> list[str]:

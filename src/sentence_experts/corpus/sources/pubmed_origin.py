@@ -45,6 +45,10 @@ class PubmedFilesOrigin(Origin):
         raise UsageError("source pubmed-files cannot be counted before the files are read: no --dry-run")
 
     @override
+    def examples(self, query: str) -> list[str]:
+        return []
+
+    @override
     def find(self, query: str) -> list[str]:
         matches = self._matcher(query)
         answers = self._requests.journal.answers(f"{self._room}/")
