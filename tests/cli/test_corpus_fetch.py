@@ -84,4 +84,4 @@ def test_offline(tmp_path: Path, plan: Path) -> None:
 def test_no_permission(plan: Path) -> None:
     # Not even root may make a folder there.
     said = one_line(fetch("--plan", plan, "--out", "/proc/corpus", "--email", "a@b.org"), 1)
-    assert "/proc/corpus" in said
+    assert "/proc/corpus cannot be written to" in said

@@ -176,7 +176,10 @@ def _begin(out: Path, plan: FetchPlan, overwrite: bool) -> None:
             f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, or give "
             "--overwrite to write the corpus beside them"
         )
-    write_json(begun, plan.identity())
+    try:
+        write_json(begun, plan.identity())
+    except OSError as error:
+        raise InputError(f"{out} cannot be written to ({error.strerror}); choose another --out") from error
 
 
 def _client(plan: FetchPlan, asker: Asker) -> Client:
