@@ -180,14 +180,19 @@ def _records() -> Iterator[str]:
             + (len(mesh) > 0)::INT + (len(keywords) > 0)::INT AS filled
         FROM stated_papers
     ) p USING (spot) JOIN source_names n USING (source)"""
+    # Where records of several works state the same PMID, it belongs to one of them: the one that is named
+    # after it, else the one whose records state it most often.
+    yield _pairs("pmid_of", "pmid", "key", _STATED_BY.format("pmid", "pmid:"))
+    yield _pairs("pmcid_of", "pmcid", "key", _STATED_BY.format("pmcid", "pmc:"))
     yield """
     CREATE TABLE kept AS
-    SELECT w.spot, w.key, coalesce(w.doi, g.doi) AS doi, coalesce(w.pmid, g.pmid) AS pmid,
-           coalesce(w.pmcid, g.pmcid) AS pmcid
-    FROM works w JOIN (
-        SELECT key, min(doi) AS doi, min(pmid) AS pmid, min(pmcid) AS pmcid FROM works GROUP BY key
-    ) g
-    USING (key) WHERE w.place = 1"""
+    SELECT w.spot, w.key, w.doi, a.pmid, b.pmcid
+    FROM works w LEFT JOIN pmid_of a USING (key) LEFT JOIN pmcid_of b USING (key) WHERE w.place = 1"""
+
+
+_STATED_BY = """(
+    SELECT key, {0} FROM works WHERE key = '{1}' || {0}
+        OR '{1}' || {0} NOT IN (SELECT key FROM works WHERE key IS NOT NULL))"""
 
 
 # ---- references ----------------------------------------------------------------------------------
@@ -221,16 +226,16 @@ _REFERENCE_IDS = (
         one_doi AS doi, pmid, pmcid FROM chosen""",
     """CREATE TABLE paper_names AS
     WITH named AS (
-        SELECT 'doi:' || doi AS name, paper_id FROM identified WHERE doi IS NOT NULL
-        UNION ALL SELECT 'pmid:' || pmid, paper_id FROM identified WHERE pmid IS NOT NULL
-        UNION ALL SELECT 'pmc:' || pmcid, paper_id FROM identified WHERE pmcid IS NOT NULL
-        UNION ALL SELECT 'pmid:' || w.pmid, i.paper_id FROM works w JOIN identified i USING (key)
+        SELECT 'doi:' || doi AS name, paper_id, 0 AS rank FROM identified WHERE doi IS NOT NULL
+        UNION ALL SELECT 'pmid:' || pmid, paper_id, 0 FROM identified WHERE pmid IS NOT NULL
+        UNION ALL SELECT 'pmc:' || pmcid, paper_id, 0 FROM identified WHERE pmcid IS NOT NULL
+        UNION ALL SELECT 'pmid:' || w.pmid, i.paper_id, 1 FROM works w JOIN identified i USING (key)
             WHERE w.pmid IS NOT NULL
-        UNION ALL SELECT 'pmc:' || w.pmcid, i.paper_id FROM works w JOIN identified i USING (key)
+        UNION ALL SELECT 'pmc:' || w.pmcid, i.paper_id, 1 FROM works w JOIN identified i USING (key)
             WHERE w.pmcid IS NOT NULL
-        UNION ALL SELECT 'own:' || w.other, i.paper_id FROM works w JOIN identified i USING (key)
+        UNION ALL SELECT 'own:' || w.other, i.paper_id, 1 FROM works w JOIN identified i USING (key)
             WHERE w.other IS NOT NULL
-    ) SELECT name, min(paper_id) AS paper_id FROM named GROUP BY name""",
+    ) SELECT name, first(paper_id ORDER BY rank, paper_id) AS paper_id FROM named GROUP BY name""",
 )
 
 # ---- links ---------------------------------------------------------------------------------------

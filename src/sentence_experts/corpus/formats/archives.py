@@ -147,8 +147,13 @@ def members(source: Source) -> Iterator[Member]:
     if source.kind in ("folder", "file"):
         yield from _files(source)
         return
+    empty = True
     try:
-        yield from (_tar if source.kind == "tar" else _zip)(source)
+        for member in (_tar if source.kind == "tar" else _zip)(source):
+            empty = False
+            yield member
+        if empty:
+            yield Rejection(source.name, None, None, "empty", "the archive holds no file")
     except _TooMuchError as error:
         yield Rejection(source.name, None, None, "expands-too-much", str(error))
     except _BROKEN as error:
@@ -276,6 +281,10 @@ def _tar(source: Source) -> Iterator[Member]:
                 setattr(archive, "members", [])  # noqa: B010 - or a million headers pile up
                 if not entry.isdir():
                     yield _tar_member(source.name, archive, entry)
+        # tarfile takes a header that it cannot read for the end.
+        while block := forward.read(_BLOCK):
+            if block.strip(b"\0"):
+                raise tarfile.ReadError("data that are no member follow the last one that can be read")
 
 
 def _tar_member(source: str, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:

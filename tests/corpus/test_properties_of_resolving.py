@@ -1,0 +1,206 @@
+"""What must hold of resolved identifiers whatever records and references there are."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from sentence_experts.corpus.identifiers import parse_identifier
+from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.corpus.resolving import resolving
+from sentence_experts.corpus.shards import Shard
+
+IDS = ("doi", "pmid", "pmcid")
+PROPERTY = settings(
+    max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One paper in a document of a source; two records never share a document."""
+
+    source: str
+    member: str
+    paper: Paper
+
+
+@dataclass
+class Result:
+    papers: list[dict[str, Any]]
+    citations: list[dict[str, Any]]
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def ids(self) -> list[str]:
+        return [row["paper_id"] for row in self.papers]
+
+
+def resolve(records: Sequence[Record], sources: Sequence[str] = ("one", "two")) -> Result:
+    """Resolve the records of some sources, both in the order in which they are given."""
+    with tempfile.TemporaryDirectory() as folder:
+        shards = Path(folder)
+        for index, source in enumerate(sources):
+            shard = Shard(index, 0)
+            for record in records:
+                if record.source == source:
+                    shard.add(record.paper, record.member)
+            shard.write(shards)
+        with resolving(shards, list(sources), 1) as resolved:
+            papers = pa.Table.from_batches(resolved.papers()).to_pylist()
+            batches = list(resolved.citations())
+            citations = pa.Table.from_batches(batches).to_pylist() if batches else []
+            reasons = Counter(each.reason for each in resolved.duplicates())
+    return Result(papers, citations, reasons)
+
+
+# ---- what is resolved ----------------------------------------------------------------------------
+
+# One resolving takes far longer than one more record, so an example is many small corpora side by side, none
+# of which shares an identifier with another.
+_CORPORA = 40
+_SPELLED = {"doi": "10.1000/{}".format, "pmid": str, "pmcid": "PMC{}".format}
+
+
+def ids_of(work: int) -> dict[str, str]:
+    return {kind: spell(work) for kind, spell in _SPELLED.items()}
+
+
+def _some(random: Random, known: dict[str, str]) -> dict[str, str]:
+    return {kind: known[kind] for kind in random.sample(IDS, random.randint(1, 3))}
+
+
+def _messy_ids(random: Random, corpus: int, works: int) -> dict[str, str]:
+    """Some identifiers, each of any work: they may well contradict each other."""
+    return _some(random, {kind: ids_of(corpus + random.randint(1, works))[kind] for kind in IDS})
+
+
+def _citations(random: Random, corpus: int, messy: bool) -> tuple[Citation, ...]:
+    return tuple(
+        Citation(**_ids(random, corpus, 6, messy), title=random.choice((None, "A cited title")))
+        for _ in range(random.randint(0, 4))
+    )
+
+
+def _ids(random: Random, corpus: int, works: int, messy: bool) -> dict[str, str]:
+    if messy:
+        return _messy_ids(random, corpus, works)
+    return _some(random, ids_of(corpus + random.randint(1, works)))
+
+
+def records_of(random: Random, *, messy: bool) -> list[Record]:
+    """Records and references that each state a part of what is so, or anything if they are messy."""
+    found = []
+    for corpus in range(100, 100 * (_CORPORA + 1), 100):
+        for _ in range(random.randint(1, 7)):
+            known = _ids(random, corpus, 4, messy)
+            version = random.choice((None, None, 1, 2)) if messy and "pmid" in known else None
+            paper = Paper(
+                **known, title=random.choice((None, "A", "B")), abstract=random.choice((None, "Text")),
+                citations=_citations(random, corpus, messy), version=version,
+            )  # fmt: skip
+            found.append(Record(random.choice(("one", "two")), f"{len(found):04}.xml", paper))
+    return found
+
+
+MESSY = st.randoms(use_true_random=False).map(lambda random: records_of(random, messy=True))
+TRUE = st.randoms(use_true_random=False).map(lambda random: records_of(random, messy=False))
+
+
+# ---- what must hold ------------------------------------------------------------------------------
+
+
+@PROPERTY
+@given(MESSY)
+def test_every_work_is_one_row_and_no_two_papers_share_an_id(records: list[Record]) -> None:
+    result = resolve(records)
+    for kind in ("paper_id", *IDS):
+        stated = [row[kind] for row in result.papers if row[kind] is not None]
+        assert len(stated) == len(set(stated)), (kind, result.papers)
+    # Nothing is lost: every record is a paper, or is named as a duplicate or as replaced.
+    assert len(result.papers) + result.reasons.total() == len(records)
+    pairs = [(row["citing"], row["cited"]) for row in result.citations if row["cited"] is not None]
+    assert len(pairs) == len(set(pairs))
+    assert all(citing in result.ids() and citing != cited for citing, cited in pairs)
+
+
+@PROPERTY
+@given(MESSY, st.randoms(use_true_random=False))
+def test_the_order_of_sources_and_records_is_of_no_matter(records: list[Record], random: Any) -> None:
+    shuffled = random.sample(records, len(records))
+    first, second = resolve(records), resolve(shuffled, ("two", "one"))
+    assert first.papers == second.papers
+    assert first.citations == second.citations
+    assert first.reasons == second.reasons
+
+
+@PROPERTY
+@given(TRUE)
+def test_what_is_true_is_never_joined_or_contradicted(records: list[Record]) -> None:
+    result = resolve(records)
+    for row in result.papers:
+        works = {row[kind].removeprefix("10.1000/").removeprefix("PMC") for kind in IDS if row[kind]}
+        assert len(works) == 1, row
+    # A reference by any of a paper's own ids leads to that paper.
+    by_id = {row[kind]: row["paper_id"] for row in result.papers for kind in IDS if row[kind]}
+    for row in result.citations:
+        found = [value for value in parse_identifier(_spelled(row["cited"])) if value]
+        assert row["cited"] == by_id.get(found[0], row["cited"]), (row, by_id)
+
+
+def _spelled(paper_id: str) -> str:
+    return paper_id.removeprefix("doi:").replace("pmc:", "")
+
+
+@PROPERTY
+@given(TRUE, st.randoms(use_true_random=False))
+def test_wrong_references_join_no_two_works(records: list[Record], random: Any) -> None:
+    wrong, right = [], []
+    for corpus in range(100, 100 * (_CORPORA + 1), 100):
+        # What is right is said twice: of a work that only the wrong reference names nothing better is known.
+        true = tuple(Citation(**ids_of(corpus + work)) for work in range(1, 7))
+        right += [Paper(doi=f"10.1000/{name}{corpus}", citations=true) for name in ("right", "again")]
+        one, other = random.sample(range(1, 7), 2)
+        kind, another = random.sample(IDS, 2)
+        both = {kind: ids_of(corpus + one)[kind], another: ids_of(corpus + other)[another]}
+        wrong.append(Paper(doi=f"10.1000/wrong{corpus}", citations=(Citation(**both),)))
+    settled = [*records, *(Record("one", paper.doi or "", paper) for paper in right)]
+    before = resolve(settled)
+    after = resolve([*settled, *(Record("two", paper.doi or "", paper) for paper in wrong)])
+    assert [row for row in after.papers if "wrong" not in row["paper_id"]] == before.papers
+    assert [row for row in after.citations if "wrong" not in row["citing"]] == before.citations
+
+
+@PROPERTY
+@given(MESSY)
+def test_what_is_resolved_resolves_to_itself(records: list[Record]) -> None:
+    once = resolve(records)
+    cited: dict[str, list[Citation]] = {}
+    for row in once.citations:
+        doi, pmid, pmcid = parse_identifier(_named(row["cited"]))
+        cited.setdefault(row["citing"], []).append(
+            Citation(doi=doi, pmid=pmid, pmcid=pmcid, title=row["cited_title"], year=row["cited_year"])
+        )
+    again = [
+        Record("one", f"{number:04}", Paper(
+            **{kind: row[kind] for kind in (*IDS, "title", "abstract")},
+            citations=tuple(cited.get(row["paper_id"], ())),
+        ))
+        for number, row in enumerate(once.papers)
+    ]  # fmt: skip
+    twice = resolve(again)
+    assert twice.papers == once.papers
+    assert twice.citations == once.citations
+
+
+def _named(paper_id: str) -> str:
+    """`pmc:PMC1`, `pmid:1` and `doi:10.1` as `parse_identifier` reads them."""
+    return paper_id.removeprefix("pmc:")
