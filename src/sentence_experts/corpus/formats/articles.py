@@ -44,6 +44,8 @@ def read_articles(document: bytes | IO[bytes]) -> Iterator[Outcome]:
     except BROKEN_PACKING as error:
         yield UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")
     except (UnicodeError, LookupError) as error:
+        if isinstance(error, KeyError | IndexError):  # a fault of ours, no unknown encoding
+            raise
         yield UnreadableArticleError("encoding", str(error))
 
 
