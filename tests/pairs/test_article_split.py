@@ -47,7 +47,7 @@ def co_cited(
         WorkArrays(numbers, same_text, np.zeros(works), np.zeros(works)),
         CitingArticles(
             np.repeat(np.arange(len(ends)), counts),
-            np.array([article for pair in sorted(behind) for article in behind[pair]], dtype=np.int64),
+            *[np.array([article for pair in sorted(behind) for article in behind[pair]], dtype=np.int64)] * 2,
         ),
     )
 
@@ -84,7 +84,7 @@ def companions(families: int = 60) -> list[list[int]]:
 
 def split_of_drawn(pairs: PairArrays, citing: CitingArticles, home: np.ndarray, split: int) -> CitingArticles:
     rows = home[citing.pair] == split
-    return CitingArticles(citing.pair[rows], citing.article[rows])
+    return CitingArticles(citing.pair[rows], citing.article[rows], citing.same_text[rows])
 
 
 def test_companion_papers_leak_through_a_split_by_paper_and_not_by_article() -> None:
@@ -118,17 +118,17 @@ def test_fractions_are_of_articles() -> None:
 
 
 def test_an_article_that_was_published_twice_is_one_article() -> None:
-    # Works 0 and 1 are reprints of each other and cite different works.
+    # Articles 0 and 1 are reprints of each other and cite different works.
     pairs, works, _ = co_cited([[10, 11, 12], [20, 21, 22]], 40, copies=1)
-    citing = CitingArticles(np.arange(6), np.array([0, 0, 0, 1, 1, 1]))
+    citing = CitingArticles(np.arange(6), np.array([0, 0, 0, 1, 1, 1]), np.zeros(6, dtype=np.int64))
     for seed in range(20):
         home = split_by_article(pairs, works, citing, (0.5, 0.0, 0.5), np.random.default_rng(seed)).pairs
         assert len(set(home.tolist())) == 1
 
 
 def test_articles_seen_counts_articles_of_both_sets() -> None:
-    train = CitingArticles(np.array([0, 0, 1]), np.array([7, 8, 8]))
-    test = CitingArticles(np.array([0, 1, 1]), np.array([8, 9, 8]))
+    train = CitingArticles(np.array([0, 0, 1]), *[np.array([7, 8, 8])] * 2)
+    test = CitingArticles(np.array([0, 1, 1]), *[np.array([8, 9, 8])] * 2)
     assert articles_seen(train, test) == (1, 2)
 
 

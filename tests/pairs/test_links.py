@@ -9,7 +9,7 @@ import ibis
 import numpy as np
 import pytest
 
-from sentence_experts.pairs.links import RELATIONS, linked_by_any
+from sentence_experts.pairs.links import RELATIONS, linked_by_any, references_of_few
 
 Citations = set[tuple[int, int]]
 
@@ -24,10 +24,11 @@ def ibis_table(columns: tuple[str, ...], rows: list[tuple[int, ...]]) -> ibis.Ta
 
 
 def counted(relation: str, citations: Citations, works: list[int], rare: int) -> dict[tuple[int, int], int]:
-    expression = RELATIONS[relation](
-        ibis_table(("citing", "cited"), sorted(citations)), ibis_table(("work",), [(w,) for w in works]), rare
-    )
-    rows = ibis.duckdb.connect().to_pyarrow(expression).to_pylist()
+    table = ibis_table(("citing", "cited"), sorted(citations))
+    members = ibis_table(("paper_id", "group", "member"), [(work, 0, work) for work in works])
+    if relation == "coupling":
+        table = table.semi_join(references_of_few(table, members, rare), "cited")
+    rows = ibis.duckdb.connect().to_pyarrow(RELATIONS[relation](table, members)).to_pylist()
     return {(row["left"], row["right"]): row["count"] for row in rows}
 
 
@@ -67,6 +68,16 @@ def test_each_relation_counts_what_its_definition_says(relation: str, rare: int,
 def test_a_paper_without_text_still_makes_its_references_co_cited() -> None:
     found = counted("co-citation", {(9, 1), (9, 2)}, [1, 2], rare=10)
     assert found == {(1, 2): 1}
+
+
+def test_members_of_two_groups_are_linked_within_each_alone() -> None:
+    # Works 1 and 2 are of group 0; 2 and 3 of group 1, where they have other numbers.
+    members = ibis_table(("paper_id", "group", "member"), [(1, 0, 0), (2, 0, 1), (2, 1, 2), (3, 1, 3)])
+    citations = ibis_table(
+        ("citing", "cited"), [(9, 1), (9, 2), (9, 3), (9, 3), (8, 1), (8, 2), (7, 1), (7, 3)]
+    )
+    rows = ibis.duckdb.connect().to_pyarrow(RELATIONS["co-citation"](citations, members)).to_pylist()
+    assert {(row["left"], row["right"]): row["count"] for row in rows} == {(0, 1): 2, (2, 3): 1}
 
 
 def test_linked_by_any_finds_every_relation_and_nothing_else() -> None:

@@ -8,13 +8,13 @@ import ibis
 import numpy as np
 import pyarrow as pa
 import pytest
+from compiling import link_graph
 
 from samples import write_corpus
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA
 from sentence_experts.evaluation.audit.pair_sets import fold_texts
-from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.settings import PairSettings
-from sentence_experts.pairs.works import number_nodes, numbered_works
+from sentence_experts.pairs.works import folded_texts, numbered_works
 from sentence_experts.storage import write_parquet
 
 TITLES = [
@@ -37,7 +37,7 @@ def same_texts() -> dict[str, list[str]]:
         "cited_year": pa.int32(),
     }
     citations = ibis.memtable(pa.schema(nothing).empty_table())
-    works = numbered_works("abstract", papers, citations, number_nodes(papers, citations))
+    works = numbered_works(folded_texts("abstract", papers, citations), papers)
     groups: dict[str, list[str]] = {}
     for row in ibis.duckdb.connect().to_pyarrow(works.order_by("paper_id")).to_pylist():
         groups.setdefault(row["same_text"], []).append(row["paper_id"])
@@ -70,10 +70,10 @@ def test_what_links_a_paper_links_its_reprint(relation: str, tmp_path: Path) -> 
     corpus = write_corpus(tmp_path / "corpus", papers)
     rows = [{"citing": citing, "cited": cited} for citing, cited in CITES[relation]]
     write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
-    graph = LinkGraph(corpus, PairSettings(unit="title", relation=relation), None, tmp_path)
-    node = {name: number for number, name in enumerate(sorted(titles))}
-    right = np.array([node[name] for name in ("paper", "reprint", "stranger")])
-    assert graph.linked(np.full(3, node["other"]), right).tolist() == [True, True, False]
+    with link_graph(corpus, PairSettings(unit="title", relation=relation)) as graph:
+        node = {name: number for number, name in enumerate(sorted(titles))}
+        right = np.array([node[name] for name in ("paper", "reprint", "stranger")])
+        assert graph.linked(np.full(3, node["other"]), right).tolist() == [True, True, False]
 
 
 def test_what_links_a_text_is_known_of_all_works_with_that_text(tmp_path: Path) -> None:
@@ -82,14 +82,14 @@ def test_what_links_a_text_is_known_of_all_works_with_that_text(tmp_path: Path) 
     corpus = write_corpus(tmp_path / "corpus", papers)
     rows = [{"citing": citing, "cited": cited} for citing, cited in CITES["co-citation"]]
     write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
-    graph = LinkGraph(corpus, PairSettings(unit="title"), None, tmp_path)
-    node = {name: number for number, name in enumerate(sorted(titles))}
+    with link_graph(corpus, PairSettings(unit="title")) as graph:
+        node = {name: number for number, name in enumerate(sorted(titles))}
 
-    def known(*names: str) -> list[tuple[str, str]]:
-        table = graph.known_links(np.array(sorted(node[name] for name in names)))
-        return list(zip(table["left_id"].to_pylist(), table["right_id"].to_pylist(), strict=True))
+        def known(*names: str) -> list[tuple[str, str]]:
+            table = graph.known_links(np.array(sorted(node[name] for name in names)))
+            return list(zip(table["left_id"].to_pylist(), table["right_id"].to_pylist(), strict=True))
 
-    linked = [("other", "paper"), ("other", "reprint"), ("paper", "reprint")]
-    assert known("other", "paper", "reprint", "stranger") == linked
-    # Also where the work that was cited is not among those asked for.
-    assert known("other", "reprint") == [("other", "reprint")]
+        linked = [("other", "paper"), ("other", "reprint"), ("paper", "reprint")]
+        assert known("other", "paper", "reprint", "stranger") == linked
+        # Also where the work that was cited is not among those asked for.
+        assert known("other", "reprint") == [("other", "reprint")]

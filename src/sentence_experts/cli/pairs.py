@@ -10,6 +10,7 @@ from rich.table import Table
 
 from sentence_experts.cli.options import parse_settings, with_settings
 from sentence_experts.console import results
+from sentence_experts.pairs.engines import EngineSettings
 from sentence_experts.pairs.settings import PairSettings
 
 if TYPE_CHECKING:
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("pairs")(with_settings(PairSettings)(pairs))
+    app.command("pairs")(with_settings(EngineSettings, "machine")(with_settings(PairSettings)(pairs)))
 
 
 def pairs(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="folder written by `corpus import`")],
     out: Annotated[Path, typer.Option(help="folder to write the dataset to")],
     given: dict[str, Any],
+    machine: dict[str, Any],
     domains: Annotated[
         Path | None, typer.Option(help="YAML rules that sort papers into domains; without, one domain 'all'")
     ] = None,
@@ -38,11 +40,12 @@ def pairs(
     --negatives-min-cited 0 --out my-pairs
     """
     settings = parse_settings(PairSettings, given)
+    engine = parse_settings(EngineSettings, machine)
 
     from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.pairs.compile import compile_pairs
 
-    _show(compile_pairs(CorpusFolder.open(corpus), out, settings, domains))
+    _show(compile_pairs(CorpusFolder.open(corpus), out, settings, domains, engine))
 
 
 def _show(pairs: PairsFolder) -> None:
@@ -60,7 +63,13 @@ def _show(pairs: PairsFolder) -> None:
         table.add_row(domain, f"{counts['train']['positives']:,}", *sets, f"{counts['test']['papers']:,}")
     results.print(table)
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
-    results.print(f"linked pairs in the corpus: {linked}")
+    results.print(f"linked pairs, both papers of one domain: {linked}")
+    if manifest["left_out_by_max_references"]:
+        left_out = manifest["left_out_by_max_references"]
+        results.print(
+            f"left out, with more than {settings['max_references']:,} references: {left_out['papers']:,} "
+            f"papers and their {left_out['citations']:,} citations that could have made pairs"
+        )
     if manifest["pairs_between_splits_left_out"]:
         behind = "papers or citing articles" if settings["split"] == "article" else "papers"
         left_out = manifest["pairs_between_splits_left_out"]

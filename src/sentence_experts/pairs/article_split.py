@@ -32,10 +32,12 @@ class CitingArticles:
     Attributes:
         pair: rows of a `PairArrays`.
         article: node numbers.
+        same_text: of each article, the smallest node number among those with its text.
     """
 
     pair: np.ndarray
     article: np.ndarray
+    same_text: np.ndarray
 
 
 def split_by_article(
@@ -54,7 +56,7 @@ def split_by_article(
     """
     texts, text_of = np.unique(works.same_text, return_inverse=True)
     left, right = text_of[works.rows(pairs.left)], text_of[works.rows(pairs.right)]
-    article = np.unique(_one_number_a_text(citing.article, works), return_inverse=True)[1]
+    article = np.unique(citing.same_text, return_inverse=True)[1]
     split_of_article = _draw_articles(pairs, left, right, citing.pair, article, fractions, rng)
 
     made_in = split_of_article[article]
@@ -75,12 +77,6 @@ def articles_seen(train: CitingArticles, test: CitingArticles) -> tuple[int, int
     """How many articles behind test pairs are behind training pairs too, and how many there are."""
     tested = np.unique(test.article)
     return int(np.isin(tested, train.article).sum()), len(tested)
-
-
-def _one_number_a_text(articles: np.ndarray, works: WorkArrays) -> np.ndarray:
-    """The articles, those that were published twice (where they are works) under the smaller number."""
-    rows = np.minimum(works.rows(articles), len(works.work) - 1)
-    return np.where(works.work[rows] == articles, works.same_text[rows], articles)
 
 
 def _draw_articles(

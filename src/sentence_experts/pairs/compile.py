@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.article_split import ARTICLE_FRACTIONS, articles_seen, split_by_article
 from sentence_experts.pairs.dataset import PairsFolder, check_replaceable, write_pairs_folder
+from sentence_experts.pairs.engines import EngineSettings, opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import NegativeSampler, Request
 from sentence_experts.pairs.settings import PairSettings
@@ -32,52 +32,65 @@ from sentence_experts.pairs.splits import (
 
 
 def compile_pairs(
-    corpus: CorpusFolder, out: Path, settings: PairSettings, rules_file: Path | None = None
+    corpus: CorpusFolder,
+    out: Path,
+    settings: PairSettings,
+    rules_file: Path | None = None,
+    engine: EngineSettings | None = None,
 ) -> PairsFolder:
-    """Write the pairs dataset of a corpus to `out` and return it.
+    """Write the pairs dataset of a corpus to `out` and return it: the same bytes whatever the engine.
 
     Raises:
         InputError: nothing is linked, a domain rule cannot be applied, a split is empty, or the negatives
             asked for cannot be made (the message gives the threshold that would do).
-        UsageError: `out` is there and holds something else than a pairs dataset.
+        UsageError: `out` is there and holds something else than a pairs dataset, or there is no writing to
+            the scratch folder.
+        SentenceExpertsError: Spark is asked for and cannot be had.
     """
     check_replaceable(out)
-    with tempfile.TemporaryDirectory() as scratch:
-        graph = LinkGraph(corpus, settings, rules_file, Path(scratch))
-        pairs = graph.pairs
-        rng = np.random.default_rng(settings.seed)
-        assignment, fractions = _assign(graph, settings, rng)
-        splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
-        before = [len(split) for split in splits]
-        splits = [
-            sampling.draw_per_domain(
-                split,
-                settings.most_per_domain(SPLITS[number]),
-                by_count=number == TRAIN and settings.frequency == "sampling",
-                rng=rng,
-            )
-            for number, split in enumerate(splits)
-        ]
-        for name, split in zip(SPLITS, splits, strict=True):
-            if len(split) == 0:
-                raise InputError(_empty_split(name, settings, len(pairs)))
-        leaks = _seen_in_training(graph, splits, settings)
-        known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
-        negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
-        if settings.frequency == "duplication":
-            splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
-        tables = {}
-        for number, name in enumerate(SPLITS):
-            labelled = _with_negatives(splits[number], negatives.get(number))
-            tables[name] = graph.pair_table(*labelled, rng)
-        manifest = {
+    with opened(engine or EngineSettings.model_validate({}), beside=out) as working:
+        graph = LinkGraph(corpus, settings, rules_file, working)
+        tables, known_links, made = _compiled(graph, settings)
+    manifest = {
+        "domain_rules": rules_file.read_text(encoding="utf-8") if rules_file else None,
+        "corpus": {
+            "fingerprint": corpus.fingerprint(),
+            "licences": corpus.manifest["counts"].get("by_licence"),
+        },
+        **made,
+    }
+    return write_pairs_folder(out, tables, known_links, manifest)
+
+
+def _compiled(
+    graph: LinkGraph, settings: PairSettings
+) -> tuple[dict[str, pa.Table], pa.Table, dict[str, Any]]:
+    """The table of each split, the known links, and what the manifest says about them."""
+    pairs = graph.pairs
+    rng = np.random.default_rng(settings.seed)
+    assignment, fractions = _assign(graph, settings, rng)
+    splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
+    before = [len(split) for split in splits]
+    splits = _drawn(splits, settings, rng)
+    for name, split in zip(SPLITS, splits, strict=True):
+        if len(split) == 0:
+            raise InputError(_empty_split(name, settings, len(pairs)))
+    leaks = _seen_in_training(graph, splits, settings)
+    known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
+    negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
+    if settings.frequency == "duplication":
+        splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
+    tables = {}
+    for number, name in enumerate(SPLITS):
+        labelled = _with_negatives(splits[number], negatives.get(number))
+        tables[name] = graph.pair_table(*labelled, rng)
+    return (
+        tables,
+        known_links,
+        {
             "settings": settings.model_dump() | {"fractions": list(fractions)},
-            "domain_rules": rules_file.read_text(encoding="utf-8") if rules_file else None,
-            "corpus": {
-                "fingerprint": corpus.fingerprint(),
-                "licences": corpus.manifest["counts"].get("by_licence"),
-            },
             "link_counts": graph.link_counts,
+            "left_out_by_max_references": graph.long_lists,
             "pairs_of_one_text_left_out": graph.same_text_pairs,
             "domains": {
                 domain: _domain_counts(tables, domain) for domain in sorted(set(pairs.domain.tolist()))
@@ -86,8 +99,21 @@ def compile_pairs(
             "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
             "known_links": known_links.num_rows,
             **leaks,
-        }
-        return write_pairs_folder(out, tables, known_links, manifest)
+        },
+    )
+
+
+def _drawn(splits: list[PairArrays], settings: PairSettings, rng: np.random.Generator) -> list[PairArrays]:
+    """At most as many pairs a domain as the settings allow each split."""
+    return [
+        sampling.draw_per_domain(
+            split,
+            settings.most_per_domain(SPLITS[number]),
+            by_count=number == TRAIN and settings.frequency == "sampling",
+            rng=rng,
+        )
+        for number, split in enumerate(splits)
+    ]
 
 
 def _assign(

@@ -1,212 +1,193 @@
-"""A corpus as a graph of works: who cites whom, which works are linked, what domain each is in."""
+"""A corpus as a graph of works: which are linked, what domain each is in, and who cites them."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import ibis
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.article_split import CitingArticles
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
-from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.links import RELATIONS, citing_both, linked_by_any
+from sentence_experts.pairs.engines import Engine
+from sentence_experts.pairs.links import MEMBER_ENDS, RELATIONS, identified, long_lists, references_of_few
+from sentence_experts.pairs.memberships import domains_of_works
+from sentence_experts.pairs.neighbours import Neighbours
 from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.pairs.splits import UNKNOWN_YEAR, PairArrays, WorkArrays
-from sentence_experts.pairs.works import (
-    citations_of_texts,
-    domains_of_cited,
-    number_nodes,
-    numbered_citations,
-    numbered_works,
-    within_years,
-)
+from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, with_texts_of
 
-ONE_DOMAIN = "all"
 LINK_COUNTS = (1, 2, 3, 5)
 
 
 class LinkGraph:
-    """A corpus under node numbers: its works, citations and linked pairs, joined by an SQL engine."""
+    """The works of a corpus that may stand in a pair, numbered in the order of their ids, and their links.
+
+    Those are the works that have the unit's text and a domain. They are found first, so that only their
+    citations are joined, within each domain; the pairs come out of one pass over the citations. A second
+    pass, for the `Neighbours` of the works, is made when these are asked for.
+
+    Attributes:
+        pairs: the linked pairs of one domain and two texts, by works and domain.
+        link_counts: how many pairs of one domain are linked at least 1, 2, 3, 5 times, from `min_count` on.
+        same_text_pairs: how many of those are of works with the same text, and left out.
+        long_lists: what `max_references` leaves out: papers, and their citations of works that may stand in a
+            pair (with coupling: by such works); None without that setting.
+    """
 
     def __init__(
-        self, corpus: CorpusFolder, settings: PairSettings, rules_file: Path | None, scratch: Path
+        self, corpus: CorpusFolder, settings: PairSettings, rules_file: Path | None, engine: Engine
     ) -> None:
-        self._engine = ibis.duckdb.connect()
-        self._engine.raw_sql("SET enable_progress_bar = false")
-        self._scratch = scratch
-        self._rounds = 0
-        papers = self._engine.read_parquet(str(corpus.papers), table_name="papers")
-        citations = self._engine.read_parquet(str(corpus.citations), table_name="citations")
-        nodes = self._kept("nodes", number_nodes(papers, citations))
-        self._texts = self._kept("works", numbered_works(settings.unit, papers, citations, nodes))
-        self._citations = self._kept("edges", numbered_citations(citations, nodes))
-        self._citations_of_texts = self._kept("texts", citations_of_texts(self._citations, self._texts))
-        self.works = self._work_arrays()
-        links = RELATIONS[settings.relation](self._citations, self._texts.select("work"), settings.rare)
-        self._every_link = self._kept("every_link", links)
-        self.link_counts = _at_least(self._every_link)
-        self._links = self._kept("links", self._of_two_texts(self._every_link))
-        self.same_text_pairs = self.link_counts["1"] - self._links.count().to_pyarrow().as_py()
-        memberships = self._memberships(papers, nodes, rules_file)
-        self.pairs = self._pairs_of_one_domain(memberships, settings.min_count)
+        self._engine = engine
+        self._settings = settings
+        papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
+        self._citations = identified(references)
+        self._texts = engine.kept(folded_texts(settings.unit, papers, references))
+        domains = domains_of_works(engine, settings.unit, self._texts, papers, references, rules_file)
+        self._works = engine.kept(numbered_works(self._texts, domains))
+        self._wanted = engine.kept(with_texts_of(self._texts, self._works))
+        works = engine.rows(self._works.select("work", "same_text", "year").order_by("work"))
+        self._same_text = _wide(works["same_text"])
+        self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
+        members = self._number_members(domains)
+        self.long_lists: dict[str, int] | None = None
+        self._long: ir.Table | None = None
+        if settings.max_references is not None:
+            self._leave_out_long_lists(references, settings.max_references)
+        self._few: ir.Table | None = None
+        if settings.relation == "coupling":
+            self._few = engine.kept(references_of_few(self._citations, self._wanted, settings.rare))
+        self.pairs = self._linked_pairs(members)
         if len(self.pairs) == 0:
-            raise InputError(self._nothing_linked(settings))
-        self.memberships = memberships.select("work", "domain").to_pyarrow()
+            raise InputError(self._nothing_linked())
 
-    def _kept(self, name: str, expression: ir.Table) -> ir.Table:
-        """The expression's rows, computed once and put on disk."""
-        path = self._scratch / f"{name}.parquet"
-        expression.to_parquet(path)
-        return self._engine.read_parquet(str(path), table_name=name)
+    def _number_members(self, domains: ir.Table) -> ir.Table:
+        """`paper_id, work, group, member`, and the same in arrays by member."""
+        names = sorted(self._engine.rows(domains.select("domain").distinct())["domain"].to_pylist())
+        self._domain_names = np.array(names, dtype=object)
+        groups = pa.array(np.arange(len(names), dtype=np.int32))
+        named = self._engine.stored(pa.table({"domain": pa.array(names, pa.string()), "group": groups}))
+        members = self._engine.kept(numbered_members(self._works, domains, named))
+        columns = self._engine.rows(members.select("member", "work", "group").order_by("member"))
+        self._work_of_member, self._group_of_member = _wide(columns["work"]), columns["group"].to_numpy()
+        return members
 
-    def _stored(self, name: str, table: pa.Table) -> ir.Table:
-        path = self._scratch / f"{name}.parquet"
-        pq.write_table(table, path)
-        return self._engine.read_parquet(str(path), table_name=name)
+    def _leave_out_long_lists(self, references: ir.Table, max_references: int) -> None:
+        self._long = self._engine.kept(long_lists(references, max_references))
+        left_out = self._citations.semi_join(self._long, "citing")
+        for end in MEMBER_ENDS[self._settings.relation]:
+            works = self._works.view()
+            left_out = left_out.semi_join(works, left_out[end] == works.paper_id)
+        left_out = left_out.distinct()
+        counts = left_out.aggregate(papers=left_out.citing.nunique(), citations=left_out.count())
+        self.long_lists = self._engine.rows(counts).to_pylist()[0]
 
-    def _asked(self, **columns: np.ndarray) -> ir.Table:
-        """A table of node numbers that is joined once."""
-        self._rounds += 1
-        return self._stored(f"asked_{self._rounds}", pa.table(columns))
+    def _making_pairs(self, citations: ir.Table) -> ir.Table:
+        """Those citations that may link, under the settings."""
+        if self._long is not None:
+            citations = citations.anti_join(self._long, "citing")
+        if self._few is not None:
+            citations = citations.semi_join(self._few, "cited")
+        return citations
 
-    def _work_arrays(self) -> WorkArrays:
-        times = self._citations.group_by("cited").aggregate(times=self._citations.citing.count())
-        works = self._texts.left_join(times, self._texts.work == times.cited)
-        columns = works.select("work", "same_text", "year", "times").order_by("work").to_pyarrow()
-        return WorkArrays(
-            work=columns["work"].to_numpy(),
-            same_text=columns["same_text"].to_numpy(),
-            year=columns["year"].fill_null(UNKNOWN_YEAR).to_numpy(),
-            times_cited=columns["times"].fill_null(0).to_numpy(),
-        )
+    def _linked_pairs(self, members: ir.Table) -> PairArrays:
+        """Sets `link_counts` and `same_text_pairs`, too."""
+        least = self._settings.min_count
+        links = RELATIONS[self._settings.relation](self._making_pairs(self._citations), members)
+        columns = self._engine.rows(links.filter(links["count"] >= least).order_by("left", "right"))
+        left, right, count = (columns[name].to_numpy() for name in ("left", "right", "count"))
+        del columns
+        levels = sorted({least, *(level for level in LINK_COUNTS if level > least)})
+        self.link_counts = {str(level): int((count >= level).sum()) for level in levels}
+        # Members of one domain are in the order of the works; over all domains the works come first.
+        group = self._group_of_member[left]
+        left, right = self._work_of_member[left], self._work_of_member[right]
+        of_two_texts = self._same_text[left] != self._same_text[right]
+        self.same_text_pairs = int((~of_two_texts).sum())
+        pairs = PairArrays(left, right, count, self._domain_names[group])
+        if len(self._domain_names) == 1:
+            return pairs if of_two_texts.all() else pairs.take(of_two_texts)
+        order = np.lexsort((group, right, left))
+        return pairs.take(order[of_two_texts[order]])
 
-    def _of_two_texts(self, links: ir.Table) -> ir.Table:
-        """Links between different texts: a work and its reprint are no pair to learn from."""
-        left, right = (self._texts.select("work", "same_text").view() for _ in range(2))
-        joined = links.join(left, links.left == left.work).select(*links.columns, left_text="same_text")
-        joined = joined.join(right, joined.right == right.work).filter(
-            lambda both: both.left_text != both.same_text
-        )
-        return joined.select("left", "right", "count")
-
-    def _memberships(self, papers: ir.Table, nodes: ir.Table, rules_file: Path | None) -> ir.Table:
-        """`work, domain`: one row for each domain of each work; works of no domain have none."""
-        if rules_file is None:
-            return self._stored(
-                "memberships",
-                pa.table({"work": self.works.work, "domain": [ONE_DOMAIN] * len(self.works.work)}),
-            )
-        rules = DomainRules.read(rules_file)
-        domains_of = rules.classifier()
-        fields = papers.select("paper_id", "title", "subjects", "mesh", "keywords", "journal", "year")
-        inside_nodes = self._kept("fields", fields.join(nodes, "paper_id").order_by("node"))
-        found: list[tuple[int, str]] = []
-        for batch in pq.ParquetFile(self._scratch / "fields.parquet").iter_batches():
-            for paper in batch.to_pylist():
-                found.extend((paper["node"], domain) for domain in domains_of(paper))
-        if not found:
-            raise InputError(f"{rules_file}: no paper of the corpus falls into any of its domains")
-        work, domain = zip(*found, strict=True)
-        inside = self._stored("inside", pa.table({"work": work, "domain": domain}))
-        outside = domains_of_cited(self._texts, inside_nodes, self._citations, inside)
-        years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
-        outside = within_years(outside, self._texts, years)
-        return self._kept("memberships", inside.union(outside.select("work", "domain")))
-
-    def _pairs_of_one_domain(self, memberships: ir.Table, min_count: int) -> PairArrays:
-        left, right = memberships.view(), memberships.view()
-        links = self._links.filter(self._links["count"] >= min_count)
-        joined = links.join(left, links.left == left.work).select(*links.columns, "domain")
-        same = joined.semi_join(right, [joined.right == right.work, joined.domain == right.domain])
-        columns = same.order_by("left", "right", "domain").to_pyarrow()
-        # One string a domain, not one a pair.
-        domains = columns["domain"].combine_chunks().dictionary_encode()
-        names = np.array(domains.dictionary.to_pylist(), dtype=object)
-        return PairArrays(
-            left=columns["left"].to_numpy(),
-            right=columns["right"].to_numpy(),
-            count=columns["count"].to_numpy(),
-            domain=names[domains.indices.to_numpy()],
-        )
-
-    def _nothing_linked(self, settings: PairSettings) -> str:
-        if self.link_counts["1"] == 0:
-            return (
-                f"no two works with a {settings.unit} are linked by {settings.relation}; "
-                "try another --relation or --unit"
-            )
+    def _nothing_linked(self) -> str:
+        settings = self._settings
+        longer = ", a larger --max-references" if self.long_lists else ""
         return (
-            f"{self.link_counts['1']} pairs are linked by {settings.relation}, but none has both works in "
-            f"one domain and a count of at least {settings.min_count}; look at --domains and --min-count"
+            f"no two works of one domain with a {settings.unit} are linked by {settings.relation} at least "
+            f"{settings.min_count} times; look at --domains and --min-count, or try another --relation or "
+            f"--unit{longer}"
         )
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(self._engine, self._texts, self._works, self._wanted, self._citations)
+
+    @cached_property
+    def works(self) -> WorkArrays:
+        """The works, and how often each is cited within the corpus."""
+        numbers = np.arange(len(self._same_text))
+        times = self._neighbours.times_cited(len(numbers))
+        return WorkArrays(numbers, self._same_text, self._year, times)
 
     def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Which of the pairs (node numbers) any relation links: a mask of shape (pairs,).
+        """Which of the pairs (work numbers) any relation links: a mask of shape (pairs,).
 
-        A link of one of two works with the same text is a link of the other.
+        A link of one of two works with the same text is a link of the other, and so is one through a paper
+        with a long reference list, or through a reference that many cite.
         """
-        left, right = (self.works.same_text[self.works.rows(ends)] for ends in (left, right))
-        candidates = self._asked(left=left, right=right)
-        hits = linked_by_any(candidates, self._citations_of_texts).to_pyarrow()
-        size = int(self.works.work.max()) + 1
-        return np.isin(left * size + right, hits["left"].to_numpy() * size + hits["right"].to_numpy())
+        return self._neighbours.linked(self._same_text[left], self._same_text[right])
 
     def citing_articles(self, pairs: PairArrays) -> CitingArticles:
         """The articles that cite both works of each pair, ordered by pair and article."""
-        asked = self._asked(pair=np.arange(len(pairs)), left=pairs.left, right=pairs.right)
-        found = citing_both(asked, self._citations).order_by("pair", "article").to_pyarrow()
-        return CitingArticles(found["pair"].to_numpy(), found["article"].to_numpy())
+        return self._neighbours.citing_articles(pairs)
 
     def known_links(self, works: np.ndarray) -> pa.Table:
         """`left_id, right_id` (left < right) of every link between the works, whatever its count and domain.
 
         What links a text links all works with that text, and those are links of each other: none of them is
-        a negative of another. Ordered by the ids, which is the order of the node numbers.
+        a negative of another. Ordered by the ids, which is the order of the work numbers.
         """
-        among = self._asked(work=works, same_text=self.works.same_text[self.works.rows(works)])
+        among = self._engine.stored(pa.table({"work": works, "same_text": self._same_text[works]}))
+        texts = self._neighbours.texts.semi_join(among, "same_text")
+        members = texts.select("paper_id", member="same_text", group=ibis.literal(0))
+        making = self._making_pairs(self._neighbours.citations)
+        links = RELATIONS[self._settings.relation](making, members)
         first, second = among.view(), among.view()
-        links = self._text_links_among(among)
-        linked = links.join(first, links.left_text == first.same_text).select("right_text", one="work")
-        linked = linked.join(second, linked.right_text == second.same_text).select("one", other="work")
+        linked = links.join(first, links.left == first.same_text).select("right", one="work")
+        linked = linked.join(second, linked.right == second.same_text).select("one", other="work")
         twins = first.join(second, first.same_text == second.same_text).select(
             one=first.work, other=second.work
         )
         both = linked.union(twins).filter(lambda ends: ends.one != ends.other)
         ends = both.select(left=ibis.least(both.one, both.other), right=ibis.greatest(both.one, both.other))
-        ends = ends.distinct().order_by("left", "right").to_pyarrow()
-        named = self._texts.semi_join(among, "work").select("work", "paper_id").order_by("work").to_pyarrow()
-        numbers, ids = named["work"].to_numpy(), named["paper_id"]
-        columns = {f"{end}_id": ids.take(np.searchsorted(numbers, ends[end])) for end in ("left", "right")}
-        return pa.table(columns).combine_chunks()
-
-    def _text_links_among(self, among: ir.Table) -> ir.Table:
-        """`left_text, right_text` of every link between works that have a text of `among(same_text)`."""
-        wanted = self._texts.semi_join(among, "same_text").select("work", "same_text")
-        left, right = wanted.view(), wanted.view()
-        links = self._every_link
-        links = links.join(left, links.left == left.work).select("right", left_text="same_text")
-        links = links.join(right, links.right == right.work).select("left_text", right_text="same_text")
-        return links.distinct()
+        found = self._engine.rows(ends.distinct().order_by("left", "right"))
+        named = self._works.semi_join(among, "work").select("work", "paper_id").order_by("work")
+        ids = self._engine.rows(named)["paper_id"]
+        places = {end: np.searchsorted(works, found[end]) for end in ("left", "right")}
+        return pa.table({f"{end}_id": ids.take(places[end]) for end in places}).combine_chunks()
 
     def in_domain(self, domain: str) -> np.ndarray:
         """Which of `works` are of a domain: a mask of shape (works,)."""
-        nodes = self.memberships.filter(pc.equal(self.memberships["domain"], domain))["work"].to_numpy()
-        return np.isin(self.works.work, nodes)
+        of_domain = self._domain_names[self._group_of_member] == domain
+        mask = np.zeros(len(self._same_text), dtype=bool)
+        mask[self._work_of_member[of_domain]] = True
+        return mask
 
     def pair_table(self, pairs: PairArrays, labels: np.ndarray, rng: np.random.Generator) -> pa.Table:
         """The pairs with texts and ids, in random order, each with its two ends in random order."""
         order = PairArrays(pairs.left, pairs.right, pairs.count, np.arange(len(pairs)))
         order = sampling.shuffled(order, rng)
         needed = np.unique(np.concatenate([order.left, order.right]))
-        texts = self._texts.semi_join(self._asked(work=needed), "work").order_by("work").to_pyarrow()
+        asked = self._works.semi_join(self._engine.stored(pa.table({"work": needed})), "work")
+        named = asked.select("work", "paper_id").join(self._texts.select("paper_id", "text"), "paper_id")
+        texts = self._engine.rows(named.order_by("work"))
         left, right = np.searchsorted(needed, order.left), np.searchsorted(needed, order.right)
         columns = {
             "anchor": texts["text"].take(left),
@@ -220,9 +201,7 @@ class LinkGraph:
         return pa.table({name: columns[name] for name in PAIR_COLUMNS}).combine_chunks()
 
 
-def _at_least(links: ir.Table) -> dict[str, int]:
-    """How many pairs are linked at least 1, 2, 3, 5 times."""
-    counts = links.aggregate(
-        **{f"at_least_{least}": (links["count"] >= least).sum() for least in LINK_COUNTS}
-    ).to_pyarrow()
-    return {str(least): counts[f"at_least_{least}"][0].as_py() or 0 for least in LINK_COUNTS}
+def _wide(column: pa.ChunkedArray) -> np.ndarray:
+    """Numbers wide enough to reckon with."""
+    numbers: np.ndarray = column.to_numpy().astype(np.int64)
+    return numbers

@@ -1,8 +1,9 @@
 """Which works are linked, and how often: co-citation, bibliographic coupling, direct citation.
 
-Each relation is one ibis expression over `citations(citing, cited)`, distinct rows of node numbers, and
-`works(work)`, the nodes that may stand in a pair. The same code runs on any SQL engine that ibis speaks
-to. Each gives `left, right, count` with left < right.
+Each relation is one ibis expression over `citations(citing, cited)`, by id, repeated or not, and
+`members(paper_id, group, member)`: the works that may stand in a pair, each under a number within each of its
+groups (domains). It gives `left, right, count` with left < right, of members of one group. The same code runs
+on any SQL engine that ibis speaks to.
 """
 
 from __future__ import annotations
@@ -13,51 +14,81 @@ import ibis
 import ibis.expr.types as ir
 
 
-def co_citation(citations: ir.Table, works: ir.Table, rare: int) -> ir.Table:
+def co_citation(citations: ir.Table, members: ir.Table) -> ir.Table:
     """Two works cited by the same paper; the count is the number of papers that cite both.
 
-    The citing paper itself need not be one of `works`, and `rare` has no meaning here.
-    Source: Hallee et al. 2025, Methods, Data compilation.
+    The citing paper itself need not be a member. Source: Hallee et al. 2025, Methods, Data compilation.
     """
-    kept = citations.semi_join(works, citations.cited == works.work)
-    other = kept.view()
-    both = kept.join(other, [kept.citing == other.citing, kept.cited < other.cited])
-    return _counted(both.select(left=kept.cited, right=other.cited))
+    received = citations.join(members, citations.cited == members.paper_id)
+    return _sharing(received.select("group", "member", through="citing"))
 
 
-def coupling(citations: ir.Table, works: ir.Table, rare: int) -> ir.Table:
+def coupling(citations: ir.Table, members: ir.Table) -> ir.Table:
     """Two papers that cite the same work (bibliographic coupling); the count is of shared references.
 
-    Only references cited by at most `rare` papers count: what half a field cites (a method, a program)
-    says little about the two papers that share it.
+    The cited work itself need not be a member.
     """
-    times_cited = citations.group_by("cited").aggregate(papers=citations.citing.count())
-    rare_references = times_cited.filter(times_cited.papers.between(2, rare))
-    kept = citations.semi_join(rare_references, "cited")
-    kept = kept.semi_join(works, kept.citing == works.work)
-    other = kept.view()
-    both = kept.join(other, [kept.cited == other.cited, kept.citing < other.citing])
-    return _counted(both.select(left=kept.citing, right=other.citing))
+    made = citations.join(members, citations.citing == members.paper_id)
+    return _sharing(made.select("group", "member", through="cited"))
 
 
-def citation(citations: ir.Table, works: ir.Table, rare: int) -> ir.Table:
-    """One paper cites the other; the count is 2 where each cites the other. `rare` has no meaning here."""
-    kept = citations.semi_join(works, citations.citing == works.work)
-    others = works.view()
-    kept = kept.semi_join(others, kept.cited == others.work)
-    ends = kept.select(left=ibis.least(kept.citing, kept.cited), right=ibis.greatest(kept.citing, kept.cited))
-    return _counted(ends.filter(ends.left != ends.right))
+def citation(citations: ir.Table, members: ir.Table) -> ir.Table:
+    """One paper cites the other; the count is 2 where each cites the other."""
+    other = members.view()
+    citing = citations.join(members, citations.citing == members.paper_id)
+    citing = citing.select("cited", "group", one="member")
+    ends = citing.join(other, [citing.cited == other.paper_id, citing.group == other.group])
+    ends = ends.select(citing.one, other=other.member).filter(lambda each: each.one != each.other).distinct()
+    ends = ends.select(left=ibis.least(ends.one, ends.other), right=ibis.greatest(ends.one, ends.other))
+    return ends.group_by("left", "right").aggregate(count=ends.count())
 
 
-RELATIONS: dict[str, Callable[[ir.Table, ir.Table, int], ir.Table]] = {
+RELATIONS: dict[str, Callable[[ir.Table, ir.Table], ir.Table]] = {
     "co-citation": co_citation,
     "coupling": coupling,
     "citation": citation,
 }
 
+# Which ends of a citation are members, where it makes pairs.
+MEMBER_ENDS = {"co-citation": ("cited",), "coupling": ("citing",), "citation": ("citing", "cited")}
 
-def _counted(ends: ir.Table) -> ir.Table:
-    return ends.group_by("left", "right").aggregate(count=ends.count())
+
+def _sharing(ends: ir.Table) -> ir.Table:
+    """Pairs of members of one group that share a third work, `ends(through, group, member)`, and how many.
+
+    A sorted list a third work, and in it each member with those after it: half the rows of a join of `ends`
+    with itself, and no table of `ends` to hash.
+    """
+    lists = ends.group_by("through", "group").aggregate(members=ends.member.collect(distinct=True))
+    lists = lists.filter(lists.members.length() > 1).select(members=lists.members.sort())
+    places = lists.select("members", place=ibis.range(0, lists.members.length() - 1).unnest())
+    pairs = places.select(
+        left=places.members[places.place], right=places.members[places.place + 1 :].unnest()
+    )
+    return pairs.group_by("left", "right").aggregate(count=pairs.count())
+
+
+def identified(citations: ir.Table) -> ir.Table:
+    """`citing, cited` of the references with an identifier, those of a work to itself left out."""
+    known = citations.filter(citations.cited.notnull(), citations.citing != citations.cited)
+    return known.select("citing", "cited")
+
+
+def references_of_few(citations: ir.Table, members: ir.Table, rare: int) -> ir.Table:
+    """`cited`: the works that members cite and that at most `rare` papers of the corpus cite in all.
+
+    What half a field cites (a method, a program) says little about two papers that share it.
+    """
+    theirs = citations.semi_join(members, citations.citing == members.paper_id).select("cited")
+    every = citations.semi_join(theirs, "cited").distinct()
+    times = every.group_by("cited").aggregate(papers=every.count())
+    return times.filter(times.papers.between(2, rare)).select("cited")
+
+
+def long_lists(references: ir.Table, max_references: int) -> ir.Table:
+    """`citing`: the papers whose reference list has more than so many entries, identified or not."""
+    lengths = references.group_by("citing").aggregate(entries=references.count())
+    return lengths.filter(lengths.entries > max_references).select("citing")
 
 
 def citing_both(pairs: ir.Table, citations: ir.Table) -> ir.Table:

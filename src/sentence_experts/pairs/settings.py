@@ -41,6 +41,12 @@ class PairSettings(BaseModel):
         10, ge=2, description="With coupling, a shared reference counts if at most so many papers cite it"
     )
     min_count: int = Field(1, ge=1, description="Leave out pairs that are linked fewer times")
+    max_references: int | None = Field(
+        None,
+        ge=2,
+        description="Papers whose reference list has more entries link nothing: a review with 2,000 "
+        "references would make two million co-cited pairs. Negatives are unlinked through them all the same",
+    )
     split: Literal["paper", "article", "random", "year"] = Field(
         "paper",
         description="paper (no paper in two sets), article (nor an article that cites both of a pair, with "

@@ -19,7 +19,8 @@ TRAIN, VALIDATION, TEST = range(3)
 CROSSING = -1
 UNKNOWN_YEAR = -1
 # What does not make two texts different: citing papers give a title with and without its final stop.
-NOT_WORDS = r"[\p{P}\s]+"
+# White space is spelled out, as engines differ in what \s stands for.
+NOT_WORDS = r"[\p{P}\t\n\f\r ]+"
 # Blocks of papers that are drawn for each domain: fewer keep more pairs, more make the sets more alike.
 BLOCKS = 25
 

@@ -13,6 +13,8 @@ import ibis.expr.types as ir
 from sentence_experts.pairs.splits import NOT_WORDS
 
 TITLE_AND_ABSTRACT = "\n"
+# Whose lower case engines disagree on: a dot of its own, another letter at the end of a word.
+LETTERS_APART = (("İ", "i"), ("Σ", "σ"))
 
 
 def abstracts(papers: ir.Table, citations: ir.Table) -> ir.Table:
@@ -48,82 +50,133 @@ UNITS: dict[str, Callable[[ir.Table, ir.Table], ir.Table]] = {
     "title+abstract": titles_and_abstracts,
 }
 
+# Units of which works outside the corpus have a text too.
+BEYOND_THE_CORPUS = ("title",)
+
 
 def _with_text(works: ir.Table) -> ir.Table:
     kept = works.filter(works.text.notnull(), works.text.strip().length() > 0)
     return kept.select("paper_id", "text", "year")
 
 
-def number_nodes(papers: ir.Table, citations: ir.Table) -> ir.Table:
-    """`node, paper_id`: one number for every id, in the order of the ids; joins on numbers are cheap."""
-    ids = ibis.union(
-        papers.select("paper_id"),
-        citations.select(paper_id=citations.citing),
-        citations.filter(citations.cited.notnull()).select(paper_id="cited"),
+def folded_texts(unit: str, papers: ir.Table, citations: ir.Table) -> ir.Table:
+    """`paper_id, text, year, folded` of all works with the unit's text.
+
+    `folded` is equal for texts that are the same but for case, punctuation and white space: a hash, since
+    texts are long and are only compared.
+    """
+    works = UNITS[unit](papers, citations)
+    text = works.text
+    for letter, small in LETTERS_APART:
+        text = text.replace(letter, small)
+    return works.mutate(folded=text.lower().re_replace(NOT_WORDS, " ").strip().hexdigest("md5"))
+
+
+def numbered_works(texts: ir.Table, domains: ir.Table) -> ir.Table:
+    """`work, paper_id, year, same_text` of the works of `domains(paper_id, domain)`, in the order of the ids.
+
+    `same_text` is the smallest number among the works of one text (a paper published twice): such works are
+    one paper where leaks are concerned.
+    """
+    works = texts.semi_join(domains, "paper_id").select("paper_id", "year", "folded")
+    works = works.mutate(work=_numbered_by(works.paper_id))
+    first = works.group_by("folded").aggregate(same_text=works.work.min())
+    return works.join(first, "folded").select("work", "paper_id", "year", "same_text")
+
+
+def numbered_members(works: ir.Table, domains: ir.Table, names: ir.Table) -> ir.Table:
+    """`paper_id, work, group, member`: each work once for each of its domains, ordered by domain and work.
+
+    `names(domain, group)` numbers the domains.
+    """
+    members = domains.join(names, "domain").join(works, "paper_id").select("paper_id", "work", "group")
+    members = members.distinct()
+    return members.mutate(member=_numbered_by(members.group, members.work))
+
+
+def _numbered_by(*order: ir.Value) -> ir.Value:
+    return ibis.row_number().over(ibis.window(order_by=order)).cast("int32")
+
+
+def with_texts_of(texts: ir.Table, works: ir.Table) -> ir.Table:
+    """`paper_id` of `works(paper_id)`, and of the other works with a text of theirs (reprints)."""
+    wanted = texts.semi_join(works, "paper_id").select("folded")
+    return texts.semi_join(wanted, "folded").select("paper_id")
+
+
+def citations_touching(citations: ir.Table, works: ir.Table) -> ir.Table:
+    """Distinct rows of `citations(citing, cited)` that a work of `works(paper_id)` makes or receives."""
+    either = citations.cited.isin(works.paper_id) | citations.citing.isin(works.paper_id)
+    return citations.filter(either).distinct()
+
+
+def number_nodes(works: ir.Table, wanted: ir.Table, citations: ir.Table) -> ir.Table:
+    """`node, paper_id`: a number for each end of a citation and each of `wanted(paper_id)`.
+
+    `works(paper_id, work)` keep the numbers 0, 1, ... that they have; the rest follows in the order of the
+    ids.
+    """
+    ends = ibis.union(
+        wanted.select("paper_id"),
+        citations.select(paper_id="citing"),
+        citations.select(paper_id="cited"),
         distinct=True,
     )
-    return ids.mutate(node=ibis.row_number().over(ibis.window(order_by=ids.paper_id)))
+    others = ends.anti_join(works, "paper_id")
+    node = _numbered_by(others.paper_id) + works.count().as_scalar()
+    others = others.mutate(node=node.cast("int32"))
+    return works.select("paper_id", node="work").union(others.select("paper_id", "node"))
 
 
-def numbered_works(unit: str, papers: ir.Table, citations: ir.Table, nodes: ir.Table) -> ir.Table:
-    """`work, paper_id, text, year, same_text`: works under their node number.
-
-    `same_text` is the smallest number among the works whose text is the same but for case, punctuation and
-    white space (a paper published twice): such works are one paper where leaks are concerned.
-    """
-    works = UNITS[unit](papers, citations).join(nodes, "paper_id")
-    folded = works.text.lower().re_replace(NOT_WORDS, " ").strip()
-    works = works.mutate(folded=folded)
-    return works.mutate(
-        same_text=works.node.min().over(ibis.window(group_by=works.folded)),
-    ).select("paper_id", "text", "year", "same_text", work="node")
+def same_texts(texts: ir.Table, nodes: ir.Table) -> ir.Table:
+    """`paper_id, node, same_text` of the nodes with a text: the smallest number of those with that text."""
+    named = texts.select("paper_id", "folded").join(nodes, "paper_id")
+    first = named.group_by("folded").aggregate(same_text=named.node.min())
+    return named.join(first, "folded").select("paper_id", "node", "same_text")
 
 
 def numbered_citations(citations: ir.Table, nodes: ir.Table) -> ir.Table:
-    """`citing, cited`: distinct citations under node numbers, unidentified works left out."""
+    """The citations under node numbers: `citing, cited`."""
     citing, cited = nodes.view(), nodes.view()
     joined = citations.join(citing, citations.citing == citing.paper_id).select("cited", citing_node="node")
-    joined = joined.join(cited, joined.cited == cited.paper_id).select(citing="citing_node", cited="node")
-    return joined.filter(joined.citing != joined.cited).distinct()
+    return joined.join(cited, joined.cited == cited.paper_id).select(citing="citing_node", cited="node")
 
 
-def citations_of_texts(citations: ir.Table, works: ir.Table) -> ir.Table:
-    """`citing, cited` with each work under its `same_text`: what cites a reprint cites the paper."""
-    texts = works.select("work", "same_text")
+def citations_of_texts(citations: ir.Table, texts: ir.Table) -> ir.Table:
+    """`citing, cited` with each node under its `same_text`: what cites a reprint cites the paper."""
     citing, cited = texts.view(), texts.view()
-    joined = citations.left_join(citing, citations.citing == citing.work).select(
+    joined = citations.left_join(citing, citations.citing == citing.node).select(
         "cited", citing=ibis.coalesce(citing.same_text, citations.citing)
     )
-    joined = joined.left_join(cited, joined.cited == cited.work).select(
+    joined = joined.left_join(cited, joined.cited == cited.node).select(
         "citing", cited=ibis.coalesce(cited.same_text, joined.cited)
     )
     return joined.filter(joined.citing != joined.cited).distinct()
 
 
 def within_years(memberships: ir.Table, works: ir.Table, years: Mapping[str, tuple[int, int]]) -> ir.Table:
-    """Rows of `memberships(work, domain)` whose work came out in its domain's years, where it has any."""
-    dated = memberships.join(works.select("work", "year"), "work")
+    """Rows of `memberships(paper_id, domain)` whose work came out in its domain's years, if it has any."""
+    dated = memberships.join(works.select("paper_id", "year"), "paper_id")
     conditions = [
         (dated.domain != domain) | dated.year.between(first, last).fill_null(False)
         for domain, (first, last) in sorted(years.items())
     ]
-    return dated.filter(ibis.and_(*conditions)).select("work", "domain")
+    return dated.filter(ibis.and_(*conditions)).select("paper_id", "domain")
 
 
 def domains_of_cited(
     works: ir.Table, papers: ir.Table, citations: ir.Table, memberships: ir.Table
 ) -> ir.Table:
-    """`work, domain` for works outside the corpus: the domain that cites them most, ties left out.
+    """`paper_id, domain` for works outside the corpus: the domain that cites them most, ties left out.
 
-    A paper of the corpus has the domains that the rules give it, or none. `papers` has the nodes of the
-    corpus's papers.
+    A paper of the corpus has the domains that the rules give it, or none: `memberships(paper_id, domain)`.
     """
-    outside = works.anti_join(papers, works.work == papers.node).select("work")
-    citing = citations.join(memberships, citations.citing == memberships.work).select("cited", "domain")
-    votes = citing.semi_join(outside, citing.cited == outside.work)
+    outside = works.anti_join(papers, "paper_id").select("paper_id")
+    identified = citations.filter(citations.cited.notnull()).select("citing", "cited")
+    cited = identified.semi_join(outside, identified.cited == outside.paper_id).distinct()
+    votes = cited.join(memberships, cited.citing == memberships.paper_id).select("cited", "domain")
     counted = votes.group_by("cited", "domain").aggregate(votes=votes.count())
-    most = counted.votes.max().over(ibis.window(group_by=counted.cited))
-    winners = counted.mutate(most=most)
-    winners = winners.filter(winners.votes == winners.most)
-    rivals = winners.mutate(rivals=winners.count().over(ibis.window(group_by=winners.cited)))
-    return rivals.filter(rivals.rivals == 1).select("domain", work="cited")
+    most = counted.group_by("cited").aggregate(most=counted.votes.max())
+    winners = counted.join(most, "cited").filter(lambda each: each.votes == each.most)
+    names = winners.group_by("cited").aggregate(rivals=winners.count(), domain=winners.domain.min())
+    return names.filter(names.rivals == 1).select("domain", paper_id="cited")

@@ -1,0 +1,227 @@
+"""The SQL engine that links works: DuckDB on this machine, or Spark, from one core to a cluster.
+
+Both run the same ibis expressions. What an engine computes once lies in Parquet in a scratch folder, and what
+Python asks for comes back through Parquet too: the same rows whichever engine made them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import ibis
+import ibis.expr.types as ir
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sentence_experts.errors import SentenceExpertsError, UsageError, require
+
+DUCKDB = "duckdb"
+SPARK_MASTER = re.compile(r"local(\[(\d+|\*)\])?|spark://.+|yarn|k8s://.+")
+# As Spark counts (k, m, g) and as DuckDB does (KB, MB, GB): whole numbers, so that both take them.
+MEMORY = re.compile(r"(\d+)\s*(MB|GB)", re.IGNORECASE)
+# Of a self-join on one machine: tasks a core, so that none is left waiting for the largest.
+TASKS_A_CORE = 2
+
+
+def _engine(name: str) -> str:
+    if name != DUCKDB and not SPARK_MASTER.fullmatch(name):
+        raise ValueError("give duckdb, local[CORES] or spark://HOST:PORT")
+    return name
+
+
+def _memory(size: str | None) -> str | None:
+    if size is not None and not MEMORY.fullmatch(size.strip()):
+        raise ValueError("give a whole number of MB or GB, such as 4GB")
+    return size
+
+
+class EngineSettings(BaseModel):
+    """Where and within what limits works are linked. Changes no byte of the pairs, so is not stored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    engine: Annotated[str, AfterValidator(_engine)] = Field(
+        DUCKDB,
+        description="What joins the citations: duckdb, or Spark as local[CORES] or spark://HOST:PORT (the "
+        "corpus and --scratch then lie where all of its machines see them)",
+    )
+    memory: Annotated[str | None, AfterValidator(_memory)] = Field(
+        None,
+        description="The engine's memory, such as 4GB; what exceeds it goes to --scratch. When not given, "
+        "the engine decides (DuckDB: 80% of what there is)",
+    )
+    threads: int | None = Field(
+        None, ge=1, description="Cores that DuckDB uses, all when not given; Spark's stand in --engine"
+    )
+    scratch: str | None = Field(
+        None, description="A folder for intermediate tables, emptied at the end; beside --out when not given"
+    )
+
+
+class Engine:
+    """An ibis backend, and the folder where its tables lie."""
+
+    def __init__(self, backend: Any, scratch: Path) -> None:
+        self._backend = backend
+        self._scratch = scratch
+        self._tables = 0
+
+    def read(self, path: Path) -> ir.Table:
+        """A Parquet file, or a folder of part files."""
+        self._tables += 1
+        table: ir.Table = self._backend.read_parquet(str(path), table_name=f"table_{self._tables}")
+        return table
+
+    def kept(self, expression: ir.Table) -> ir.Table:
+        """The expression's rows, computed once and put on disk."""
+        return self.read(self._written(expression))
+
+    def stored(self, table: pa.Table) -> ir.Table:
+        """A table of Python's, put where the engine reads it."""
+        path = self._new_path()
+        pq.write_table(table, path)
+        return self.read(path)
+
+    def rows(self, expression: ir.Table) -> pa.Table:
+        """What the expression gives, in its order."""
+        path = self._written(expression)
+        schema = expression.schema().to_pyarrow()
+        parts = [pq.read_table(part, partitioning=None).cast(schema) for part in part_files(path)]
+        _remove(path)
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def batches(self, expression: ir.Table) -> Iterator[pa.RecordBatch]:
+        """What the expression gives, in parts that fit into memory."""
+        path = self._written(expression)
+        for part in part_files(path):
+            yield from pq.ParquetFile(part).iter_batches()
+        _remove(path)
+
+    def _written(self, expression: ir.Table) -> Path:
+        path = self._new_path()
+        self._backend.to_parquet(expression, str(path))
+        return path
+
+    def _new_path(self) -> Path:
+        self._tables += 1
+        return self._scratch / f"{self._tables:03d}.parquet"
+
+
+def part_files(path: Path) -> list[Path]:
+    """The Parquet files of a table, in its order: itself, or those in the folder that Spark wrote."""
+    return sorted(path.glob("part-*")) if path.is_dir() else [path]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@contextmanager
+def opened(settings: EngineSettings, beside: Path) -> Iterator[Engine]:
+    """The engine of the settings, with a scratch folder that is removed at the end.
+
+    Args:
+        settings: which engine, and its limits.
+        beside: the scratch folder is made in the folder that has `beside`, unless the settings name another.
+
+    Raises:
+        SentenceExpertsError: Spark is asked for and is not installed, or does not start.
+        UsageError: the scratch folder cannot be made.
+    """
+    home = Path(settings.scratch) if settings.scratch else beside.absolute().parent
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix=f".{beside.name}.scratch-", dir=home)
+    except OSError as error:
+        raise UsageError(
+            f"--scratch {home}: cannot be written to ({error.strerror}); choose another"
+        ) from error
+    with folder as name:
+        scratch = Path(name).resolve()
+        connect = _duckdb if settings.engine == DUCKDB else _spark
+        with connect(settings, scratch) as backend:
+            yield Engine(backend, scratch)
+
+
+@contextmanager
+def _duckdb(settings: EngineSettings, scratch: Path) -> Iterator[Any]:
+    backend = ibis.duckdb.connect()
+    try:
+        backend.raw_sql("SET enable_progress_bar = false")
+        # Results are ordered by what they say; to keep an order in between costs memory.
+        backend.raw_sql("SET preserve_insertion_order = false")
+        spilled = str(scratch / "spilled").replace("'", "''")
+        backend.raw_sql(f"SET temp_directory = '{spilled}'")
+        if settings.memory:
+            backend.raw_sql(f"SET memory_limit = '{settings.memory}'")
+        if settings.threads:
+            backend.raw_sql(f"SET threads = {settings.threads}")
+        yield backend
+    finally:
+        backend.disconnect()
+
+
+@contextmanager
+def _spark(settings: EngineSettings, scratch: Path) -> Iterator[Any]:
+    sql = require("pyspark.sql", "spark")
+    # A session that runs already (a notebook's, a cluster's) is used as it is and left running.
+    running = sql.SparkSession.getActiveSession()
+    session = running or _session(sql, settings, scratch)
+    try:
+        with warnings.catch_warnings():
+            # That it does not know pandas 3: no row goes through pandas here.
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+            backend = ibis.pyspark.connect(session)
+        yield backend
+    finally:
+        if running is None:
+            session.stop()
+
+
+def _session(sql: ModuleType, settings: EngineSettings, scratch: Path) -> Any:
+    builder = sql.SparkSession.builder.master(settings.engine).appName("sentence-experts pairs")
+    wanted = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": str(scratch / "spilled"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if settings.engine.startswith("local"):
+        wanted["spark.driver.host"] = "localhost"
+        wanted["spark.sql.shuffle.partitions"] = str(TASKS_A_CORE * _cores(settings.engine))
+    if settings.memory:
+        size, unit = MEMORY.fullmatch(settings.memory.strip()).groups()  # type: ignore[union-attr]
+        whose = "driver" if settings.engine.startswith("local") else "executor"
+        wanted[f"spark.{whose}.memory"] = f"{size}{unit[0].lower()}"
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # whatever Java, the network or the cluster has to say
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise SentenceExpertsError(
+            f"--engine {settings.engine}: Spark did not start ({reason[0]}); it needs Java 17 or newer"
+        ) from error
+
+
+def _cores(master: str) -> int:
+    named = SPARK_MASTER.fullmatch(master)
+    cores = named.group(2) if named else None
+    if cores == "*":
+        return os.cpu_count() or 1
+    return int(cores) if cores else 1

@@ -1,0 +1,67 @@
+"""Which works stand in which domain: by rules, or all in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import ibis
+import ibis.expr.types as ir
+import pyarrow as pa
+
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.pairs.engines import Engine
+from sentence_experts.pairs.works import BEYOND_THE_CORPUS, domains_of_cited, within_years
+
+ONE_DOMAIN = "all"
+_FIELDS = ("paper_id", "title", "subjects", "mesh", "keywords", "journal", "year")
+
+
+def domains_of_works(
+    engine: Engine,
+    unit: str,
+    texts: ir.Table,
+    papers: ir.Table,
+    citations: ir.Table,
+    rules_file: Path | None,
+) -> ir.Table:
+    """`paper_id, domain`: a row for each domain of each work that has the unit's text and any domain.
+
+    Args:
+        engine: where the tables lie.
+        unit: the text of a work; with some, works outside the corpus count too.
+        texts: the works with such a text (`folded_texts`).
+        papers: the corpus's papers.
+        citations: the corpus's citations.
+        rules_file: what sorts papers into domains; without, all works are of one domain.
+
+    Raises:
+        InputError: the rules cannot be read, or no paper falls into any of their domains.
+    """
+    if rules_file is None:
+        return engine.kept(texts.select("paper_id", domain=ibis.literal(ONE_DOMAIN)))
+    rules = DomainRules.read(rules_file)
+    # A paper without text stands in no pair, but what it cites outside the corpus takes its domain.
+    votes = unit in BEYOND_THE_CORPUS
+    sorted_papers = papers if votes else papers.semi_join(texts, "paper_id")
+    batches = list(_classified(engine, sorted_papers, rules))
+    if not batches:
+        raise InputError(f"{rules_file}: no paper of the corpus falls into any of its domains")
+    inside = engine.stored(pa.concat_tables(batches))
+    if not votes:
+        return inside
+    years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
+    outside = within_years(domains_of_cited(texts, papers, citations, inside), texts, years)
+    of_works = inside.semi_join(texts, "paper_id").select("paper_id", "domain")
+    return engine.kept(of_works.union(outside))
+
+
+def _classified(engine: Engine, papers: ir.Table, rules: DomainRules) -> Iterator[pa.Table]:
+    """The domains of some papers at a time, those of none left out."""
+    domains_of = rules.classifier()
+    for batch in engine.batches(papers.select(*_FIELDS)):
+        found = [(paper["paper_id"], domain) for paper in batch.to_pylist() for domain in domains_of(paper)]
+        if found:
+            ids, domains = zip(*found, strict=True)
+            yield pa.table({"paper_id": pa.array(ids, pa.string()), "domain": pa.array(domains, pa.string())})

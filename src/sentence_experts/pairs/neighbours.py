@@ -1,0 +1,82 @@
+"""What cites some works and what they cite, whole: what splits by article and clean negatives look at."""
+
+from __future__ import annotations
+
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+
+from sentence_experts.pairs.article_split import CitingArticles
+from sentence_experts.pairs.engines import Engine
+from sentence_experts.pairs.links import citing_both, linked_by_any
+from sentence_experts.pairs.splits import PairArrays
+from sentence_experts.pairs.works import (
+    citations_of_texts,
+    citations_touching,
+    number_nodes,
+    numbered_citations,
+    same_texts,
+)
+
+
+class Neighbours:
+    """The citations that works make and receive, under any of the ids that their texts were published under.
+
+    Every citation counts here, through however long a reference list.
+
+    Attributes:
+        citations: `citing, cited`, distinct, by id.
+        texts: `paper_id, node, same_text` of each end of them that has a text.
+    """
+
+    def __init__(
+        self, engine: Engine, texts: ir.Table, works: ir.Table, wanted: ir.Table, identified: ir.Table
+    ) -> None:
+        """Cut the citations of a corpus down to those of some works.
+
+        Args:
+            engine: where the tables lie.
+            texts: the corpus's works with a text (`folded_texts`).
+            works: the works under their numbers: `paper_id, work`.
+            wanted: `paper_id` of all works that have a text of theirs.
+            identified: the corpus's citations, `citing, cited`.
+        """
+        self._engine = engine
+        self.citations = engine.kept(citations_touching(identified, wanted))
+        nodes = engine.kept(number_nodes(works, wanted, self.citations))
+        self.texts = engine.kept(same_texts(texts, nodes))
+        self._numbered = engine.kept(numbered_citations(self.citations, nodes))
+        self._of_texts = engine.kept(citations_of_texts(self._numbered, self.texts))
+
+    def times_cited(self, works: int) -> np.ndarray:
+        """How many papers cite each work: shape (works,)."""
+        received = self._numbered.filter(self._numbered.cited < works)
+        counts = self._engine.rows(received.group_by("cited").aggregate(times=received.count()))
+        times = np.zeros(works, dtype=np.int64)
+        times[counts["cited"].to_numpy()] = counts["times"].to_numpy()
+        return times
+
+    def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Which pairs of texts (numbers as in `same_text`) any relation links: a mask of shape (pairs,)."""
+        candidates = self._engine.stored(pa.table({"left": left, "right": right}))
+        hits = self._engine.rows(linked_by_any(candidates, self._of_texts))
+        size = int(max(left.max(initial=0), right.max(initial=0))) + 1
+        found = hits["left"].to_numpy().astype(np.int64) * size + hits["right"].to_numpy()
+        return np.isin(left * size + right, found)
+
+    def citing_articles(self, pairs: PairArrays) -> CitingArticles:
+        """The articles that cite both works of each pair, ordered by pair and article.
+
+        Those with long reference lists too: they may make no pairs, but must not stand behind two sets.
+        """
+        asked = self._engine.stored(
+            pa.table({"pair": np.arange(len(pairs)), "left": pairs.left, "right": pairs.right})
+        )
+        behind = citing_both(asked, self._numbered)
+        named = behind.left_join(self.texts, behind.article == self.texts.node)
+        found = self._engine.rows(
+            named.select("pair", "article", text=named.same_text.fill_null(named.article)).order_by(
+                "pair", "article"
+            )
+        )
+        return CitingArticles(*(found[name].to_numpy().astype(np.int64) for name in found.column_names))

@@ -1,0 +1,141 @@
+"""Spark and DuckDB run the same expressions: whole datasets, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from compiling import link_graph
+
+from samples import write_corpus
+from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
+from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.pairs import engines
+from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.engines import EngineSettings, opened
+from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.works import folded_texts
+from sentence_experts.storage import write_parquet
+
+SPARK = EngineSettings.model_validate({"engine": "local[2]", "memory": "1GB"})
+DUCKDB = EngineSettings.model_validate({"memory": "1GB", "threads": 2})
+HERE_IT_RUNS = find_spec("pyspark") is not None and shutil.which("java") is not None
+needs_spark = pytest.mark.skipif(
+    not HERE_IT_RUNS and "CI" not in os.environ, reason="pyspark and Java are not both installed"
+)
+
+# Alike to one engine's lower case, white space or order and not to the other's, if either is left to itself.
+NASTY = [
+    "Straße\tund  ΟΔΟΣ",
+    "straße UND οδοσ.",
+    "STRASSE und οδος",
+    "İstanbul: a \x0b study",
+    "istanbul; a \x0b study",
+    "i̇stanbul a study",
+    "𝔘nicode 😀 text",
+    "𝔘nicode 😀 TEXT!",
+    "\ufb01ne ﬁne",
+    "\ue000 after surrogates",
+    "é as two",
+    "é as two",
+    "back\\slash 'quoted' \"twice\" $1 %_",
+    "line\nand\r\nline",
+]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One Spark session for all tests here: what is active is used and left running."""
+    with engines._spark(SPARK, tmp_path_factory.mktemp("spark").resolve()):
+        yield
+
+
+@pytest.fixture(scope="module")
+def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    """Forty papers with awkward texts and ids, each citing a dozen others and works outside."""
+    ids = [f"{'Zaé😀'[number % 4]}{number}\ue000" for number in range(40)]
+    texts = [NASTY[number % len(NASTY)] + (f" {number}" if number % 3 else "") for number in range(40)]
+    texts[7], texts[8] = "\t", "\u00a0"
+    papers = [(paper, text, text, 2000, False) for paper, text in zip(ids, texts, strict=True)]
+    corpus = write_corpus(tmp_path_factory.mktemp("nasty") / "corpus", papers)
+    rows = []
+    for number, citing in enumerate(ids):
+        for step in (1, 2, 7):
+            cited = (number * 3 + step) % 55
+            title = NASTY[cited % len(NASTY)] + f" {cited}" + "." * (number % 2)
+            known = ids[cited] if cited < 40 else f"doi:outside/ß{cited}"
+            rows.append({"citing": citing, "cited": known, "cited_title": title, "cited_year": 1990 + number})
+        rows.append({"citing": citing, "cited": None, "cited_title": "no identifier"})
+    # A review, whose list is too long to link what it cites.
+    rows += [{"citing": ids[0], "cited": cited} for cited in ids[1:30:4]]
+    write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
+    return corpus
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("rules") / "rules.yaml"
+    file.write_text(
+        "several: each\ndomains:\n  even: {title: ['*study*', '*text*', '*und*'], years: [1990, 2015]}\n"
+        "  any: {title: ['*']}\n",
+        encoding="utf-8",
+    )
+    return file
+
+
+LOOSE = {"negatives_min_cited": 0, "max_eval_per_domain": 3, "fractions": (0.4, 0.3, 0.3)}
+
+
+@needs_spark
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"unit": "title", "split": "article", "max_references": 6},
+        {"unit": "abstract", "relation": "coupling", "split": "random"},
+        {"unit": "title+abstract", "relation": "citation", "split": "random"},
+    ],
+    ids=lambda settings: settings.get("relation", "co-citation"),
+)
+def test_spark_writes_the_bytes_that_duckdb_writes(
+    settings: dict, nasty: CorpusFolder, rules: Path, session: None, tmp_path: Path
+) -> None:
+    chosen = PairSettings.model_validate({**LOOSE, **settings})
+    there = compile_pairs(nasty, tmp_path / "spark", chosen, rules, SPARK)
+    here = compile_pairs(nasty, tmp_path / "duckdb", chosen, rules, DUCKDB)
+    names = sorted(file.name for file in here.path.iterdir())
+    assert names == sorted(file.name for file in there.path.iterdir())
+    for name in names:
+        assert (here.path / name).read_bytes() == (there.path / name).read_bytes(), name
+    assert here.split("test").num_rows > 0
+
+
+@needs_spark
+def test_both_engines_hold_the_same_texts_for_the_same(
+    nasty: CorpusFolder, session: None, tmp_path: Path
+) -> None:
+    found = []
+    for settings in (SPARK, DUCKDB):
+        with opened(settings, tmp_path / "pairs") as engine:
+            papers, citations = engine.read(nasty.papers), engine.read(nasty.citations)
+            found.append(engine.rows(folded_texts("title", papers, citations).order_by("paper_id")))
+    assert found[0].equals(found[1])
+    assert found[0].num_rows > 40
+    assert len(set(found[0]["folded"].to_pylist())) < found[0].num_rows
+
+
+def test_without_pyspark_it_is_said_how_to_get_it(
+    nasty: CorpusFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with (
+        pytest.raises(SentenceExpertsError, match=r"sentence-experts\[spark\]"),
+        link_graph(nasty, PairSettings(), engine="local[2]"),
+    ):
+        pass
