@@ -5,8 +5,9 @@
 all-MiniLM-L6-v2 on titles, abstracts and a half-half mix of real articles. The ways alternate; a ratio is the
 median over rounds of seconds by `encode` of sentence-transformers (batches of 32) over seconds by the way.
 Share of the peak: floating-point operations of the model's own matrix multiplications, without padding, over
-those that the machine does in plain multiplications of an MLP's shape at the same moment. What 8 bits cost in
-cosine, STS and F1max, and a profile of one core's work, end the table.
+those that the machine does in plain multiplications of an MLP's shape at the same moment. ONNX Runtime takes
+its turns in a process of its own (`onnx_process`). What 8 bits cost in cosine, STS and F1max, and a profile
+of one core's work, end the table.
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from measuring import DATA, elife_texts, gemm_flops, in_turn, ratio, table, write
+from measuring import DATA, elife_texts, gemm_flops, in_turn, ratio, table, versions, write
+from onnx_process import onnx_process
 
 PEER = "sentence-transformers, batches of 32"
 BATCH_SIZES = (16,)
+ONNX = "ONNX Runtime, batches of 32"
 OURS = "sentence-experts encode"
 PROFILED = 2048  # tokens
 CALIBRATED = 128  # titles, and as many abstracts, behind those that are encoded
 ALIKE = 0.8  # of the highest score
 
 
-def ways_to(texts: list[str], peer: Any, ours: Any, eight: Any) -> dict[str, Callable[[], object]]:
+def ways_to(
+    texts: list[str], peer: Any, ours: Any, eight: Any, onnx: Callable[[], object]
+) -> dict[str, Callable[[], object]]:
     """Each way of encoding the texts."""
     from sentence_experts.encoding.cores import Cores
 
@@ -37,10 +43,26 @@ def ways_to(texts: list[str], peer: Any, ours: Any, eight: Any) -> dict[str, Cal
         ways[f"sentence-transformers, batches of {size}"] = lambda size=size: peer.encode(
             texts, batch_size=size
         )
+    ways[ONNX] = onnx
     ways["packed, in sentence-transformers' encode"] = lambda: ours.encode(texts)
     ways[OURS] = lambda: cores.encode(texts)
     ways["sentence-experts encode, 8 bits"] = lambda: Cores(eight).encode(texts)
     return ways
+
+
+def compared(ways: dict[str, Callable[[], object]], rounds: int, work: float) -> dict[str, Any]:
+    """Medians of the ways' seconds, ratios, and shares of the peak for so many floating-point operations."""
+    import torch
+
+    seconds = in_turn(ways, rounds, time.perf_counter)
+    peak = gemm_flops(torch.get_num_threads())
+    medians = {way: statistics.median(each) for way, each in seconds.items()}
+    return {
+        "seconds": medians,
+        "ratio": {way: ratio(seconds, PEER, way) for way in seconds},
+        "share_of_peak": {way: work / medians[way] / peak for way in seconds},
+        "gemm_gflops": peak / 1e9,
+    }
 
 
 def cost_of_8_bits(whole: Any, eight: Any, held: list[str]) -> list[list[str]]:
@@ -106,7 +128,7 @@ def profile(model: Any, texts: list[str]) -> list[list[str]]:
 
 
 def as_text(
-    count: int, found: dict[str, dict[str, Any]], cost: list[list[str]], spent: list[list[str]]
+    given: argparse.Namespace, found: dict[str, dict[str, Any]], cost: list[list[str]], spent: list[list[str]]
 ) -> str:
     """The tables."""
     import torch
@@ -120,9 +142,10 @@ def as_text(
         [
             "# Texts to vectors on the CPU",
             "",
-            f"{count:,} texts of each kind, all-MiniLM-L6-v2, fp32 but for the last, "
-            f"{torch.get_num_threads()} threads; times as fast as sentence-transformers' encode (share of "
-            "the measured peak of matrix multiplication). Made by `python benchmarks/encode.py`.",
+            f"{given.texts:,} texts of each kind, all-MiniLM-L6-v2, fp32 but for the last, "
+            f"{torch.get_num_threads()} threads, medians of {given.rounds} rounds; times as fast as "
+            "sentence-transformers' encode (share of the measured peak of matrix multiplication). Made by "
+            "`python benchmarks/encode.py`.",
             "",
             table(["", *found], rows),
             "",
@@ -162,21 +185,16 @@ def main() -> None:
     titles, abstracts = titles[: given.texts], abstracts[: given.texts]
     half = given.texts // 2
     kinds = {"titles": titles, "abstracts": abstracts, "mix": titles[:half] + abstracts[:half]}
-    found: dict[str, dict[str, Any]] = {}
-    for kind, texts in kinds.items():
-        seconds = in_turn(ways_to(texts, peer, ours, eight), given.rounds, time.perf_counter)
-        peak = gemm_flops(torch.get_num_threads())
-        medians = {way: statistics.median(each) for way, each in seconds.items()}
-        found[kind] = {
-            "seconds": medians,
-            "ratio": {way: ratio(seconds, PEER, way) for way in seconds},
-            "share_of_peak": {way: work_of(peer, texts) / medians[way] / peak for way in seconds},
-            "gemm_gflops": peak / 1e9,
-        }
-        print(kind, found[kind]["ratio"], flush=True)
+    found = {}
+    with onnx_process(kinds, torch.get_num_threads()) as onnx:
+        for kind, texts in kinds.items():
+            ways = ways_to(texts, peer, ours, eight, partial(onnx, kind))
+            found[kind] = compared(ways, given.rounds, work_of(peer, texts))
+            print(kind, found[kind]["ratio"], flush=True)
     spent, cost = profile(ours, abstracts[:40]), cost_of_8_bits(peer, eight, held)
-    result = {"texts": given.texts, "kinds": found, "profile": spent, "cost_of_8_bits": cost}
-    write("encode", result, as_text(given.texts, found, cost, spent))
+    result = {**vars(given), "kinds": found, "profile": spent, "cost_of_8_bits": cost}
+    result["versions"] = versions("onnxruntime")
+    write("encode", result, as_text(given, found, cost, spent))
 
 
 if __name__ == "__main__":

@@ -48,11 +48,11 @@ def step(model: Any, features: dict[str, Any]) -> Callable[[], object]:
     import torch
 
     def run() -> None:
-        model.zero_grad(set_to_none=True)
         vectors = model(dict(features))["sentence_embedding"]
         half = len(vectors) // 2
         scores = vectors[:half] @ vectors[half : 2 * half].T * 20
         torch.nn.functional.cross_entropy(scores, torch.arange(half)).backward()
+        model.zero_grad(set_to_none=True)  # or they would be in memory while the other model steps
 
     return run
 
