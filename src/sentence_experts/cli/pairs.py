@@ -28,7 +28,11 @@ def pairs(
     given: dict[str, Any],
     machine: dict[str, Any],
     domains: Annotated[
-        Path | None, typer.Option(help="YAML rules that sort papers into domains; without, one domain 'all'")
+        Path | None,
+        typer.Option(
+            help="YAML rules that sort papers into domains; without, the domains whose queries found them, "
+            "of a corpus that `corpus fetch` wrote, or else one domain 'all'"
+        ),
     ] = None,
 ) -> None:
     """Compile pairs of linked papers from a corpus: train, validation and test sets.

@@ -49,7 +49,9 @@ class LinkGraph:
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
         self._citations = identified(references)
         self._texts = engine.kept(folded_texts(settings.unit, papers, references))
-        domains = domains_of_works(engine, settings.unit, self._texts, papers, references, rules_file)
+        domains = domains_of_works(
+            engine, settings.unit, self._texts, papers, references, rules_file, corpus.domains
+        )
         self._works = engine.kept(numbered_works(self._texts, domains))
         self._wanted = engine.kept(with_texts_of(self._texts, self._works))
         works = engine.rows(self._works.select("work", "same_text", "year").order_by("work"))

@@ -25,6 +25,7 @@ def domains_of_works(
     papers: ir.Table,
     citations: ir.Table,
     rules_file: Path | None,
+    found_in: Path | None = None,
 ) -> ir.Table:
     """`paper_id, domain`: a row for each domain of each work that has the unit's text and any domain.
 
@@ -34,24 +35,30 @@ def domains_of_works(
         texts: the works with such a text (`folded_texts`).
         papers: the corpus's papers.
         citations: the corpus's citations.
-        rules_file: what sorts papers into domains; without, all works are of one domain.
+        rules_file: what sorts papers into domains.
+        found_in: the table of a fetched corpus, which says whose domain's query found a paper; it counts
+            where there are no rules. Without either, all works are of one domain.
 
     Raises:
         InputError: the rules cannot be read, or no paper falls into any of their domains.
     """
-    if rules_file is None:
-        return engine.kept(texts.select("paper_id", domain=ibis.literal(ONE_DOMAIN)))
-    rules = DomainRules.read(rules_file)
     # A paper without text stands in no pair, but what it cites outside the corpus takes its domain.
     votes = unit in BEYOND_THE_CORPUS
-    sorted_papers = papers if votes else papers.semi_join(texts, "paper_id")
-    batches = list(_classified(engine, sorted_papers, rules))
-    if not batches:
-        raise InputError(f"{rules_file}: no paper of the corpus falls into any of its domains")
-    inside = engine.stored(pa.concat_tables(batches))
+    years: dict[str, tuple[int, int]] = {}
+    if rules_file is not None:
+        rules = DomainRules.read(rules_file)
+        batches = list(_classified(engine, papers if votes else papers.semi_join(texts, "paper_id"), rules))
+        if not batches:
+            raise InputError(f"{rules_file}: no paper of the corpus falls into any of its domains")
+        inside = engine.stored(pa.concat_tables(batches))
+        years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
+    elif found_in is not None:
+        inside = engine.read(found_in)
+        inside = inside if votes else engine.kept(inside.semi_join(texts, "paper_id"))
+    else:
+        return engine.kept(texts.select("paper_id", domain=ibis.literal(ONE_DOMAIN)))
     if not votes:
         return inside
-    years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
     outside = within_years(domains_of_cited(texts, papers, citations, inside), texts, years)
     of_works = inside.semi_join(texts, "paper_id").select("paper_id", "domain")
     return engine.kept(of_works.union(outside))
