@@ -29,7 +29,7 @@ def test_from_a_query_to_an_evaluated_model(
     world, plan = Replay(), tmp_path / "plan.yaml"
     queries = {"rice": '"Oryza"[MeSH]', "wheat": '"Triticum"[MeSH]'}
     words = {query: name for name, query in queries.items()}
-    serve_articles(world, real_data / "corpora" / "pmc_crops_jats.tar.xz", words, most=150)
+    serve_articles(world, real_data / "corpora" / "pmc_crops_jats.tar.xz", words, most=100)
     with serving(world) as base:
         plan.write_text(yaml.safe_dump({"domains": queries, "services": world.services(base)}))
         run("corpus", "fetch", "--plan", plan, "--email", "a@b.org", "--out", tmp_path / "c", "--workers", 1)
@@ -50,5 +50,5 @@ def test_from_a_query_to_an_evaluated_model(
         "evaluate", tmp_path / "run" / "model", "--pairs", tmp_path / "pairs", "--max-length", 32,
         "--bootstrap", 20, "--out", tmp_path / "results",
     )  # fmt: skip
-    results = json.loads((tmp_path / "results" / "results.json").read_text())
+    results = json.loads((tmp_path / "results" / "evaluation.json").read_text())
     assert "f1_max" in json.dumps(results)
