@@ -113,6 +113,18 @@ def test_broken_documents_are_named_and_good_ones_kept(
     assert {paper["title"] for paper in papers(corpus)} == {"Żółw", "Café", "A title"}
 
 
+def test_of_many_broken_articles_in_one_document_some_are_named_and_all_counted(
+    folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    many = "<article/>" * 3000 + jats()
+    corpus = import_corpus([folder(many=f"<set>{many}</set>")], tmp_path / "out", workers=1)
+    assert len(papers(corpus)) == 1
+    lines = rejected(corpus)
+    assert len(lines) == 1001
+    (rest,) = (line["detail"] for line in lines if line["reason"] == "more-of-the-same")
+    assert rest.startswith("2,000 more")
+
+
 def test_folders_with_links_loops_pipes_and_locked_files(folder: Callable[..., Path], tmp_path: Path) -> None:
     articles = folder(good=jats())
     outside = tmp_path / "outside.xml"

@@ -21,7 +21,7 @@ from sentence_experts.corpus.shards import Shard
 
 IDS = ("doi", "pmid", "pmcid")
 PROPERTY = settings(
-    max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 
 
@@ -111,8 +111,10 @@ def records_of(random: Random, *, messy: bool) -> list[Record]:
     return found
 
 
-MESSY = st.randoms(use_true_random=False).map(lambda random: records_of(random, messy=True))
-TRUE = st.randoms(use_true_random=False).map(lambda random: records_of(random, messy=False))
+# Of a seed: what is drawn here is far more than hypothesis keeps account of.
+RANDOM = st.integers(0, 2**32).map(Random)
+MESSY = RANDOM.map(lambda random: records_of(random, messy=True))
+TRUE = RANDOM.map(lambda random: records_of(random, messy=False))
 
 
 # ---- what must hold ------------------------------------------------------------------------------
@@ -133,8 +135,8 @@ def test_every_work_is_one_row_and_no_two_papers_share_an_id(records: list[Recor
 
 
 @PROPERTY
-@given(MESSY, st.randoms(use_true_random=False))
-def test_the_order_of_sources_and_records_is_of_no_matter(records: list[Record], random: Any) -> None:
+@given(MESSY, RANDOM)
+def test_the_order_of_sources_and_records_is_of_no_matter(records: list[Record], random: Random) -> None:
     shuffled = random.sample(records, len(records))
     first, second = resolve(records), resolve(shuffled, ("two", "one"))
     assert first.papers == second.papers
@@ -161,8 +163,8 @@ def _spelled(paper_id: str) -> str:
 
 
 @PROPERTY
-@given(TRUE, st.randoms(use_true_random=False))
-def test_wrong_references_join_no_two_works(records: list[Record], random: Any) -> None:
+@given(TRUE, RANDOM)
+def test_wrong_references_join_no_two_works(records: list[Record], random: Random) -> None:
     wrong, right = [], []
     for corpus in range(100, 100 * (_CORPORA + 1), 100):
         # What is right is said twice: of a work that only the wrong reference names nothing better is known.

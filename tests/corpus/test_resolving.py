@@ -81,6 +81,16 @@ def test_duplicates_keep_the_fullest_record_and_are_named(
     assert corpus.manifest["counts"]["duplicates"] == 3
 
 
+def test_an_id_that_is_learned_leads_to_its_paper(folder: Callable[..., Path], tmp_path: Path) -> None:
+    documents = {
+        "a": jats(None, ids=PMID.format(5)),
+        "b": jats("10.1000/b", refs=ref(pmid="5", doi="10.1000/five") + ref(pmid="5", pmcid="PMC7")),
+        "c": jats("10.1000/c", refs=ref(pmcid="PMC7")),
+    }
+    corpus = import_corpus([folder(**documents)], tmp_path / "out", workers=1)
+    assert dict(links(corpus))["doi:10.1000/c"] == "doi:10.1000/five"
+
+
 def test_self_and_repeated_citations_go_and_unidentified_ones_stay(
     folder: Callable[..., Path], tmp_path: Path
 ) -> None:

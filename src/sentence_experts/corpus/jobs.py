@@ -55,19 +55,28 @@ def run_job(job: Job, shards: Path) -> int:
 _OF_ONE_RECORD = frozenset({"no-metadata", "no-pmid"})
 
 
+# So many of them are named of one document; the others are counted.
+_NAMED_RECORDS = 1000
+
+
 def _parse_document(document: Document, source: str, shard: Shard) -> None:
-    position = 0
+    position = unnamed = 0
 
     def reject(reason: str, detail: str, record: int | None = None) -> None:
         named = None if record is None else str(record)
         shard.rejections.append(Rejection(source, document.name, named, reason, detail))
+
+    before = len(shard.rejections)
 
     try:
         with ExitStack() as stack:
             for position, outcome in enumerate(read_articles(_content(document, stack)), start=1):
                 if isinstance(outcome, UnreadableArticleError):
                     of_one = outcome.reason in _OF_ONE_RECORD
-                    reject(outcome.reason, outcome.detail, position if of_one else None)
+                    if of_one and len(shard.rejections) - before >= _NAMED_RECORDS:
+                        unnamed += 1
+                    else:
+                        reject(outcome.reason, outcome.detail, position if of_one else None)
                 elif isinstance(outcome, Deletion):
                     shard.delete(outcome, document.name)
                 else:
@@ -81,6 +90,8 @@ def _parse_document(document: Document, source: str, shard: Shard) -> None:
     except Exception as error:
         # One document may not stop a million others: it is named, with what went wrong, and the rest goes on.
         reject("error", f"{type(error).__name__}: {' '.join(str(error).split())}"[:300], position + 1)
+    if unnamed:
+        reject("more-of-the-same", f"{unnamed:,} more of its records cannot be read, for the same reasons")
 
 
 def _content(document: Document, stack: ExitStack) -> bytes | IO[bytes]:

@@ -245,10 +245,10 @@ _LINKS = (
     SELECT r.source, r.position, r.retracts, r.doi, r.pmid, r.title, r.year,
         coalesce(i.paper_id, by_own.paper_id, by_key.paper_id, citing_doi.doi,
             r.citing_key, r.citing) AS citing,
-        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id,
+        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id,
             'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi,
             'pmid:' || r.pmid, 'pmid:' || e.pmid, 'pmc:' || r.pmcid, r.other) AS cited,
-        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id) IS NOT NULL AS in_corpus
+        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id) IS NOT NULL AS in_corpus
     FROM stated_references r
     LEFT JOIN identified i ON i.spot = r.spot
     LEFT JOIN paper_names by_own ON by_own.name = 'own:' || r.citing
@@ -262,6 +262,8 @@ _LINKS = (
     LEFT JOIN pmid_doi a ON a.pmid = r.pmid
     LEFT JOIN pmcid_doi b ON b.pmcid = r.pmcid
     LEFT JOIN pmcid_pmid e ON e.pmcid = r.pmcid
+    LEFT JOIN paper_names l ON l.name = coalesce(
+        'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi, 'pmid:' || r.pmid, 'pmid:' || e.pmid)
     WHERE i.spot IS NOT NULL OR r.citing IS NOT NULL""",
     """CREATE TABLE retracted AS
     SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
