@@ -1,0 +1,204 @@
+"""What holds of the pairs of any corpus: random small citation graphs, counted again in plain Python."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from compiling import link_graph
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from samples import write_corpus
+from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.splits import SPLITS
+from sentence_experts.storage import write_parquet
+
+PAPERS = 14
+# An example takes half a second: not made smaller when it fails.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+MANY = settings(max_examples=20, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+Link = tuple[int, int]
+lists = st.lists(
+    st.lists(st.one_of(st.integers(0, PAPERS - 1), st.none()), max_size=9), min_size=PAPERS, max_size=PAPERS
+)
+# Paper i has text i, or that of paper i - 1; no text at all where it is None.
+texts = st.lists(st.sampled_from(["own", "own", "own", "before", None]), min_size=PAPERS, max_size=PAPERS)
+domains = st.lists(st.sampled_from(["a", "a", "b", "ab", "x"]), min_size=PAPERS, max_size=PAPERS)
+RULES = "several: each\ndomains: {a: {title: ['a*']}, b: {title: ['*b']}}\n"
+
+
+class Graph:
+    """A corpus, and what is true of it by definition."""
+
+    def __init__(self, folder: Path, references: list, texts: list, domains: list) -> None:
+        self.text: list[int | None] = []
+        for paper, kind in enumerate(texts):
+            before = self.text[-1] if self.text else None
+            self.text.append(
+                None if kind is None else before if kind == "before" and before is not None else paper
+            )
+        self.domains = [set(word) & {"a", "b"} for word in domains]
+        self.lengths = [len(each) for each in references]
+        self.cites = [{to for to in each if to not in (None, paper)} for paper, each in enumerate(references)]
+        self.rules = folder / "rules.yaml"
+        self.rules.write_text(RULES)
+        rows = [
+            {"citing": f"p{paper:02d}", "cited": None if to is None else f"p{to:02d}"}
+            for paper, each in enumerate(references)
+            for to in each
+        ]
+        papers = [
+            (
+                f"p{paper:02d}",
+                domains[paper],
+                None if text is None else f"Text {'.' * (paper % 2)}of {text}",
+                2000,
+                False,
+            )
+            for paper, text in enumerate(self.text)
+        ]
+        written = write_corpus(folder / "corpus", papers)
+        self.corpus = CorpusFolder(written.path, {**written.manifest, "counts": {}})
+        write_parquet(self.corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
+
+    def links(self, relation: str, rare: int = 10**6, longest: int = 10**6) -> Counter[Link]:
+        """Of all papers, whatever their text and domain."""
+        citing = [paper for paper in range(PAPERS) if self.lengths[paper] <= longest]
+        times = Counter(to for each in self.cites for to in each)
+        counts: Counter[Link] = Counter()
+        if relation == "co-citation":
+            for paper in citing:
+                counts.update(combinations(sorted(self.cites[paper]), 2))
+        elif relation == "coupling":
+            for pair in combinations(citing, 2):
+                shared = self.cites[pair[0]] & self.cites[pair[1]]
+                counts[pair] += sum(times[to] <= rare for to in shared)
+        else:
+            counts.update((min(paper, to), max(paper, to)) for paper in citing for to in self.cites[paper])
+        return +counts
+
+    def pairs(self, links: Counter[Link]) -> dict[tuple[int, int, str], int]:
+        """Those of two texts, in each domain of both."""
+        return {
+            (left, right, domain): count
+            for (left, right), count in links.items()
+            for domain in self.domains[left] & self.domains[right]
+            if None not in (self.text[left], self.text[right]) and self.text[left] != self.text[right]
+        }
+
+    def linked_texts(self) -> set[frozenset]:
+        """Texts that anything links, reprints of the linked, of the citing and of the cited included."""
+        name = [("no text", paper) if text is None else text for paper, text in enumerate(self.text)]
+        cites = {(name[paper], name[to]) for paper, each in enumerate(self.cites) for to in each}
+        cites = {(one, other) for one, other in cites if one != other}
+        found = {frozenset(pair) for pair in cites}
+        for one, other in combinations(cites, 2):
+            for same, end in ((0, 1), (1, 0)):
+                if one[same] == other[same]:
+                    found.add(frozenset((one[end], other[end])))
+        return found
+
+
+@given(
+    lists, texts, domains, st.sampled_from(["co-citation", "coupling", "citation"]),
+    st.integers(2, 5), st.integers(1, 3), st.sampled_from([None, 3, 5]),
+)  # fmt: skip
+@MANY
+def test_pairs_and_their_counts_are_those_of_the_definition(
+    references: list, texts: list, domains: list, relation: str, rare: int, least: int, longest: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        graph = Graph(Path(folder), references, texts, domains)
+        links = graph.links(relation, rare, longest or 10**6)
+        expected = {pair: count for pair, count in graph.pairs(links).items() if count >= least}
+        chosen = PairSettings(relation=relation, rare=rare, min_count=least, max_references=longest)
+        if not expected:
+            with pytest.raises(InputError), link_graph(graph.corpus, chosen, graph.rules):
+                pass
+            return
+        numbered = [p for p in range(PAPERS) if graph.text[p] is not None and graph.domains[p]]
+        with link_graph(graph.corpus, chosen, graph.rules) as made:
+            found = made.pairs
+            rows = zip(found.left, found.right, found.domain, found.count, strict=True)
+            assert {(numbered[a], numbered[b], domain): count for a, b, domain, count in rows} == expected
+            received = Counter(to for each in graph.cites for to in each)
+            assert made.works.times_cited.tolist() == [received[paper] for paper in numbered]
+            linked = graph.linked_texts()
+            ends = np.array(list(combinations(range(len(numbered)), 2)))
+            of_two = [(graph.text[numbered[a]], graph.text[numbered[b]]) for a, b in ends]
+            ends = ends[[one != other for one, other in of_two]]
+            mask = made.linked(ends[:, 0], ends[:, 1])
+            assert mask.tolist() == [frozenset(pair) in linked for pair in of_two if pair[0] != pair[1]]
+
+
+def texts_and_ids(graph: Graph, table: pa.Table) -> tuple[set[int], list[tuple[int, int]]]:
+    ends = [
+        (int(row["anchor_id"][1:]), int(row["positive_id"][1:]))
+        for row in table.select(["anchor_id", "positive_id"]).to_pylist()
+    ]
+    return {graph.text[paper] for pair in ends for paper in pair}, ends
+
+
+def compiled(graph: Graph, folder: Path, chosen: PairSettings) -> PairsFolder | None:
+    try:
+        return compile_pairs(graph.corpus, folder / "pairs", chosen, graph.rules)
+    except InputError:
+        return None
+
+
+@given(
+    st.integers(0, 10**6), texts, st.sampled_from(["paper", "article", "random"]), st.sampled_from([None, 4])
+)  # fmt: skip
+@MANY
+def test_splits_leak_nothing_and_negatives_are_linked_by_nothing(
+    seed: int, texts: list, split: str, longest: int | None
+) -> None:
+    # Few citations, so that there are unlinked papers left for negatives.
+    rng = np.random.default_rng(seed)
+    references = [rng.choice(PAPERS, rng.integers(0, 4)).tolist() for _ in range(PAPERS)]
+    references[0] = list(range(1, 7))
+    with tempfile.TemporaryDirectory() as folder:
+        graph = Graph(Path(folder), references, texts, ["a"] * PAPERS)
+        chosen = PairSettings(
+            split=split,
+            seed=seed % 7,
+            negatives_min_cited=0,
+            fractions=(0.4, 0.3, 0.3),
+            max_references=longest,
+        )
+        pairs = compiled(graph, Path(folder), chosen)
+        assume(pairs is not None)
+        assert pairs is not None
+        linked, sets, articles = graph.linked_texts(), [], []
+        for name in SPLITS:
+            table = pairs.split(name)
+            found, ends = texts_and_ids(graph, table)
+            sets.append(found)
+            labels = table["label"].to_pylist()
+            behind = [pair for pair, label in zip(ends, labels, strict=True) if label]
+            articles.append(
+                {
+                    graph.text[paper] if graph.text[paper] is not None else ("no text", paper)
+                    for paper in range(PAPERS)
+                    for pair in behind
+                    if set(pair) <= graph.cites[paper]
+                }
+            )
+            for (one, other), label in zip(ends, labels, strict=True):
+                if not label:
+                    assert frozenset((graph.text[one], graph.text[other])) not in linked
+        for first, second in combinations(range(len(SPLITS)), 2):
+            if split != "random":
+                assert not sets[first] & sets[second]
+            if split == "article":
+                assert not articles[first] & articles[second]
