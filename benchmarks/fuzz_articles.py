@@ -30,7 +30,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from fuzz_mutations import CONTAINERS, MUTATIONS, Input
+from fuzz_containers import CONTAINERS
+from fuzz_mutations import MUTATIONS, Input
 
 SECONDS = 20.0
 """Of processor time for one mutation; the slowest, 100,000 empty articles in one set, takes some seconds."""

@@ -16,7 +16,8 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import fuzz_articles  # noqa: E402
-from fuzz_mutations import CONTAINERS, MUTATIONS, Input  # noqa: E402
+from fuzz_containers import CONTAINERS  # noqa: E402
+from fuzz_mutations import MUTATIONS, Input  # noqa: E402
 
 _RICH = jats(
     "10.1000/rich", title="<italic>E. coli</italic> and <tex-math>\\frac{1}{2}</tex-math>",
