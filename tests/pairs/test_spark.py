@@ -30,6 +30,14 @@ needs_spark = pytest.mark.skipif(
     not HERE_IT_RUNS and "CI" not in os.environ, reason="pyspark and Java are not both installed"
 )
 
+# Compiling and planning anew take longer than these tables do.
+FOR_SMALL_TABLES = {
+    "codegen.wholeStage": "false",
+    "codegen.factoryMode": "NO_CODEGEN",
+    "adaptive.enabled": "false",
+    "shuffle.partitions": "2",
+}
+
 # Alike to one engine's lower case, white space or order and not to the other's, if either is left to itself.
 NASTY = [
     "Straße\tund  ΟΔΟΣ",
@@ -52,7 +60,9 @@ NASTY = [
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One Spark session for all tests here: what is active is used and left running."""
-    with engines._spark(SPARK, tmp_path_factory.mktemp("spark").resolve()):
+    with engines._spark(SPARK, tmp_path_factory.mktemp("spark").resolve()) as backend:
+        for key, value in FOR_SMALL_TABLES.items():
+            backend._session.conf.set(f"spark.sql.{key}", value)
         yield
 
 
@@ -75,7 +85,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
     # A review, whose list is too long to link what it cites.
     rows += [{"citing": ids[0], "cited": cited} for cited in ids[1:30:4]]
     write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
-    return corpus
+    return CorpusFolder(corpus.path, {**corpus.manifest, "counts": {}})
 
 
 @pytest.fixture(scope="module")
