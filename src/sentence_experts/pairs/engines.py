@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
+import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -109,7 +110,13 @@ class Engine:
 
     def _written(self, expression: ir.Table) -> Path:
         path = self._new_path()
-        self._backend.to_parquet(expression, str(path))
+        try:
+            self._backend.to_parquet(expression, str(path))
+        except duckdb.OutOfMemoryException as error:
+            raise SentenceExpertsError(
+                "the join needs more memory than --memory allows it: give more, or link less with "
+                "--max-references, or lower --threads, of which each has tables of its own"
+            ) from error
         return path
 
     def _new_path(self) -> Path:

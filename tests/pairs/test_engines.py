@@ -1,0 +1,103 @@
+"""Where works are linked: limits that hold, scratch that goes away, errors that help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from compiling import RULES, SMALL, Compile, link_graph
+
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import SentenceExpertsError, UsageError
+from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.engines import EngineSettings, opened
+from sentence_experts.pairs.settings import PairSettings
+
+
+def limits(**settings: object) -> EngineSettings:
+    return EngineSettings.model_validate(settings)
+
+
+def test_duckdb_gets_its_limits(tmp_path: Path) -> None:
+    with opened(limits(memory="300MB", threads=1), tmp_path / "pairs") as engine:
+        (memory, threads, folder), *_ = engine._backend.raw_sql(
+            "SELECT current_setting('memory_limit'), current_setting('threads'), "
+            "current_setting('temp_directory')"
+        ).fetchall()
+    assert memory.startswith("286.1 MiB")
+    assert threads == 1
+    assert folder.startswith(str(tmp_path))
+
+
+def test_more_rows_than_memory_holds_go_to_the_scratch_folder(tmp_path: Path) -> None:
+    with opened(limits(memory="100MB", threads=1), tmp_path / "pairs") as engine:
+        rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
+        # 200 million bytes of texts in one order: more than there is memory for.
+        texts = rows.select(text=rows.number.cast("string").hexdigest("sha256"))
+        ordered = engine.rows(texts.order_by("text"))
+    assert ordered.num_rows == 3_000_000
+    assert ordered["text"][0].as_py() < ordered["text"][-1].as_py()
+
+
+def test_too_little_memory_is_said_in_one_line(tmp_path: Path) -> None:
+    with opened(limits(memory="5MB", threads=1), tmp_path / "pairs") as engine:
+        rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
+        with pytest.raises(SentenceExpertsError, match="--memory"):
+            engine.rows(rows.group_by("number").aggregate(times=rows.count()).order_by("number"))
+
+
+def test_the_scratch_folder_lies_beside_out_or_where_it_is_told_and_goes_away(tmp_path: Path) -> None:
+    chosen = limits(scratch=str(tmp_path / "chosen"))
+    for settings, home in ((limits(), tmp_path / "deep"), (chosen, tmp_path / "chosen")):
+        with opened(settings, tmp_path / "deep" / "pairs") as engine:
+            engine.stored(pa.table({"number": [1]}))
+            assert len(list(home.glob(".pairs.scratch-*/*.parquet"))) == 1
+        assert not list(home.iterdir())
+
+
+def test_a_scratch_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(UsageError, match="--scratch"),
+        opened(limits(scratch=str(tmp_path / "file")), tmp_path / "pairs"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("settings", [{"engine": "sqlite"}, {"memory": "much"}, {"threads": 0}])
+def test_settings_that_mean_nothing_are_refused(settings: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        limits(**settings)
+
+
+def test_limits_change_no_byte(compiled: Compile, corpus: CorpusFolder, tmp_path: Path) -> None:
+    settings = PairSettings.model_validate(SMALL)
+    little = limits(memory="200MB", threads=1, scratch=str(tmp_path / "scratch"))
+    limited = compile_pairs(corpus, tmp_path / "limited", settings, RULES, little)
+    for file in sorted(limited.path.iterdir()):
+        assert file.read_bytes() == (compiled().path / file.name).read_bytes(), file.name
+
+
+def test_long_lists_link_nothing_and_are_counted(compiled: Compile, corpus: CorpusFolder) -> None:
+    """The longest lists of the corpus, left out, take their pairs with them; the rest stays."""
+    lengths = duckdb.sql(
+        f"select count(*) as length from '{corpus.citations}' group by citing order by length desc"
+    ).fetchall()
+    longest = lengths[0][0] - 1
+    behind = duckdb.sql(
+        f"""with c as (select distinct citing, cited from '{corpus.citations}' where citing <> cited
+        and cited in (select paper_id from '{corpus.papers}' where length(trim(abstract)) > 0) and citing in
+        (select citing from '{corpus.citations}' group by citing having count(*) > {longest}))
+        select count(distinct citing), count(*) from c"""
+    ).fetchall()[0]
+    with link_graph(corpus, PairSettings(max_references=longest)) as graph:
+        assert graph.long_lists == {"papers": behind[0], "citations": behind[1]}
+        capped, left_out = graph.pairs.count.sum(), graph.long_lists
+    with link_graph(corpus, PairSettings()) as graph:
+        assert graph.long_lists is None
+        assert capped < graph.pairs.count.sum()
+    pairs: PairsFolder = compiled(max_references=longest)
+    assert pairs.manifest["left_out_by_max_references"] == left_out
