@@ -22,7 +22,7 @@ test: setup lint
 	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile
 
 bench: setup
-	for each in encode mixed_batch training_step memory corpus_import; do $(BIN)/python benchmarks/$$each.py || exit 1; done
+	for each in encode mixed_batch training_step memory corpus_import co_citation; do $(BIN)/python benchmarks/$$each.py || exit 1; done
 
 clean:
 	rm -rf .venv demo
