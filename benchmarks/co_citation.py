@@ -6,7 +6,7 @@
 The graph is drawn with a seed: reference lists of log-normal length with a few reviews that cite thousands,
 works cited by a power law, a domain of 75,000 papers with abstracts that 5% of all papers cite first of all.
 It is written as a corpus, and co-cited pairs of the domain with a count of at least 2 are made of it: by the
-package (from the corpus to the pairs in memory; the domain is what has an abstract, so no rules are applied),
+package (from the corpus to the pairs in Python's memory; the domain is what has an abstract, so no rules are applied),
 and by two programs of SQL for the same DuckDB with the same limits: a join of the citations with themselves,
 and the best that we could write, with lists; the pairs in order, on which a dataset's bytes depend. Each runs
 in a process of its own, ways alternate, and all must give the same pairs. Memory is the largest resident set
@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +48,9 @@ from sentence_experts.corpus.tables import (
 )
 from sentence_experts.storage import read_json, write_json
 from study import HERE
+
+if TYPE_CHECKING:
+    from sentence_experts.pairs.graph import LinkGraph
 
 DOMAIN = 75_000
 # Of the reference lists: log-normal, as those of real articles are, and a few reviews that cite thousands.
@@ -171,7 +175,7 @@ def run_sql(way: str, corpus: Path, out: Path, memory: str, threads: int) -> Non
             connection.execute(statement.format(**names))
 
 
-def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> dict:
+def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> LinkGraph:
     from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.pairs.engines import EngineSettings, opened
     from sentence_experts.pairs.graph import LinkGraph
@@ -180,10 +184,7 @@ def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> di
     settings = PairSettings(min_count=LEAST, max_references=500 if way == CAPPED else None)
     limits = EngineSettings.model_validate({"memory": memory, "threads": threads})
     with opened(limits, beside=out) as engine:
-        graph = LinkGraph(CorpusFolder.open(corpus), settings, None, engine)
-    pairs = {"left": graph.pairs.left, "right": graph.pairs.right, "count": graph.pairs.count}
-    pq.write_table(pa.table(pairs), out)
-    return {"left_out": graph.long_lists}
+        return LinkGraph(CorpusFolder.open(corpus), settings, None, engine)
 
 
 def child(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:
@@ -193,10 +194,14 @@ def child(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:
     ibis.duckdb.connect().disconnect()  # what either imports is not measured
     started, used = time.perf_counter(), time.process_time()
     run = run_sql if way in BY_HAND else run_ours
-    more = run(way, corpus, out, memory, threads) or {}
+    graph = run(way, corpus, out, memory, threads)
     took = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - used}
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({**took, "megabytes": kilobytes / 1000, **more}))
+    took["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    if graph is not None:
+        took["left_out"] = graph.long_lists
+        pairs = {"left": graph.pairs.left, "right": graph.pairs.right, "count": graph.pairs.count}
+        pq.write_table(pa.table(pairs), out)
+    print(json.dumps(took))
 
 
 def measured(way: str, corpus: Path, out: Path, memory: str, threads: int) -> dict:
