@@ -7,7 +7,7 @@ from pathlib import Path
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 # Every YAML file that is a recipe on pairs: the others are what recipes refer to, and the other papers'.
 PARTS = ("protocol.yaml", "published.yaml", "domains.yaml")
-OTHERS = ("mote", "moee")
+OTHERS = ("mote", "moee", "corpus")
 SHIPPED = sorted(
     file for file in RECIPES.rglob("*.yaml") if file.name not in PARTS and file.parent.name not in OTHERS
 )

@@ -15,6 +15,7 @@ from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.fetching import Asker, drawn, estimate, fetch_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.pairs.domains import DomainRules
 
 ASKER = Asker("a@b.org", first_wait=0.01, timeout=0.5)
 TABLES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet")
@@ -217,3 +218,16 @@ def test_the_whole_table_of_icite_takes_the_place_of_its_api(
     assert not any(path.startswith("/icite") for path, _ in world.asked)
     for one, other in zip(*(pq.read_table(c.citations).to_pylist() for c in (corpus, both)), strict=True):
         assert (one["citing"], one["cited"]) == (other["citing"], other["cited"])
+
+
+@pytest.mark.parametrize("paper", ["hallee2024", "hallee2025"])
+def test_shipped_plans_ask_what_the_papers_asked(paper: str) -> None:
+    recipes = Path(__file__).resolve().parents[3] / "recipes"
+    plan = FetchPlan.read(recipes / "corpus" / f"{paper}_domains.yaml")
+    rules = DomainRules.read(recipes / paper / "domains.yaml").domains
+    wanted = {}
+    for name, rule in rules.items():
+        first, last = rule.years
+        wanted[name] = f'"{rule.mesh[0]}"[MeSH] AND {first}:{last}[PDAT]'
+    assert plan.domains == wanted
+    assert plan.published.keys() <= plan.domains.keys()
