@@ -6,7 +6,7 @@
 The graph is drawn with a seed: reference lists of log-normal length with a few reviews that cite thousands,
 works cited by a power law, a domain of 75,000 papers with abstracts that 5% of all papers cite first of all.
 It is written as a corpus, and co-cited pairs of the domain with a count of at least 2 are made of it: by the
-package (from the corpus to the pairs in Python's memory; the domain is what has an abstract, so no rules are applied),
+package (from the corpus to the pairs in memory; the domain is what has an abstract, so no rules are applied),
 and by two programs of SQL for the same DuckDB with the same limits: a join of the citations with themselves,
 and the best that we could write, with lists; the pairs in order, on which a dataset's bytes depend. Each runs
 in a process of its own, ways alternate, and all must give the same pairs. Memory is the largest resident set
