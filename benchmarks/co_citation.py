@@ -177,7 +177,8 @@ def run_sql(way: str, corpus: Path, out: Path, memory: str, threads: int) -> Non
 
 def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> LinkGraph:
     from sentence_experts.corpus.tables import CorpusFolder
-    from sentence_experts.pairs.engines import EngineSettings, opened
+    from sentence_experts.pairs.engine_settings import EngineSettings
+    from sentence_experts.pairs.engines import opened
     from sentence_experts.pairs.graph import LinkGraph
     from sentence_experts.pairs.settings import PairSettings
 

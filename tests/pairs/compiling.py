@@ -9,7 +9,8 @@ from pathlib import Path
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.demo import plan
 from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.pairs.engines import EngineSettings, opened
+from sentence_experts.pairs.engine_settings import EngineSettings
+from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.settings import PairSettings
 

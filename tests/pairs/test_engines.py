@@ -13,7 +13,8 @@ from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.pairs.engines import EngineSettings, opened
+from sentence_experts.pairs.engine_settings import EngineSettings
+from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.settings import PairSettings
 
 

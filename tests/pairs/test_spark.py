@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.pairs import engines
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.engines import EngineSettings, opened
+from sentence_experts.pairs.engine_settings import EngineSettings
+from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.pairs.works import folded_texts
 from sentence_experts.storage import write_parquet
@@ -26,10 +26,9 @@ from sentence_experts.storage import write_parquet
 SPARK = EngineSettings.model_validate({"engine": "local[2]", "memory": "1GB"})
 DUCKDB = EngineSettings.model_validate({"memory": "1GB", "threads": 2})
 HERE_IT_RUNS = find_spec("pyspark") is not None and shutil.which("java") is not None
-# Minutes on two busy cores: run with SENTENCE_EXPERTS_SPARK=1.
-needs_spark = pytest.mark.skipif(
-    "SENTENCE_EXPERTS_SPARK" not in os.environ, reason="SENTENCE_EXPERTS_SPARK=1 runs the tests on Spark"
-)
+needs_spark = pytest.mark.skipif(not HERE_IT_RUNS, reason="needs pyspark and Java")
+# Compiled once and simply: these tables are too small for the optimising compiler to pay.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # Compiling and planning anew take longer than these tables do.
 FOR_SMALL_TABLES = {
@@ -61,10 +60,13 @@ NASTY = [
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One Spark session for all tests here: what is active is used and left running."""
-    with engines._spark(SPARK, tmp_path_factory.mktemp("spark").resolve()) as backend:
-        for key, value in FOR_SMALL_TABLES.items():
-            backend._session.conf.set(f"spark.sql.{key}", value)
-        yield
+    folder = tmp_path_factory.mktemp("spark").resolve()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JDK_JAVA_OPTIONS", JAVA)
+        with engines._spark(SPARK, folder) as backend:
+            for key, value in FOR_SMALL_TABLES.items():
+                backend._session.conf.set(f"spark.sql.{key}", value)
+            yield
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sentence_experts.cli.options import parse_settings, with_settings
 from sentence_experts.console import results
-from sentence_experts.pairs.engines import EngineSettings
+from sentence_experts.pairs.engine_settings import EngineSettings
 from sentence_experts.pairs.settings import PairSettings
 
 if TYPE_CHECKING:

@@ -64,7 +64,7 @@ class Fetched:
 
     def rejections(self) -> list[Rejection]:
         """What could not be fetched, was not there, or was left out on purpose."""
-        return [*self.set_aside, *self.origin.left_out(self.ids)]
+        return [*dict.fromkeys(self.set_aside), *self.origin.left_out(self.ids)]
 
     def finish(self, out: Path) -> dict[str, Any]:
         """Write the tables of domains and of provenance; what the manifest says of the fetch."""
@@ -136,8 +136,8 @@ class FetchedPapers:
     def described(self) -> list[dict[str, Any]]:
         """One source; its hash is over the records."""
         digest, count = hashlib.sha256(), 0
-        for record in self.origin.provenance(self.ids):
-            digest.update(f"{record[0]}\0{record[-1]}\0".encode())
+        for one, paper in self.origin.papers(self.ids):
+            digest.update(f"{one}\0{paper!r}\0".encode())
             count += 1
         return [{"name": "records", "kind": "fetched", "size": count, "sha256": digest.hexdigest()}]
 

@@ -147,6 +147,8 @@ def _fetch(plan: FetchPlan, requests: Requests, threads: int) -> Fetched:
         with progress(f"citations from {name}", len(pmids)) as advance:
             source.fetch(pmids, advance)
         fetched.extras.append(FetchedLinks(name, source, pmids))
+    # What failed is asked for by the next run, not while this one writes what it has.
+    requests.asking = False
     return fetched
 
 

@@ -127,7 +127,7 @@ class CorpusFolder:
     def domains(self) -> Path | None:
         """The table of the domains whose queries found the papers (`DOMAINS_SCHEMA`), of a fetched corpus."""
         path = self.path / DOMAINS
-        return path if DOMAINS in self.manifest["tables"] and path.is_file() else None
+        return path if DOMAINS in self.manifest.get("tables", {}) and path.is_file() else None
 
     def fingerprint(self) -> str:
         """A hash of the tables' contents, equal for equal corpora wherever they lie.

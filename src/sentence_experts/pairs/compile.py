@@ -14,7 +14,8 @@ from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.article_split import ARTICLE_FRACTIONS, articles_seen, split_by_article
 from sentence_experts.pairs.dataset import PairsFolder, check_replaceable, write_pairs_folder
-from sentence_experts.pairs.engines import EngineSettings, opened
+from sentence_experts.pairs.engine_settings import EngineSettings
+from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import NegativeSampler, Request
 from sentence_experts.pairs.settings import PairSettings

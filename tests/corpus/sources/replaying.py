@@ -225,6 +225,10 @@ def serving(world: Replay) -> Iterator[str]:
             self._reply(urlsplit(self.path).query)
 
         def do_POST(self) -> None:
+            # Only the E-utilities are documented to take forms.
+            if not self.path.startswith("/entrez/"):
+                self.send(405, b"method not allowed")
+                return
             self._reply(self.rfile.read(int(self.headers["Content-Length"])).decode())
 
         def _reply(self, query: str) -> None:

@@ -231,3 +231,15 @@ def test_shipped_plans_ask_what_the_papers_asked(paper: str) -> None:
         wanted[name] = f'"{rule.mesh[0]}"[MeSH] AND {first}:{last}[PDAT]'
     assert plan.domains == wanted
     assert plan.published.keys() <= plan.domains.keys()
+
+
+@pytest.mark.parametrize(("citations", "path"), [("elink", "elink"), ("europepmc", "/epmc/MED/5")])
+def test_links_that_fail_are_set_aside_and_the_corpus_is_written(
+    served, world: Replay, tmp_path: Path, citations: str, path: str
+) -> None:
+    world.fault = lambda number, asked: "503" if path in asked else None
+    asker = Asker("a@b.org", attempts=1, first_wait=0.01)
+    corpus = fetch_corpus(plan_of(served, "neuro", citations=citations), tmp_path / "c", asker, workers=1)
+    failed = rejected(corpus)["not-fetched"]
+    assert len(failed) == len(set(failed)) > 0
+    assert corpus.manifest["counts"]["papers"]

@@ -139,3 +139,24 @@ def test_good_bodies_pass() -> None:
     is_xml(b"<?xml version='1.0'?><!DOCTYPE a PUBLIC 'x' 'http://none.invalid/a.dtd'><a>&#233;</a>\n")
     looks_like_xml(b"\xef\xbb\xbf<?xml version='1.0'?><article>not well-formed, but whole</b></article>\n")
     is_json(b"[]")
+
+
+def test_closing_ends_the_wait_for_another_attempt(world: Replay, connect) -> None:
+    world.fault = lambda number, path: "503"
+    with Client("me@lab.org", first_wait=60, attempts=3) as client:
+        url = f"{connect().services.entrez.url}/esearch.fcgi"
+        failures: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                client.get(url)
+            except FailedError as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not world.asked:
+            time.sleep(0.01)
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    assert failures

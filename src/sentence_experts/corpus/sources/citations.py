@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,7 +24,7 @@ _SECONDS_A_REQUEST = 1.0
 
 
 @dataclass
-class Citations:
+class Citations(ABC):
     """One source of citations; papers are named by their PMIDs."""
 
     requests: Requests
@@ -37,13 +38,13 @@ class Citations:
     def _per_second(self, services: Services) -> float:
         return services.icite.per_second
 
+    @abstractmethod
     def fetch(self, pmids: list[str], advance: Advance) -> None:
         """Fetch the links of the papers into the journal."""
-        raise NotImplementedError
 
+    @abstractmethod
     def links(self, pmids: list[str]) -> Iterator[Link]:
         """Every citation of the papers and by them that was fetched, each once, in a defined order."""
-        raise NotImplementedError
 
 
 class ICite(Citations):

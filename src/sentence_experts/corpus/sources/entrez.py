@@ -26,6 +26,8 @@ _RECORDS_A_FETCH = 200
 _SUMMARIES_A_REQUEST = 200
 _LINKS_A_REQUEST = 100
 _EXAMPLES = 3
+_LONGEST_ADDRESS = 2_000
+"""Characters of a query beyond which NCBI wants a form (POST)."""
 _FIRST_DAY = date(1600, 1, 1)
 _LAST_DAY = date(2100, 12, 31)
 
@@ -244,7 +246,9 @@ class Entrez:
         who: dict[str, str] = {"tool": TOOL, "email": self._requests.email}
         if self._requests.api_key:
             who["api_key"] = self._requests.api_key
-        body = self._requests.client.get(f"{self._base}/{utility}.fcgi", {**params, **who}, is_xml)
+        long = sum(len(str(value)) for value in params.values()) > _LONGEST_ADDRESS
+        address = f"{self._base}/{utility}.fcgi"
+        body = self._requests.client.get(address, {**params, **who}, is_xml, form=long)
         root = etree.fromstring(
             body, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
         )

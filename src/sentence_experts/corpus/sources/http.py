@@ -27,8 +27,6 @@ from sentence_experts.errors import SentenceExpertsError
 TOOL = "sentence-experts"
 _LONGEST_WAIT = 120.0
 """Seconds; a server that asks for more (Retry-After) is asked again after this."""
-_LONGEST_ADDRESS = 2000
-"""Characters of a query beyond which the parameters are sent in the body (POST)."""
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NOT_THERE = frozenset({404, 410})
 
@@ -145,6 +143,8 @@ class Client:
         """
         self._paces = {host: _Pace(1 / rate) for host, rate in (per_second or {}).items()}
         self._lock = threading.Lock()
+        # Wakes whoever waits for another attempt, so that an interrupted program ends at once.
+        self._closed = threading.Event()
         self._attempts = attempts
         self._first_wait = first_wait
         self._http = httpx.Client(
@@ -158,15 +158,19 @@ class Client:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._closed.set()
         self._http.close()
 
-    def get(self, url: str, params: Params | None = None, check: Check | None = None) -> bytes:
-        """The body of the answer, decompressed; long parameters are sent by POST.
+    def get(
+        self, url: str, params: Params | None = None, check: Check | None = None, *, form: bool = False
+    ) -> bytes:
+        """The body of the answer, decompressed.
 
         Args:
             url: the address, without its query.
             params: the query.
             check: what a good body is; a bad one is asked for again.
+            form: send the query as a form (POST), for services that take longer ones so.
 
         Raises:
             UnreachableError: there is no connection.
@@ -178,11 +182,12 @@ class Client:
             stop=tenacity.stop_after_attempt(self._attempts),
             wait=self._wait,
             retry=tenacity.retry_if_exception_type(_PassingError),
+            sleep=tenacity.sleep_using_event(self._closed),
             reraise=True,
         )
         host = urlsplit(url).netloc
         try:
-            return attempts(self._once, url, params or {}, check)
+            return attempts(self._once, url, params or {}, check, form)
         except _PassingError as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
                 raise UnreachableError(
@@ -197,13 +202,14 @@ class Client:
             return min(error.wait, _LONGEST_WAIT)
         return min(self._first_wait * 2.0 ** (state.attempt_number - 1), _LONGEST_WAIT)
 
-    def _once(self, url: str, params: Params, check: Check | None) -> bytes:
+    def _once(self, url: str, params: Params, check: Check | None, form: bool) -> bytes:
+        if self._closed.is_set():
+            raise FailedError(f"{urlsplit(url).netloc}: not asked any more")
         self._pace(urlsplit(url).netloc).wait()
         with self._lock:
             self.asked += 1
-        length = sum(len(str(value)) for value in params.values())
         try:
-            if length > _LONGEST_ADDRESS:
+            if form:
                 answer = self._http.post(url, data=dict(params))
             else:
                 answer = self._http.get(url, params=dict(params))

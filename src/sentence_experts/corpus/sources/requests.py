@@ -31,6 +31,7 @@ class Requests:
         email: of the person who asks; NCBI wants it with every request.
         api_key: of NCBI, for 10 requests a second instead of 3.
         set_aside: what could not be fetched, and why; tried again by the next run.
+        asking: whether anything may be asked for; once all is fetched, the journal alone answers.
     """
 
     client: Client
@@ -39,6 +40,7 @@ class Requests:
     email: str
     api_key: str | None = None
     set_aside: list[Rejection] = field(default_factory=list)
+    asking: bool = True
 
     def once(self, key: str, ask: Callable[[], bytes]) -> Answer:
         """The journal's answer to `key`, or else what `ask` gets, kept.
@@ -52,6 +54,8 @@ class Requests:
         before = self.journal.get(key)
         if before is not None:
             return before
+        if not self.asking:
+            return Answer(key, None, "not fetched")
         try:
             return self.journal.put(key, ask())
         except AbsentError as error:
