@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import typer
 from shipped import RECIPES, SHIPPED, copy_recipe
@@ -14,17 +16,21 @@ from shipped import RECIPES, SHIPPED, copy_recipe
 from samples import write_corpus
 from sentence_experts.cli import main as command_line
 from sentence_experts.cli.evaluate_settings import EvaluationSettings
+from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.tables import DOMAINS, DOMAINS_SCHEMA
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.extend import extend
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.reproduce.experiment import SCALES
+from sentence_experts.reproduce.pairs.commands import compile_pairs
 from sentence_experts.reproduce.pairs.experiment import experiment_of
 from sentence_experts.reproduce.pairs.plan import make_plan
 from sentence_experts.reproduce.pairs.published import Published
 from sentence_experts.reproduce.pairs.recipe import EvaluateOptions, ExtendOptions, read_recipe
 from sentence_experts.reproduce.pairs.setting import how_to_get_the_corpus, setting_for
 from sentence_experts.reproduce.run import run_experiment
+from sentence_experts.storage import write_json, write_parquet
 
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
 
@@ -160,6 +166,28 @@ def test_the_full_scale_asks_for_the_corpus_then_the_descriptors_then_the_models
     assert missing().startswith("no-one/no-model: neither")
 
 
+def test_a_fetched_corpus_brings_its_domains_all_those_of_the_paper(
+    tmp_path: Path,
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    write_json(corpus.path / "manifest.json", {**corpus.manifest, "tables": {DOMAINS: {}}})
+    recipe = read_recipe(copy_recipe(MOE_ALL, tmp_path, **{"answerdotai/ModernBERT-base": "no-one/no-model"}))
+    paper_of = dict.fromkeys(recipe.protocol.queries, "doi:10.1/a")
+
+    def refused(domains: Iterable[str]) -> str:
+        rows = [{"paper_id": paper_of[domain], "domain": domain} for domain in domains]
+        write_parquet(corpus.path / DOMAINS, pa.Table.from_pylist(rows, DOMAINS_SCHEMA))
+        setting = setting_for(recipe, "full", corpus.path, tmp_path / "out")
+        assert "--domains" not in compile_pairs(setting).command
+        plan = make_plan(recipe, "moe_all", setting)
+        with pytest.raises(InputError) as caught:
+            run_experiment(experiment_of(recipe, setting, plan), lambda _: pytest.fail("no step may run"))
+        return str(caught.value)
+
+    assert refused(sorted(paper_of)[1:]).endswith("corpus: was fetched without the paper's domain autoimmune")
+    assert refused(paper_of).startswith("no-one/no-model: neither")
+
+
 @pytest.mark.parametrize("file", SHIPPED, ids=name)
 def test_queries_and_domain_rules_are_of_the_same_years(file: Path) -> None:
     protocol = read_recipe(file).protocol
@@ -173,7 +201,9 @@ def test_queries_and_domain_rules_are_of_the_same_years(file: Path) -> None:
 
 def test_the_missing_corpus_is_explained_by_the_papers_queries() -> None:
     recipe = read_recipe(RECIPES / "hallee2024" / "scibert_moe.yaml")
+    assert FetchPlan.read(recipe.protocol.plan).domains.keys() == recipe.protocol.queries.keys()
     text = "\n".join(how_to_get_the_corpus(recipe.protocol))
+    assert f"--plan {RECIPES / 'corpus' / 'hallee2024_domains.yaml'}" in text
     assert '"Cardiovascular Diseases"[MeSH Terms] AND open access[filter]' in text
     assert "2017:2022[pdat]" in text
     assert "2010:2022[pdat]" in text

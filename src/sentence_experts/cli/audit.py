@@ -54,7 +54,7 @@ def audit(
     The test pairs that are left are balanced as all of them are. A figure can also fall because the leaked
     pairs were easier: a model that was not trained on these pairs shows by how much.
 
-    Example: sentence-experts audit my-pairs --model runs/moe --model minilm --out audit
+    Example: sentence-experts audit my-pairs --model runs/experts/model --model minilm --out audit
     """
     from sentence_experts.evaluation.audit.run import BASELINES, AuditPlan, run_audit, write_audit
 

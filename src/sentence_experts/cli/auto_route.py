@@ -55,7 +55,7 @@ def auto_route(
     Shows how often texts that were not learned from get their domain's route, and what the mistakes cost:
     F1max with the true routes and with automatic ones.
 
-    Example: sentence-experts auto-route runs/moe/model --pairs my-pairs
+    Example: sentence-experts auto-route runs/experts/model --pairs my-pairs
     """
     from sentence_experts.evaluation.auto_route import choices, cost_of_mistakes
     from sentence_experts.models.auto_encode import fit_auto_routes

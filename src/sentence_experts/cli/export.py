@@ -40,7 +40,7 @@ def export(
 
     It has the base's tokenizer and number of parameters, and gives the route's vectors.
 
-    Example: sentence-experts export runs/moe/model --route copd --out copd-encoder
+    Example: sentence-experts export runs/experts/model --route copd --out copd-encoder
     """
     if (route is None) != average:
         raise UsageError("give one of --route NAME and --average")

@@ -37,7 +37,7 @@ def quantise(
     sentence-transformers does not read. Ends with the cosines to the vectors of full precision, on texts that
     were not calibrated on.
 
-    Example: sentence-experts quantise runs/moe/model --texts papers.csv --column abstract --out moe-int8
+    Example: sentence-experts quantise runs/experts/model --texts papers.csv --column abstract --out moe-int8
     """
     from sentence_experts.encoding.engine import Encoder
     from sentence_experts.encoding.inputs import TextFile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,8 @@ class RecipeFile:
 
     def with_paths(self, *keys: str) -> dict[str, Any]:
         """The protocol, with the files that these keys name as paths."""
-        beside = {key: self.source.parent / str(self.protocol[key]) for key in keys if key in self.protocol}
+        named = {key: str(self.protocol[key]) for key in keys if key in self.protocol}
+        beside = {key: Path(os.path.normpath(self.source.parent / name)) for key, name in named.items()}
         return {**self.protocol, **beside}
 
 

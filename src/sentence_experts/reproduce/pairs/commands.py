@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sentence_experts.corpus.tables import CITATIONS, PAPERS
+from sentence_experts.corpus.tables import CITATIONS, DOMAINS, PAPERS
 from sentence_experts.reproduce.pairs.setting import Setting
 from sentence_experts.reproduce.step import Step, flags
 
@@ -24,8 +24,10 @@ def import_articles(setting: Setting) -> list[Step]:
 
 def compile_pairs(setting: Setting) -> Step:
     """The pairs dataset of all recipes of a protocol."""
-    command = ["pairs", str(setting.corpus), "--domains", str(setting.rules), *flags(setting.pairs)]
-    made_from = (setting.corpus / PAPERS, setting.corpus / CITATIONS, setting.rules)
+    rules = [] if setting.rules is None else ["--domains", str(setting.rules)]
+    command = ["pairs", str(setting.corpus), *rules, *flags(setting.pairs)]
+    domains = setting.rules or setting.corpus / DOMAINS
+    made_from = (setting.corpus / PAPERS, setting.corpus / CITATIONS, domains)
     return Step(
         (*command, "--out", str(setting.pairs_folder)), setting.pairs_folder / "manifest.json", made_from
     )

@@ -122,7 +122,8 @@ class Protocol(Strict):
 
     Attributes:
         file: where it was read.
-        published: the paper's figures; domains: rules for `pairs --domains`. Both beside the protocol's file.
+        published: the paper's figures; domains: rules for `pairs --domains`; plan: what `corpus fetch --plan`
+            takes. Paths from the protocol's file.
         evaluate: name of a set of pairs, as in the published figures -> how it is measured.
         seeds: how many training runs with different seeds each model gets.
     """
@@ -132,6 +133,7 @@ class Protocol(Strict):
     faithful: bool
     published: Path
     domains: Path
+    plan: Path
     queries: dict[str, Query]
     pairs: dict[str, Any]
     train: dict[str, Any]
@@ -167,7 +169,7 @@ def read_recipe(path: Path) -> Recipe:
         InputError: a file is missing, or a key or value is not known; the message names both.
     """
     file = RecipeFile.read(path)
-    read = checked(Protocol, file.with_paths("published", "domains"), file.source, file.inside)
+    read = checked(Protocol, file.with_paths("published", "domains", "plan"), file.source, file.inside)
     recipe = checked(Recipe, {**file.content, "protocol": read}, path)
     _check_settings(recipe, path, file.source)
     return recipe

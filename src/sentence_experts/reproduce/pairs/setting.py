@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import yaml
 
 from sentence_experts.corpus.simulate import simulate_corpus
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.tables import DOMAINS, CorpusFolder
 from sentence_experts.demo.plan import Material, data_folder, real_articles, simulated_articles
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domains import DomainRules
@@ -39,7 +40,7 @@ class Setting:
     Attributes:
         root: folder of all recipes of the same protocol and scale; they share pairs and trained models.
         material: the articles of the small scale, to be imported to `corpus`; None at full scale.
-        rules: the domain rules file.
+        rules: the domain rules file; None where a fetched corpus knows whose query found each paper.
         domains: the paper's domain -> the domain here.
         pairs: settings of the pairs dataset.
         data: the data in words.
@@ -49,7 +50,7 @@ class Setting:
     root: Path
     corpus: Path
     material: Material | None
-    rules: Path
+    rules: Path | None
     domains: Mapping[str, str]
     pairs: Mapping[str, Any]
     data: str
@@ -70,9 +71,10 @@ class Setting:
         At small scale these are simulated articles, and rules with the domains in use.
 
         Raises:
-            InputError: no corpus, or not the MeSH descriptors that the rules name.
+            InputError: no corpus, one fetched for other domains, or not the MeSH descriptors that the rules
+                name.
         """
-        if self.material is None:
+        if self.material is None or self.rules is None:
             self._check_what_was_brought()
             return
         rules = yaml.safe_load(self.material.rules.read_text(encoding="utf-8"))
@@ -83,13 +85,25 @@ class Setting:
             simulate_corpus(simulated.sources[0], seed=0)
 
     def _check_what_was_brought(self) -> None:
-        CorpusFolder.open(self.corpus)
+        corpus = CorpusFolder.open(self.corpus)
+        if self.rules is None:
+            missing = sorted(set(self.domains) - _domains_of(corpus))
+            if missing:
+                raise InputError(
+                    f"{self.corpus}: was fetched without the paper's domain {', '.join(missing)}"
+                )
+            return
         descriptors = DomainRules.read(self.rules).mesh_descriptors
         if descriptors is not None and not descriptors.is_file():
             raise InputError(
                 f"{self.rules}: mesh_descriptors: {descriptors} is not there; it is NLM's file of MeSH "
                 "headings (https://www.nlm.nih.gov/databases/download/mesh.html)"
             )
+
+
+def _domains_of(corpus: CorpusFolder) -> set[str]:
+    found = corpus.domains
+    return set(pq.read_table(found, columns=["domain"])["domain"].unique().to_pylist()) if found else set()
 
 
 def setting_for(recipe: Recipe, scale: str, corpus: Path | None, out: Path) -> Setting:
@@ -117,7 +131,7 @@ def setting_for(recipe: Recipe, scale: str, corpus: Path | None, out: Path) -> S
         root=root,
         corpus=corpus,
         material=None,
-        rules=protocol.domains,
+        rules=None if (corpus / DOMAINS).is_file() else protocol.domains,
         domains={domain: domain for domain in protocol.queries},
         pairs=protocol.pairs,
         data=f"the corpus {corpus}, not the authors' files",
@@ -162,14 +176,16 @@ def _settings(flags: tuple[str, ...]) -> dict[str, str]:
 
 
 def how_to_get_the_corpus(protocol: Protocol) -> list[str]:
-    """What to do for `--corpus`, line by line: the queries of PubMed Central and the command."""
+    """What to do for `--corpus`, line by line: the papers' queries and the commands."""
     queries = [f"  {domain}: {query.text()}" for domain, query in protocol.queries.items()]
     least = min(query.min_citations for query in protocol.queries.values())
     return [
-        "queries of PubMed Central (https://www.ncbi.nlm.nih.gov/pmc/), one a domain:",
+        f"queries of PubMed Central (https://www.ncbi.nlm.nih.gov/pmc/), papers cited {least}x:",
         *queries,
-        f"keep papers that are cited at least {least}x; download the articles as JATS XML and import them:",
+        "fetch them, or see first with --dry-run how many there are:",
+        f"  sentence-experts corpus fetch --plan {protocol.plan} --out CORPUS",
+        "or, of articles that you have:",
         "  sentence-experts corpus import ARTICLES... --out CORPUS",
-        f"domains: {protocol.domains}, by MeSH headings, which JATS seldom has: give them in a table "
-        "(corpus import --papers, column mesh), and put NLM's descriptors beside that file",
+        f"whose domains are {protocol.domains}, by MeSH headings, which JATS seldom has: give them in a "
+        "table (corpus import --papers, column mesh), and put NLM's descriptors beside that file",
     ]
