@@ -47,7 +47,7 @@ def encode(
 
     An interrupted run goes on where it stopped when the same command is given again.
 
-    Example: sentence-experts encode runs/experts/model --input papers.csv --column abstract --route crops --out v.npy
+    Example: sentence-experts encode runs/experts/model --input papers.csv --column text --out v.npy
     """
     from sentence_experts.encoding.engine import Encoder
     from sentence_experts.encoding.files import encode_file

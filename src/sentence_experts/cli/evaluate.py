@@ -59,7 +59,7 @@ def evaluate_models(
     folder. A text's route follows the type of its task; --route-map decides otherwise. What was measured
     before is not measured again.
 
-    Example: sentence-experts evaluate runs/experts/model --pairs pairs --baseline tfidf --out runs/experts/evaluation
+    Example: sentence-experts evaluate runs/experts/model --pairs pairs --baseline tfidf --out results
 
     On tasks: sentence-experts evaluate runs/mote --mteb STSBenchmark,Banking77Classification --out runs/mteb
 

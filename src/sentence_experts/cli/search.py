@@ -40,7 +40,7 @@ def search(
     The corpus is encoded the first time; its vectors are kept beside it and made again when the model or the
     corpus changes. Each line: rank, cosine, year, title, id.
 
-    Example: sentence-experts search runs/experts/model --corpus corpus "drought tolerance in rice" --route crops -k 5
+    Example: sentence-experts search runs/experts/model --corpus corpus "drought in rice" --route crops -k 5
     """
     from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.encoding.engine import Encoder
