@@ -53,8 +53,7 @@ def planned(file: Path, out: Path, scale: str = "small", seeds: int = 1) -> tupl
 
 def parse(arguments: list[str]) -> None:
     """Let the command line read the arguments, and run nothing."""
-    if not command_line.app.registered_commands:
-        command_line._add_verbs()
+    command_line._add_verbs()
     command: Any = typer.main.get_command(command_line.app)
     context = command.make_context("sentence-experts", list(arguments))
     while hasattr(command, "commands"):

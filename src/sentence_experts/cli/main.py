@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -74,6 +75,7 @@ def _options(
     pass
 
 
+@cache
 def _add_verbs() -> None:
     for verb in VERBS:
         import_module(f"sentence_experts.cli.{verb.replace('-', '_')}").register(app)
