@@ -19,7 +19,7 @@ lint: setup
 
 # The test runner comes last, so that its summary is the last line.
 test: setup lint
-	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 bench: setup
 	for each in encode mixed_batch training_step memory corpus_import co_citation; do $(BIN)/python benchmarks/$$each.py || exit 1; done

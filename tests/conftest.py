@@ -13,6 +13,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+LONG = ("test_spark.py", "test_reproduce.py", "test_demo.py", "test_whole_path.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files of few long tests come first, or one process would work on them alone at the end."""
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture(scope="session")
