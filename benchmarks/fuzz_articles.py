@@ -1,6 +1,6 @@
 """Break real articles in every way that comes to mind and see that the readers stay calm.
 
-    python benchmarks/fuzz_articles.py                     # 10,000 mutations, some minutes
+    python benchmarks/fuzz_articles.py                     # 10,000 mutations, some minutes; writes the result
     python benchmarks/fuzz_articles.py --from 4000 --count 50
     python benchmarks/fuzz_articles.py --data FOLDER --failing FOLDER
 
@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -32,6 +33,8 @@ import pyarrow.parquet as pq
 
 from fuzz_containers import CONTAINERS
 from fuzz_mutations import MUTATIONS, Input
+from measuring import write
+from study import DATA
 
 SECONDS = 20.0
 """Of processor time for one mutation; the slowest, 100,000 empty articles in one set, takes some seconds."""
@@ -39,6 +42,7 @@ MEMORY = 1 << 30
 """Bytes by which a mutation may raise the peak of the process that reads it."""
 _HANGS_AFTER = 90.0
 _KINDS = ("*.xml", "*.nxml")
+COUNT = 10_000
 
 
 def read_data(folder: Path) -> list[tuple[str, bytes]]:
@@ -163,14 +167,33 @@ def table(outcomes: list[tuple[int, str, str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def report(outcomes: list[tuple[int, str, str, Any]], options: argparse.Namespace) -> None:
+    """Print the table; a whole run is written to the results."""
+    if options.begin or options.count < COUNT:
+        print(table(outcomes))
+        return
+    text = (
+        f"# {options.count:,} mutations of real articles through the import\n\n"
+        f"JATS of PMC, eLife and PLOS, and PubMed XML; seed {options.seed}. A failure is anything but "
+        "papers, deletions, members passed over and rejections with a name. Seconds (of the processor) and "
+        "memory (by which the process grew) are of the worst mutation. "
+        "Made by `python benchmarks/fuzz_articles.py`.\n\n"
+    )
+    failed = sum(bool(outcome["problems"]) for *_, outcome in outcomes)
+    result = {
+        "mutations": len(outcomes),
+        "failed": failed,
+        "versions": {name: version(name) for name in ("lxml", "pyarrow")},
+    }
+    write("fuzz_articles", result, text + table(outcomes))
+
+
 def main() -> int:
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    data_folder = Path(os.environ.get("SENTENCE_EXPERTS_DATA", beside)) / "formats"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, default=data_folder, help="folder of articles to break")
+    parser.add_argument("--data", type=Path, default=DATA / "formats", help="folder of articles to break")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from", dest="begin", type=int, default=0, help="number of the first mutation")
-    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--failing", type=Path, default=Path("fuzz-failing"), help="where those that fail go")
     options = parser.parse_args()
     data = read_data(options.data)
@@ -192,7 +215,7 @@ def main() -> int:
             )
         if len(outcomes) % 500 == 0:
             print(f"{number}: {len(outcomes)} done", file=sys.stderr)
-    print(table(outcomes))
+    report(outcomes, options)
     return int(any(outcome["problems"] for *_, outcome in outcomes))
 
 

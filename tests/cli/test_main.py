@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sentence_experts.cli.main import VERBS, main
+from sentence_experts.cli.main import VERBS, app, main
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -85,6 +85,13 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, error = run(capsys, "pairs", "nowhere", "--out", "x", "--debug")
     assert code == 1
     assert "Traceback" in error
+
+
+def test_a_program_that_calls_it_often_has_each_verb_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        run(capsys, "--version")
+    names = [each.name for each in (*app.registered_commands, *app.registered_groups)]
+    assert sorted(names) == sorted(VERBS)
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:

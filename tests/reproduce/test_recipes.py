@@ -165,9 +165,7 @@ def test_the_full_scale_asks_for_the_corpus_then_the_descriptors_then_the_models
     assert missing().startswith("no-one/no-model: neither")
 
 
-def test_a_fetched_corpus_brings_its_domains_all_those_of_the_paper(
-    tmp_path: Path,
-) -> None:
+def test_a_fetched_corpus_brings_its_domains_all_those_of_the_paper(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     write_json(corpus.path / "manifest.json", {**corpus.manifest, "tables": {DOMAINS: {}}})
     recipe = read_recipe(copy_recipe(MOE_ALL, tmp_path, **{"answerdotai/ModernBERT-base": "no-one/no-model"}))
