@@ -14,6 +14,7 @@ demo: setup
 	@$(BIN)/sentence-experts demo
 
 lint: setup
+	$(BIN)/ruff format --check src tests benchmarks scripts
 	$(BIN)/ruff check src tests benchmarks scripts
 	$(BIN)/mypy
 

@@ -35,7 +35,7 @@ def ways_to(
     texts: list[str], peer: Any, ours: Any, eight: Any, onnx: Callable[[], object]
 ) -> dict[str, Callable[[], object]]:
     """Each way of encoding the texts."""
-    from sentence_experts.encoding.cores import Cores
+    from sentence_experts.encoding.parallel_cpu import Cores
 
     cores = Cores(ours)
     ways: dict[str, Callable[[], object]] = {PEER: lambda: peer.encode(texts)}
@@ -171,9 +171,9 @@ def main() -> None:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models import int8
+    from sentence_experts.models.export import int8
+    from sentence_experts.models.layers.packed_forward import use_packing
     from sentence_experts.models.minilm import model_folder
-    from sentence_experts.models.use_packing import use_packing
 
     folder = model_folder("minilm")
     peer = SentenceTransformer(folder, device="cpu")

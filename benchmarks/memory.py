@@ -96,8 +96,8 @@ def measure(folder: Path, way: str, rounds: int) -> tuple[float, float]:
 def make(folder: Path, experts: int) -> None:
     """MiniLM with experts that own their norms, in every block, and instructions: MoTE's shape."""
     from sentence_experts.models.checkpoint import save
-    from sentence_experts.models.extend import extend
     from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.surgery.extend import extend
 
     names = [f"task{number}" for number in range(experts)]
     save(extend(model_folder("minilm"), names, route="prefix", expert_norms=True), folder)

@@ -45,8 +45,8 @@ def serve(folder: Path, threads: int) -> None:
     from onnxruntime import InferenceSession, SessionOptions
     from sentence_transformers import SentenceTransformer
 
+    from sentence_experts.models.export.onnx import FILE, VECTOR, write_onnx
     from sentence_experts.models.minilm import model_folder
-    from sentence_experts.models.onnx import FILE, VECTOR, write_onnx
 
     model = SentenceTransformer(model_folder("minilm"), device="cpu")
     write_onnx(model, folder)

@@ -21,6 +21,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG)
 
 
+@pytest.fixture(autouse=True)
+def _notes_on_stderr() -> None:
+    """Show what the package logs as the command line does, so that tests can read it."""
+    from sentence_experts.cli.console import show_logs
+
+    show_logs()
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder with real articles; tests that need it may not be skipped where CI has it."""

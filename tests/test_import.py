@@ -42,7 +42,7 @@ FIRST = [
     "import transformers; transformers.NomicBertConfig",
     "from transformers import AutoModel",
     "from transformers import AutoTokenizer",
-    "import sentence_experts.models.configs",
+    "import sentence_experts.models.architectures.configs",
 ]
 THEN = "from transformers import AutoConfig; print(type(AutoConfig.for_model('bert_experts')))"
 

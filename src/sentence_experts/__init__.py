@@ -10,18 +10,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.models.registration import register
+from sentence_experts.models.architectures.registration import register
 
 if TYPE_CHECKING:
     from sentence_experts.models.checkpoint import ExpertEncoder, load
-    from sentence_experts.models.extend import extend
+    from sentence_experts.models.surgery.extend import extend
 
 __version__ = "0.1.0"
 
 # Public name -> the module that has it, imported when the name is first used.
 _LAZY = {
     "ExpertEncoder": "sentence_experts.models.checkpoint",
-    "extend": "sentence_experts.models.extend",
+    "extend": "sentence_experts.models.surgery.extend",
     "load": "sentence_experts.models.checkpoint",
 }
 

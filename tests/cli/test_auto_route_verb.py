@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sentence_experts
-from samples import TOPICS, make_pairs_folder, make_tiny_encoder, write_corpus
+from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder, write_corpus
 from sentence_experts.cli.main import main
 
 

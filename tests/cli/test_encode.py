@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.main import main
 
 

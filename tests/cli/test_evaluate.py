@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.cli.main import main
 
 METRICS = {"f1_max", "precision", "recall", "threshold", "ratio", "roc_auc", "mean_distance", "accuracy"}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
+from helpers.task_samples import make_task_model, make_tasks_folder
 from sentence_experts.cli.main import main
-from task_samples import make_task_model, make_tasks_folder
 
 
 @pytest.fixture(scope="module")

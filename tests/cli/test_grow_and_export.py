@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.cli.main import main
 
 

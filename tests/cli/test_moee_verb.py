@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.small_language_models import WORDS, make_language_model
+from helpers.task_samples import make_tasks_folder
 from sentence_experts.cli.main import main
-from small_language_models import WORDS, make_language_model
-from task_samples import make_tasks_folder
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.main import main
 from sentence_experts.encoding.engine import Encoder
 

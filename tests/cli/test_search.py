@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from samples import make_tiny_encoder, write_corpus
+from helpers.samples import make_tiny_encoder, write_corpus
 from sentence_experts.cli.main import main
 
 

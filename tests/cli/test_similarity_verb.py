@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.main import main
 
 ROUTES = ("crops", "neuro", "heart")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
+from helpers.small_tasks import task_content, write_rows, write_task_file
 from sentence_experts.cli.main import main
 from sentence_experts.tasks.dataset import TasksFolder
-from small_tasks import task_content, write_rows, write_task_file
 
 
 def _run(*arguments: object) -> int:

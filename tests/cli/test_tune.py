@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.cli.main import main
 from sentence_experts.training.config import TrainConfig
 

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_articles import jats, ref
-from small_pubmed import article_ids, deletion, heading, headings, record, record_set
+
+from helpers.small_articles import jats, ref
+from helpers.small_pubmed import article_ids, deletion, heading, headings, record, record_set
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_articles import jats, papers, ref, rejected
 
+from helpers.small_articles import jats, papers, ref, rejected
 from sentence_experts.corpus.formats import archives
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_articles import jats, papers
 
+from helpers.small_articles import jats, papers
 from sentence_experts.corpus import parsing
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.jobs import Job

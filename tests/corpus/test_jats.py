@@ -3,8 +3,8 @@ from __future__ import annotations
 import io
 
 import pytest
-from small_articles import jats, ref
 
+from helpers.small_articles import jats, ref
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
 from sentence_experts.corpus.paper import Citation, Paper

@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 
 import pytest
-from small_articles import jats, links, papers, ref, rejected
-from small_pubmed import article_ids, deletion, heading, packed_file, record, record_set
 
+from helpers.small_articles import jats, links, papers, ref, rejected
+from helpers.small_pubmed import article_ids, deletion, heading, packed_file, record, record_set
 from sentence_experts.corpus.formats import packed, secure_xml
 from sentence_experts.corpus.formats.articles import Outcome, read_articles
 from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_pubmed import deletion, headings, packed_file, record
 
+from helpers.small_pubmed import deletion, headings, packed_file, record
 from sentence_experts.corpus.formats.mesh import Descriptor, MeshTree
 from sentence_experts.corpus.sources.http import Client
 from sentence_experts.corpus.sources.pubmed_files import download, select_papers

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from small_articles import jats, links, papers, ref, rejected
-
+from helpers.small_articles import jats, links, papers, ref, rejected
 from sentence_experts.corpus.importing import import_corpus
 
 PMID = '<article-id pub-id-type="pmid">{}</article-id>'

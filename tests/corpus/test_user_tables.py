@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small_articles import links, papers, rejected
 
+from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError, UsageError
 

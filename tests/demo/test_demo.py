@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.main import main
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.demo import plan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
 from sentence_experts.encoding.engine import Encoder
 
 EXPERTS = ("crops", "neuro")

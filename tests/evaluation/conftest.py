@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 
 
 @pytest.fixture(scope="session", autouse=True)

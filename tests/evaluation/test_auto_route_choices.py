@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import sentence_experts
-from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
-from sentence_experts.models.auto_encode import AutoRoutes, fit_auto_routes
 from sentence_experts.models.checkpoint import ExpertEncoder
+from sentence_experts.models.routing.automatic import AutoRoutes, fit_auto_routes
 from sentence_experts.pairs.dataset import PairsFolder
 
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import paired_cosine_distances
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import sentence_experts
-from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.pairs import checked_table
 from sentence_experts.evaluation.regression import figures_by_domain, route_changes
-from sentence_experts.models.grow import add_expert, drop_expert
+from sentence_experts.models.surgery.grow import add_expert, drop_expert
 from sentence_experts.pairs.dataset import PairsFolder
 
 

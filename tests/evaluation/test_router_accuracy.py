@@ -14,7 +14,7 @@ from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.evaluation.routing import distinct_texts, router_accuracy
 from sentence_experts.evaluation.run import EvaluationPlan, run_evaluation
-from sentence_experts.models.learned_router import Router
+from sentence_experts.models.routing.sequence_router import Router
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.report.tables import router_rows, router_table
 

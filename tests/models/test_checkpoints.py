@@ -16,10 +16,10 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel
 
 import sentence_experts
-from saved_weights import weights_of
+from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.checkpoint import save
-from sentence_experts.models.grow import drop_expert
+from sentence_experts.models.surgery.grow import drop_expert
 
 NAMES = ["copd", "cvd", "skin cancer"]
 ROUTED = ["[COPD]the heart", "[CVD]the heart", "[SKIN_CANCER]lungs", "[COPD]", "[CVD]x [COPD] y", "[COPD]air"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from small_language_models import make_language_model
+from helpers.small_language_models import make_language_model
 
 TEXTS = [
     "rice grows in the rain",

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from helpers.small_language_models import tokenizer
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS, Prompt
-from small_language_models import tokenizer
 
 
 def tokens(text: str) -> list[int]:

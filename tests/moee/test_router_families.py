@@ -9,11 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel, SwitchTransformersConfig, SwitchTransformersModel
 
-from sentence_experts.errors import InputError
-from sentence_experts.moee import MoeEmbedder
-from sentence_experts.moee.families import FAMILIES, SIGMOID, RouterFamily, family_of, is_known
-from sentence_experts.moee.routing_weights import router_records, scored
-from small_language_models import (
+from helpers.small_language_models import (
     DENSE_BLOCKS,
     EXPERTS,
     LAYERS,
@@ -22,6 +18,10 @@ from small_language_models import (
     make_language_model,
     tokenizer,
 )
+from sentence_experts.errors import InputError
+from sentence_experts.moee import MoeEmbedder
+from sentence_experts.moee.families import FAMILIES, SIGMOID, RouterFamily, family_of, is_known
+from sentence_experts.moee.routing_weights import router_records, scored
 
 
 @pytest.fixture(scope="module", params=list(SIZES))

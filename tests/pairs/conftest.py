@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from compiling import RULES, SMALL, Compile
 
+from helpers.compile_pairs import RULES, SMALL, Compile
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.corpus.tables import CorpusFolder

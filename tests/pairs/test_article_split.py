@@ -7,10 +7,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from compiling import Compile
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from helpers.compile_pairs import Compile
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs.article_split import CitingArticles, articles_seen, split_by_article
 from sentence_experts.pairs.settings import PairSettings

@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from compiling import RULES, SMALL, Compile
 
+from helpers.compile_pairs import RULES, SMALL, Compile
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
@@ -288,7 +288,7 @@ def test_datasets_and_the_stock_trainer_take_the_folder_as_it_is(
     )
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    from samples import make_tiny_encoder
+    from helpers.samples import make_tiny_encoder
 
     folder = str(compiled().path)
     data = load_dataset(folder, cache_dir=str(tmp_path / "cache"))

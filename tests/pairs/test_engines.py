@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from compiling import RULES, SMALL, Compile, link_graph
 
+from helpers.compile_pairs import RULES, SMALL, Compile, link_graph
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import compile_pairs

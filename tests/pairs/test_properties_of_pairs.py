@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from compiling import link_graph
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from samples import write_corpus
+from helpers.compile_pairs import link_graph
+from helpers.samples import write_corpus
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from compiling import link_graph
 
-from samples import write_corpus
+from helpers.compile_pairs import link_graph
+from helpers.samples import write_corpus
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.pairs import engines

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from samples import TOPICS, make_pairs_folder
+from helpers.samples import TOPICS, make_pairs_folder
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.pairs.subset import write_training_sample

@@ -8,9 +8,9 @@ import ibis
 import numpy as np
 import pyarrow as pa
 import pytest
-from compiling import link_graph
 
-from samples import write_corpus
+from helpers.compile_pairs import link_graph
+from helpers.samples import write_corpus
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA
 from sentence_experts.evaluation.audit.pair_sets import fold_texts
 from sentence_experts.pairs.settings import PairSettings

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipped import RECIPES
 
+from helpers.shipped_recipes import RECIPES
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.reproduce.comparison import Comparison

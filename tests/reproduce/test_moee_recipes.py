@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helpers.small_language_models import WORDS, make_language_model
 from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.reproduce.moee.published import Published
 from sentence_experts.reproduce.moee.recipe import read_recipe
 from sentence_experts.reproduce.open import open_experiment
-from small_language_models import WORDS, make_language_model
 
 SHIPPED = Path(__file__).resolve().parents[2] / "recipes" / "moee"
 RECIPES = ("olmoe", "qwen1.5-moe", "deepseek-moe")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from scipy.stats import t
-from shipped import RECIPES
 
+from helpers.shipped_recipes import RECIPES
 from sentence_experts.errors import InputError
 from sentence_experts.reproduce.tasks.published import AVERAGE, Published, PublishedTable
 

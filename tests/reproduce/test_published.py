@@ -6,8 +6,8 @@ import itertools
 from pathlib import Path
 
 import pytest
-from shipped import RECIPES
 
+from helpers.shipped_recipes import RECIPES
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.metrics import pair_weighted_mean
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED

@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import typer
-from shipped import RECIPES, SHIPPED, copy_recipe
 
-from samples import write_corpus
+from helpers.samples import write_corpus
+from helpers.shipped_recipes import RECIPES, SHIPPED, copy_recipe
 from sentence_experts.cli import main as command_line
 from sentence_experts.cli.evaluate_settings import EvaluationSettings
 from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.tables import DOMAINS, DOMAINS_SCHEMA
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.extend import extend
+from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.reproduce.experiment import SCALES

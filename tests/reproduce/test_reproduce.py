@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipped import RECIPES, copy_recipe
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
+from helpers.shipped_recipes import RECIPES, copy_recipe
 from sentence_experts.cli.main import main
 
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"

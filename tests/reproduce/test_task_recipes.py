@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from shipped import RECIPES
 
-from samples import make_tiny_encoder
+from helpers.samples import make_tiny_encoder
+from helpers.shipped_recipes import RECIPES
 from sentence_experts.cli import main as command_line
 from sentence_experts.cli.extend import ExtendSettings
 from sentence_experts.corpus.simulate import simulate_corpus

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.small_tasks import compiled, moods, questions, task_content, write_rows
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TasksFolder
 from sentence_experts.tasks.rows import text_key
 from sentence_experts.tasks.split import SPLITS
-from small_tasks import compiled, moods, questions, task_content, write_rows
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from helpers.small_tasks import compiled, moods, write_rows
 from sentence_experts.corpus.tables import (
     CITATIONS_SCHEMA,
     FORMAT,
@@ -17,7 +18,6 @@ from sentence_experts.corpus.tables import (
 from sentence_experts.errors import InputError
 from sentence_experts.storage import write_json, write_parquet
 from sentence_experts.tasks.split import SPLITS
-from small_tasks import compiled, moods, write_rows
 
 SUBJECTS = (["Cells"], ["Plants"], ["Cells", "Plants"], [])
 RETRIEVAL = {"corpus": "corpus", "anchor": "title", "positive": "abstract"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from helpers.small_tasks import write_task_file
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.hierarchy import Hierarchy
-from small_tasks import write_task_file
 
 FILE = {"file": "rows.jsonl"}
 

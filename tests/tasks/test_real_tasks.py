@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers.small_tasks import compiled
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.tasks.rows import text_key, thread
 from sentence_experts.tasks.split import SPLITS
-from small_tasks import compiled
 
 pytestmark = pytest.mark.realdata
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_training_tasks import make_task_encoder, make_tasks_folder
 
-from samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.small_training_tasks import make_task_encoder, make_tasks_folder
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.tasks.dataset import TasksFolder
 

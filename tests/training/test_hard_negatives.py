@@ -9,7 +9,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from samples import make_pairs_folder
+from helpers.samples import make_pairs_folder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import write_parquet

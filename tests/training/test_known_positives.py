@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from samples import make_pairs_folder
+from helpers.samples import make_pairs_folder
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import write_parquet
 from sentence_experts.training.known_positives import KnownPositives, number_works

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from killed_run import run_until_killed
 from safetensors.torch import load_file
 
-from saved_weights import weights_of
+from helpers.killed_run import run_until_killed
+from helpers.saved_weights import weights_of
 from sentence_experts.models.checkpoint import load
-from sentence_experts.models.lora import load_adapter, merge_lora
+from sentence_experts.models.surgery.lora import load_adapter, merge_lora
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from killed_run import run_until_killed
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from samples import make_pairs_folder
-from saved_weights import weights_of
+from helpers.killed_run import run_until_killed
+from helpers.samples import make_pairs_folder
+from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from killed_run import run_until_killed
 from sentence_transformers import SentenceTransformer
 
-from saved_weights import weights_of
+from helpers.killed_run import run_until_killed
+from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.evaluation.evaluator import PairEvaluator
-from sentence_experts.models.auto_route import RouteClassifier, has_auto_route
+from sentence_experts.models.routing.route_classifier import RouteClassifier, has_auto_route
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.callbacks import BadNumbersError
 from sentence_experts.training.config import TrainConfig

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from killed_run import run_until_killed
 
+from helpers.killed_run import run_until_killed
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import read_json

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from accelerate.data_loader import BatchSamplerShard, skip_first_batches
-from small_training_tasks import make_tasks_folder
 from torch.utils.data import DataLoader
 
+from helpers.small_training_tasks import make_tasks_folder
 from sentence_experts.errors import InputError
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TasksFolder, write_tasks_folder
 from sentence_experts.training.task_batches import TaskBatches

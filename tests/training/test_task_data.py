@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, make_tasks_folder
 
+from helpers.small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, make_tasks_folder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.dataset import TasksFolder, write_tasks_folder
 from sentence_experts.training.task_config import TaskConfig

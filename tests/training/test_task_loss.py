@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from small_training_tasks import INSTRUCTIONS, make_task_encoder
 from torch import Tensor
-from two_processes import BATCHES, LABELS, columns_of, loss_and_gradients
 
-from sentence_experts.models.token_router import token_balance_loss, token_loads_of
+from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder
+from helpers.two_processes import BATCHES, LABELS, columns_of, loss_and_gradients
+from sentence_experts.models.routing.token_router import token_balance_loss, token_loads_of
 from sentence_experts.training.task_loss import TaskLoss
 
 TEMPERATURES = (0.03, 0.06)

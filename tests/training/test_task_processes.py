@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from small_training_tasks import make_task_encoder
-from two_processes import BATCHES, LABELS, LOSSES, columns_of, loss_and_gradients
 
-from saved_weights import weights_of
+from helpers.saved_weights import weights_of
+from helpers.small_training_tasks import make_task_encoder
+from helpers.two_processes import BATCHES, LABELS, LOSSES, columns_of, loss_and_gradients
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.training.task_config import TaskConfig
 from sentence_experts.training.task_loss import TaskLoss
 from sentence_experts.training.task_run import train_tasks
 
-HERE = Path(__file__).parent
+HELPERS = Path(__file__).resolve().parents[1] / "helpers"
 SETTINGS = {"max_steps": 4, "eval_steps": 2, "learning_rate": 1e-3, "warmup": 0.0}
 
 
@@ -56,7 +56,7 @@ def together(
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
     verb = ["train", "--model", task_experts, "--tasks", tasks.path, "--out", folder / "run", *flags]
     launch = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
-    work = [HERE / "two_processes.py", folder, task_experts, token]
+    work = [HELPERS / "two_processes.py", folder, task_experts, token]
     done = subprocess.run(
         [sys.executable, *launch, *work, *verb, "--batch-size=4", "--cache-mini-batch=3"],
         env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
@@ -95,9 +95,7 @@ def test_two_processes_train_the_model_of_one(
     assert (theirs["processes"], result["processes"]) == (2, 1)
     assert theirs["history"][-1] == pytest.approx(result["history"][-1], abs=1e-4)
     before = weights_of(task_experts)
-    one, other = (
-        weights_of(run / "run" / "model") for run in (tmp_path, together.folder)
-    )
+    one, other = (weights_of(run / "run" / "model") for run in (tmp_path, together.folder))
     moved = max(float((one[name] - before[name]).abs().max()) for name in one)
     apart = max(float((one[name] - other[name]).abs().max()) for name in one)
     assert apart < 0.02 * moved

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from small_training_tasks import INSTRUCTIONS, make_task_encoder, make_tasks_folder
 
-from saved_weights import weights_of
+from helpers.saved_weights import weights_of
+from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder, make_tasks_folder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.training.task_config import TaskConfig

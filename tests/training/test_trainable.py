@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from saved_weights import weights_of
+from helpers.saved_weights import weights_of
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentence_experts.console import results
+from sentence_experts.cli.console import results
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.audit.run import Audit

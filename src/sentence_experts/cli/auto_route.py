@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from sentence_experts.console import results
+from sentence_experts.cli.console import results
 from sentence_experts.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def auto_route(
     Example: sentence-experts auto-route runs/experts/model --pairs my-pairs
     """
     from sentence_experts.evaluation.auto_route import choices, cost_of_mistakes
-    from sentence_experts.models.auto_encode import fit_auto_routes
     from sentence_experts.models.checkpoint import load
     from sentence_experts.models.loading import load_quietly
+    from sentence_experts.models.routing.automatic import fit_auto_routes
     from sentence_experts.pairs.dataset import PairsFolder
 
     if pairs is None and texts is None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from sentence_experts.cli.console import results
 from sentence_experts.cli.options import BATCH_SIZE_HELP
-from sentence_experts.console import results
 
 if TYPE_CHECKING:
     from sentence_experts.encoding.engine import Encoder

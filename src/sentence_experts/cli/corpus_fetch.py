@@ -97,7 +97,7 @@ def _plan(query: str | None, domain: str | None, plan: Path | None, changes: dic
 def _show_estimate(estimate: Estimate) -> None:
     from rich.table import Table
 
-    from sentence_experts.console import results
+    from sentence_experts.cli.console import results
 
     table = Table(title="A fetch would take", title_justify="left")
     table.add_column("domain")

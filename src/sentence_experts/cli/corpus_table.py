@@ -29,7 +29,7 @@ def print_corpus(corpus: CorpusFolder) -> None:
     """Print the counts of a corpus, by domain where it was fetched."""
     from rich.table import Table
 
-    from sentence_experts.console import results
+    from sentence_experts.cli.console import results
 
     counts = corpus.manifest["counts"]
     table = Table(title=f"Corpus {corpus.path}", title_justify="left", show_header=False)

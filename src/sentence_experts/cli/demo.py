@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.console import results
+from sentence_experts.cli.console import results
 
 
 def register(app: typer.Typer) -> None:

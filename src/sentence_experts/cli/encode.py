@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
+from sentence_experts.cli.console import results
 from sentence_experts.cli.options import BATCH_SIZE_HELP, only_route
-from sentence_experts.console import results
 
 
 def register(app: typer.Typer) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from sentence_experts.cli.console import note, results
 from sentence_experts.cli.evaluate_settings import EvaluationSettings
 from sentence_experts.cli.evaluate_tasks import check_kind, evaluate_tasks
 from sentence_experts.cli.options import with_settings
-from sentence_experts.console import results, say
 
 DEFAULT = "models"
 
@@ -115,5 +115,5 @@ def evaluate_scores(
 
     scores, labels = read_scores(file)
     if threshold_min is None and labels.all():
-        say("all labels are 1: the lowest score is a trivial best threshold; see --threshold-min 0.5")
+        note("all labels are 1: the lowest score is a trivial best threshold; see --threshold-min 0.5")
     typer.echo(json.dumps(pair_metrics(scores, labels, threshold_min), indent=1))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentence_experts.cli.console import results
 from sentence_experts.cli.evaluate_settings import EvaluationSettings, assignments
-from sentence_experts.console import results
 from sentence_experts.errors import SentenceExpertsError, UsageError, require
 
 if TYPE_CHECKING:

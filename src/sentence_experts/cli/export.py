@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sentence_experts.console import results
+from sentence_experts.cli.console import results
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def export(
     shares = None if weights is None else _parse_weights(weights)
 
     from sentence_experts.models.checkpoint import load, save
-    from sentence_experts.models.compress import average_experts, export_route
     from sentence_experts.models.loading import load_quietly
+    from sentence_experts.models.surgery.merge import average_experts, export_route
 
     load_quietly()
     encoder = load(model, device="cpu")
@@ -60,7 +60,7 @@ def export(
     save(dense, out)
     _describe(dense, out)
     if onnx:
-        from sentence_experts.models.onnx import write_onnx
+        from sentence_experts.models.export.onnx import write_onnx
 
         difference = write_onnx(dense, out)
         results.print(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import BaseModel
 
+from sentence_experts.cli.console import results
 from sentence_experts.cli.grow import GrowOptions, grow
 from sentence_experts.cli.options import with_settings
-from sentence_experts.console import results
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -138,9 +138,9 @@ def extend(
         prefixes, tasks = _instruction_of(tasks, growth, prefixes), None
     arguments = _arguments(ExtendSettings(**given), experts, tasks, prefixes, share or [])
     from sentence_experts.models.checkpoint import save
-    from sentence_experts.models.extend import extend as extend_base
     from sentence_experts.models.loading import load_quietly
     from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.surgery.extend import extend as extend_base
 
     load_quietly()
     encoder = grow(model, growth, prefixes) if growth else extend_base(model_folder(model), **arguments)
@@ -165,7 +165,7 @@ def _arguments(
 
 
 def _describe(encoder: ExpertEncoder, out: Path) -> None:
-    from sentence_experts.models.heads import described
+    from sentence_experts.models.surgery.heads import described
 
     total, active = encoder.parameter_counts()
     results.print(f"{out}: {total:,} parameters, {active:,} active for a text", markup=False)

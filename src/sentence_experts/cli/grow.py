@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sentence_experts.console import say
+from sentence_experts.cli.console import note
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def grow(model: str, given: Mapping[str, Any], prefixes: Mapping[str, str]) -> E
     if unknown := sorted(set(prefixes) - {add}):
         raise UsageError(f"--prefix {unknown[0]}=...: only the new expert takes an instruction")
 
-    from sentence_experts.models.auto_route import has_auto_route
     from sentence_experts.models.checkpoint import load
-    from sentence_experts.models.grow import AVERAGE, add_expert, drop_expert
     from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.routing.route_classifier import has_auto_route
+    from sentence_experts.models.surgery.grow import AVERAGE, add_expert, drop_expert
 
     encoder = load(model, device="cpu")
     if has_auto_route(model):
-        say("the new model has no automatic routes: train them again with sentence-experts auto-route")
+        note("the new model has no automatic routes: train them again with sentence-experts auto-route")
     if add is None:
         return drop_expert(encoder, str(drop))
     base = None if options.base is None else model_folder(options.base)

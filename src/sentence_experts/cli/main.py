@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from sentence_experts import __version__
-from sentence_experts.console import say
+from sentence_experts.cli.console import note, show_logs
 from sentence_experts.errors import SentenceExpertsError
 
 # One module a verb, in the order of the work; each has `register(app)` and imports its heavy parts only
@@ -86,6 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
     # Waiting threads that spin take the cores from everybody else on a shared machine: a training step
     # took 5 times as long beside one other busy process, against 10% for threads that sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    show_logs()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
@@ -94,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
         status = app(arguments, standalone_mode=False)
     except TyperException as error:
         if error.format_message():  # empty where the help text was shown instead
-            say(f"error: {error.format_message()} (--help after a verb shows its usage)")
+            note(f"error: {error.format_message()} (--help after a verb shows its usage)")
         sys.exit(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
@@ -102,10 +103,10 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         else:
-            say(f"error: {_one_line(error)}")
+            note(f"error: {_one_line(error)}")
         sys.exit(getattr(error, "exit_code", 1))
     if status == INTERRUPTED:
-        say("interrupted: what was finished is kept; the same command goes on (train, tune: with --resume)")
+        note("interrupted: what was finished is kept; the same command goes on (train, tune: with --resume)")
     sys.exit(status if isinstance(status, int) else 0)
 
 

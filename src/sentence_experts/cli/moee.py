@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from sentence_experts.cli.console import note, results
 from sentence_experts.cli.moee_options import ReadingOptions, open_embedder
 from sentence_experts.cli.options import with_settings
-from sentence_experts.console import results, say
 from sentence_experts.errors import UsageError
 from sentence_experts.moee.vectors import PARTS, SUM
 
@@ -217,7 +217,7 @@ def analyse(
     write_json(out / "analysis.json", {**found, "settings": settings})
     page = write_page(out / "analysis.html", moee_page(found, settings))
     _show_means(found)
-    say("the states are kept: the same command, or another part of it, reads no text again")
+    note("the states are kept: the same command, or another part of it, reads no text again")
     results.print(f"report: {page}", markup=False, highlight=False)
 
 

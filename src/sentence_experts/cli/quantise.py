@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentence_experts.console import results
+from sentence_experts.cli.console import results
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def quantise(
     """
     from sentence_experts.encoding.engine import Encoder
     from sentence_experts.encoding.inputs import TextFile
-    from sentence_experts.models import int8
     from sentence_experts.models.checkpoint import save
+    from sentence_experts.models.export import int8
 
     if out.exists() and not overwrite:
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")

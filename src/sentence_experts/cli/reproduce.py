@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentence_experts.console import results, say
+from sentence_experts.cli.console import note, results
 
 if TYPE_CHECKING:
     from sentence_experts.reproduce.comparison import Comparison
@@ -68,7 +68,7 @@ def register(app: typer.Typer) -> None:
 
 def _show_steps(experiment: Experiment) -> None:
     if experiment.writes_first is not None:
-        say(f"written first: {experiment.writes_first}")
+        note(f"written first: {experiment.writes_first}")
     for step in experiment.steps:
         results.print(_line(step.command), markup=False, highlight=False)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
+from sentence_experts.cli.console import note, results
 from sentence_experts.cli.options import BATCH_SIZE_HELP, only_route
-from sentence_experts.console import results, say
 from sentence_experts.errors import UsageError
 
 
@@ -44,7 +44,7 @@ def search(
     """
     from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.encoding.engine import Encoder
-    from sentence_experts.encoding.search import find_papers
+    from sentence_experts.retrieval.search import find_papers
 
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
@@ -59,7 +59,7 @@ def search(
     for answer in found:
         _show(answer)
     if len(found[0]["papers"]) < k:
-        say(f"the corpus has only {len(found[0]['papers'])} papers with a {unit.replace('+', ' or ')}")
+        note(f"the corpus has only {len(found[0]['papers'])} papers with a {unit.replace('+', ' or ')}")
 
 
 def _show(answer: dict[str, Any]) -> None:

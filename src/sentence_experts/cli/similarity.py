@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from sentence_experts.cli.console import note, results
 from sentence_experts.cli.options import BATCH_SIZE_HELP
-from sentence_experts.console import results, say
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def similarity(
 def _say_set_aside(texts: Path, aside: Mapping[str, int]) -> None:
     for reason, count in aside.items():
         if count:
-            say(f"{texts}: {count:,} {reason} texts set aside")
+            note(f"{texts}: {count:,} {reason} texts set aside")
 
 
 def _cosines(encoders: list[Encoder], texts: list[str], routes: str | None) -> dict[str, Cosines]:

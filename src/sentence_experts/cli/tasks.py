@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from sentence_experts.cli.console import results
 from sentence_experts.cli.options import parse_settings, with_settings
-from sentence_experts.console import results
 from sentence_experts.tasks.settings import TaskSettings
 
 if TYPE_CHECKING:

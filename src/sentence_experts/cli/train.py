@@ -9,8 +9,8 @@ import typer
 from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
+from sentence_experts.cli.console import results
 from sentence_experts.cli.options import with_settings
-from sentence_experts.console import results
 from sentence_experts.errors import UsageError
 from sentence_experts.training.config import RunConfig, TrainConfig
 from sentence_experts.training.task_config import TaskConfig
@@ -97,5 +97,9 @@ def _train_on_tasks(model: str, tasks: Path, out: Path, settings: TaskConfig, re
 
 
 def _say_best(title: str, best: float, result: dict[str, Any], out: Path) -> None:
+    from sentence_experts.training import processes
+
+    if not processes.is_first():
+        return
     results.print(f"best validation {title} {best:.4f} at step {result['best_step']} of {result['steps']}")
     results.print(f"model: {out / 'model'}")

@@ -8,6 +8,7 @@ depend on the sources alone, so the number of workers leaves no trace in the res
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from collections import Counter
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sentence_experts import __version__
-from sentence_experts.console import say
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
@@ -38,6 +38,8 @@ from sentence_experts.corpus.tables import (
 )
 from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_file, sha256_text, write_json
+
+logger = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 JOURNAL = "journal.sqlite"
@@ -93,7 +95,7 @@ def build_corpus(
         described += extra.described()
     request = sha256_text(FORMAT, str(FORMAT_VERSION), __version__, json.dumps(described, sort_keys=True))
     if finished := _finished(out, request, overwrite):
-        say(f"{out} is finished and its sources have not changed: nothing to do")
+        logger.info(f"{out} is finished and its sources have not changed: nothing to do")
         return finished
 
     shards = _shard_folder(out, request)
@@ -156,7 +158,7 @@ def _shard_folder(out: Path, request: str) -> Path:
             if other != shards:
                 shutil.rmtree(other, ignore_errors=True)
     if shards.is_dir():
-        say(f"going on with an interrupted import in {out}")
+        logger.info(f"going on with an interrupted import in {out}")
         for leftover in [*shards.glob(".*.tmp"), *shards.glob("resolving")]:
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     shards.mkdir(parents=True, exist_ok=True)
@@ -205,7 +207,7 @@ def _write_corpus(
     write_json(out / MANIFEST, manifest)
     shutil.rmtree(out / PARTIAL, ignore_errors=True)
     if not counts["papers"]:
-        say(f"warning: no article was found in the sources; {out / REJECTED} says what was set aside")
+        logger.info(f"warning: no article was found in the sources; {out / REJECTED} says what was set aside")
     return CorpusFolder.open(out)
 
 

@@ -8,11 +8,11 @@ journal alone.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentence_experts.console import progress, say
 from sentence_experts.corpus.building import JOURNAL, PLAN, build_corpus, cores
 from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.fetched import BulkLinks, Fetched, FetchedLinks, FetchedPapers
@@ -25,7 +25,10 @@ from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.progress import progress
 from sentence_experts.storage import read_json, write_json
+
+logger = logging.getLogger(__name__)
 
 ORIGINS: dict[str, Callable[[Requests, FetchPlan], Origin]] = {
     "pmc": PmcOrigin,
@@ -114,7 +117,7 @@ def fetch_corpus(
         requests = Requests(client, journal, plan.services, asker.email, asker.api_key)
         fetched = _fetch(plan, requests, workers or cores())
         if requests.set_aside:
-            say(
+            logger.info(
                 f"{len(requests.set_aside)} requests failed, {asker.attempts} times each; what they were for "
                 "is set aside by name, and the same command asks again"
             )
@@ -131,7 +134,7 @@ def _fetch(plan: FetchPlan, requests: Requests, threads: int) -> Fetched:
         ids = origin.find(query)
         found[name] = drawn(ids, plan.max_articles)
         of_all = f" of {len(ids):,}" if len(ids) > len(found[name]) else ""
-        say(f"{name}: {len(found[name]):,}{of_all} articles")
+        logger.info(f"{name}: {len(found[name]):,}{of_all} articles")
     every = sorted({one for ids in found.values() for one in ids})
     with progress("articles", len(every)) as advance:
         origin.fetch(every, advance)

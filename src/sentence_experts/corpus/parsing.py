@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentence_experts.console import Advance, progress
 from sentence_experts.corpus.formats.archives import Document, Passed, Source, members
 from sentence_experts.corpus.formats.packed import USUAL_EXPANSION, is_packed
 from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
@@ -19,6 +18,7 @@ from sentence_experts.corpus.jobs import Job, follow_parent, run_job
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.shards import papers_file, write_rejections
 from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.progress import Advance, progress
 from sentence_experts.storage import read_json, sha256_file, write_json
 
 _SHARD_BYTES = 8 << 20

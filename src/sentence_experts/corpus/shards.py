@@ -57,9 +57,7 @@ class Shard:
         """One paper with its references; `member` names the document it came from."""
         record = len(self._papers)
         values = tuple(getattr(paper, name) for name in _PAPER_FIELDS)
-        self._papers.append(
-            (*self._key, record, member, *values, len(paper.citations), paper.version, False)
-        )
+        self._papers.append((*self._key, record, member, *values, len(paper.citations), paper.version, False))
         for position, citation in enumerate(paper.citations):
             self._add(record, position, citation)
         for position, citation in enumerate(paper.retracts):

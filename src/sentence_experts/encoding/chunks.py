@@ -6,6 +6,7 @@ result of an interrupted and continued run is that of an uninterrupted one, byte
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.console import Advance, say
 from sentence_experts.encoding.engine import Vectors
+from sentence_experts.progress import Advance
 from sentence_experts.storage import read_json, replacing, write_json
+
+logger = logging.getLogger(__name__)
 
 SETTINGS = "settings.json"
 
@@ -50,7 +53,7 @@ def encode_chunks(
         advance(len(texts))
         files.append(file)
     if found:
-        say(f"{found} of {len(files)} parts were already encoded by an earlier, interrupted run")
+        logger.info(f"{found} of {len(files)} parts were already encoded by an earlier, interrupted run")
     return files
 
 

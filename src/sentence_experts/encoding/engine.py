@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,21 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.console import say
-from sentence_experts.encoding.cores import Cores, batching
+from sentence_experts.encoding.parallel_cpu import Cores, batching
 from sentence_experts.errors import InputError, RouteError
-from sentence_experts.models import int8
-from sentence_experts.models.auto_route import AUTO, has_auto_route
 from sentence_experts.models.decoders import is_decoder
-from sentence_experts.models.fingerprint import model_fingerprint
+from sentence_experts.models.export import int8
+from sentence_experts.models.layers.packed_forward import can_pack, use_packing
 from sentence_experts.models.loading import load_model, load_quietly, pooling_of, to_dtype
 from sentence_experts.models.minilm import model_folder
-from sentence_experts.models.use_packing import can_pack, use_packing
+from sentence_experts.models.routing.route_classifier import AUTO, has_auto_route
+from sentence_experts.models.storage.fingerprint import model_fingerprint
 from sentence_experts.moee.folder import is_embedder
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
 
 Vectors = NDArray[np.float32]
 BATCH_SIZE = 32  # where batches are of so many texts and none says how many
@@ -196,7 +198,7 @@ class Encoder:
     def say_unsure(self) -> None:
         """Say of how many texts since the last time no automatic route was found, if of any."""
         if self._unsure:
-            say(self._auto_routes.said_of(self._unsure, self._routed_by_choice))
+            logger.info(self._auto_routes.said_of(self._unsure, self._routed_by_choice))
         self._unsure = self._routed_by_choice = 0
 
     def vector_settings(self, route: str | None) -> dict[str, Any]:

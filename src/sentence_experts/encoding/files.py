@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.console import progress
 from sentence_experts.encoding.chunks import encode_chunks, read_chunks
 from sentence_experts.encoding.engine import Encoder, Vectors
 from sentence_experts.encoding.inputs import Row, TextFile
 from sentence_experts.encoding.precisions import FLOAT32, check_precision, write_in_precision
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.progress import progress
 from sentence_experts.storage import replacing, sha256_file
 
 ENDINGS = (".parquet", ".npy")

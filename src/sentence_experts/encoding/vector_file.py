@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sentence_experts.console import Advance
 from sentence_experts.encoding.engine import Vectors
 from sentence_experts.errors import InputError
+from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text, write_parquet
 
 TEXTS_OF_A_PART = 512

@@ -13,8 +13,8 @@ from sentence_experts.encoding.engine import Encoder
 from sentence_experts.evaluation.baselines import EncoderScorer
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
-from sentence_experts.models.auto_encode import AutoRoutes
-from sentence_experts.models.auto_route import AUTO
+from sentence_experts.models.routing.automatic import AutoRoutes
+from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:

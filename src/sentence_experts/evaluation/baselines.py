@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.console import Advance, progress
 from sentence_experts.encoding.engine import Encoder, Vectors
 from sentence_experts.encoding.vector_file import TEXTS_OF_A_PART, VectorFile
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.pairs import cosine_by_text
+from sentence_experts.progress import Advance, progress
 
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
 ANY_DOMAIN = "*"

@@ -13,7 +13,7 @@ from sentence_experts.encoding.engine import Encoder, cosines
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.metrics import Metrics, pair_metrics
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
-from sentence_experts.models.auto_route import AUTO
+from sentence_experts.models.routing.route_classifier import AUTO
 
 # For models that are compared without texts of one's own: short, long, odd, and of several fields.
 TEXTS = (

@@ -51,7 +51,7 @@ def router_accuracy(
     config: Any = getattr(getattr(encoder.model[0], "auto_model", None), "config", None)
     if getattr(config, "router", None) != "learned":
         return None
-    from sentence_experts.models.router_choices import router_choices  # imports torch
+    from sentence_experts.models.routing.router_choices import router_choices  # imports torch
 
     experts = {name: number for number, name in enumerate(config.experts)}
     experts |= {route["name"]: route["expert"] for route in config.routes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -10,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.console import say
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
@@ -28,6 +28,8 @@ from sentence_experts.evaluation.results import Evaluation
 from sentence_experts.evaluation.routing import RouterAccuracy, router_accuracy
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import sha256_file, write_json, write_parquet
+
+logger = logging.getLogger(__name__)
 
 TFIDF_FITS = ("train", "evaluated")
 VERSIONS_OF = ("sentence-experts", "sentence-transformers", "transformers", "torch", "scikit-learn", "numpy")
@@ -177,7 +179,7 @@ def _routers(scorers: Sequence[PairScorer], table: pa.Table) -> dict[str, Router
 def _say_if_one_route_serves_all(scorer: EncoderScorer) -> None:
     taken = set(scorer.routes.values())
     if len(scorer.routes) > 1 and len(taken) == 1 and (route := taken.pop()) is not None:
-        say(f"{scorer.label}: route {route} for every domain")
+        logger.info(f"{scorer.label}: route {route} for every domain")
 
 
 def _check_routes_of_all(routes: RouteMap, scorers: Sequence[PairScorer]) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.wilcoxon import holm
-from sentence_experts.models.auto_route import AUTO
+from sentence_experts.models.routing.route_classifier import AUTO
 
 if TYPE_CHECKING:
     from sentence_experts.encoding.engine import Encoder

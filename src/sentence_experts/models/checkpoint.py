@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
@@ -12,18 +13,19 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.decorators import deprecated_kwargs
 
-from sentence_experts.console import say
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.auto_encode import AutoRoutes
-from sentence_experts.models.auto_route import AUTO, RouteClassifier, has_auto_route
+from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.encoder import RoutedEncoder
-from sentence_experts.models.families import MODEL_TYPES
-from sentence_experts.models.learned_router import CHOOSING
-from sentence_experts.models.offload import CPU, DISK, experts_of_names, use_routes
-from sentence_experts.models.paging import ExpertPager, bytes_of_an_expert
-from sentence_experts.models.routing import describe
-from sentence_experts.models.shards import HUB_OPTIONS, INDEX, WEIGHTS, WeightFiles, shared_part
+from sentence_experts.models.routing.automatic import AutoRoutes
+from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifier, has_auto_route
+from sentence_experts.models.routing.routes import describe
+from sentence_experts.models.routing.sequence_router import CHOOSING
+from sentence_experts.models.storage.offload import CPU, DISK, experts_of_names, use_routes
+from sentence_experts.models.storage.paging import ExpertPager, bytes_of_an_expert
+from sentence_experts.models.storage.shards import HUB_OPTIONS, INDEX, WEIGHTS, WeightFiles, shared_part
 from sentence_experts.storage import replacing_folder
+
+logger = logging.getLogger(__name__)
 
 
 class ExpertEncoder(RoutedEncoder):
@@ -162,7 +164,7 @@ class ExpertEncoder(RoutedEncoder):
         options = {name: value for name, value in kwargs.items() if name not in ("prompt", "prompt_name")}
         vectors, unsure = auto_routes.encode(self, texts, **options)
         if unsure:
-            say(auto_routes.said_of(unsure, len(texts)))
+            logger.info(auto_routes.said_of(unsure, len(texts)))
         return vectors[0] if single else vectors
 
 

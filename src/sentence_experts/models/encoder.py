@@ -10,11 +10,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.decorators import deprecated_kwargs
 
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.learned_router import CHOOSING
-from sentence_experts.models.routed_model import RoutedModel
-from sentence_experts.models.router_choices import RouterChoices, router_choices
-from sentence_experts.models.routing import Route, describe
-from sentence_experts.models.token_router import TOKEN
+from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.routing.router_choices import RouterChoices, router_choices
+from sentence_experts.models.routing.routes import Route, describe
+from sentence_experts.models.routing.sequence_router import CHOOSING
+from sentence_experts.models.routing.token_router import TOKEN
 
 
 class RoutedEncoder(SentenceTransformer):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentence_experts.console import say
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.models.decoders import is_decoder, pad_on_the_right
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
 
 # Our names -> those of sentence-transformers' Pooling.
 POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
@@ -45,7 +47,7 @@ def load_model(source: str, device: str | None = None, pooling: str | None = Non
         pad_on_the_right(model)
         if plain and pooling is None:
             pooling = "mean"
-            say(f"{source}: a decoder language model; its vectors are the mean over the tokens")
+            logger.info(f"{source}: a decoder language model; its vectors are the mean over the tokens")
     if pooling is not None:
         _set_pooling(model, source, POOLINGS[pooling])
     return model  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +14,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
-from sentence_experts.console import progress, say
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.fingerprint import folder_fingerprint, weights_fingerprint
 from sentence_experts.models.minilm import model_folder
+from sentence_experts.models.storage.fingerprint import folder_fingerprint, weights_fingerprint
 from sentence_experts.moee.batches import TOKENS_AT_ONCE, read_states
 from sentence_experts.moee.folder import read_embedder, write_embedder
 from sentence_experts.moee.loading import loading_options
@@ -27,7 +27,10 @@ from sentence_experts.moee.standard import Standard, batch_scores
 from sentence_experts.moee.states import States
 from sentence_experts.moee.store import KEPT_AS, StateStore
 from sentence_experts.moee.vectors import SUM, Rows, check_parts, joined
+from sentence_experts.progress import progress
 from sentence_experts.storage import sha256_text
+
+logger = logging.getLogger(__name__)
 
 TEXTS_OF_A_PART = 1024  # read between two writes to the store
 FAITHFUL = "faithful"
@@ -290,7 +293,7 @@ def _check_standard(standard: Standard | str | None) -> None:
     if isinstance(standard, str) and standard != FAITHFUL:
         raise UsageError(f"standard {standard!r}: fit one with fit_standard, or choose {FAITHFUL!r}")
     if standard == FAITHFUL:
-        say("faithful: standard scores of each batch; a text's vector depends on the texts beside it")
+        logger.info("faithful: standard scores of each batch; a text's vector depends on the texts beside it")
 
 
 def _check_texts(texts: Sequence[Any]) -> None:

@@ -6,6 +6,7 @@ whatever precision it is told. Here are the prompt, the padding that changes not
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,12 +15,13 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
-from sentence_experts.console import say
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import check_source, load_quietly
 from sentence_experts.moee.families import RouterFamily, family_of, is_known
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.routing_weights import SCORES, TOKENS, WEIGHTS, router_records, text_weights
+
+logger = logging.getLogger(__name__)
 
 LAST, ALL = "last", "all"
 LAYERS = (LAST, ALL)
@@ -174,7 +176,9 @@ class StateReader(Transformer):
                 "language model, such as allenai/OLMoE-1B-7B-0924"
             )
         if not is_known(model_type):
-            say(f"{self.name}: {model_type!r} is a type without a row; its routers are scored by softmax")
+            logger.info(
+                f"{self.name}: {model_type!r} is a type without a row; its routers are scored by softmax"
+            )
         return family
 
     def _gates(self, family: RouterFamily) -> list[torch.nn.Module]:

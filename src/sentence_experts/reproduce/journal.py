@@ -6,15 +6,17 @@ whatever was made from a result that has changed is made anew.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.console import say
 from sentence_experts.errors import UsageError
-from sentence_experts.models.fingerprint import folder_fingerprint
+from sentence_experts.models.storage.fingerprint import folder_fingerprint
 from sentence_experts.reproduce.step import Step
 from sentence_experts.storage import read_json, sha256_file, write_json
+
+logger = logging.getLogger(__name__)
 
 
 class Journal:
@@ -51,7 +53,7 @@ class Journal:
         if outdated is None:
             return
         if step.resumes and step.makes.exists():
-            say(f"{step.makes.parent}: removed, what it was made from has changed")
+            logger.info(f"{step.makes.parent}: removed, what it was made from has changed")
             shutil.rmtree(step.makes.parent)
         write_json(self._file, noted)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
-from sentence_experts.console import say
 from sentence_experts.reproduce.experiment import FULL, Experiment
 from sentence_experts.reproduce.moee.experiment import experiment as on_language_models
 from sentence_experts.reproduce.pairs.experiment import experiment as on_pairs
@@ -12,6 +12,8 @@ from sentence_experts.reproduce.pairs.recipe import read_recipe
 from sentence_experts.reproduce.pairs.setting import how_to_get_the_corpus
 from sentence_experts.reproduce.reading import RecipeFile
 from sentence_experts.reproduce.tasks.experiment import experiment as on_tasks
+
+logger = logging.getLogger(__name__)
 
 
 def open_experiment(
@@ -34,6 +36,6 @@ def open_experiment(
     read = read_recipe(recipe)
     if scale == FULL and corpus is None:
         for line in how_to_get_the_corpus(read.protocol):
-            say(line)
+            logger.info(line)
         corpus = Path("CORPUS") if dry_run else None
     return on_pairs(read, recipe.stem, scale, corpus, out, seeds)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
-from sentence_experts.console import say
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.reproduce.comparison import Comparison
 from sentence_experts.reproduce.experiment import Experiment
@@ -12,6 +12,8 @@ from sentence_experts.reproduce.hub import check_models
 from sentence_experts.reproduce.journal import Journal
 from sentence_experts.reproduce.tables import html, markdown
 from sentence_experts.storage import write_json, write_text
+
+logger = logging.getLogger(__name__)
 
 # Runs one command line of this package and gives its exit status.
 Command = Callable[[Sequence[str]], int]
@@ -31,9 +33,9 @@ def run_experiment(experiment: Experiment, command: Command) -> Comparison:
     for number, step in enumerate(experiment.steps, start=1):
         at = f"step {number} of {len(experiment.steps)}"
         if journal.is_done(step):
-            say(f"{at}: {step.command[0]}: {step.makes} is done")
+            logger.info(f"{at}: {step.command[0]}: {step.makes} is done")
             continue
-        say(f"{at}: {step.command[0]}")
+        logger.info(f"{at}: {step.command[0]}")
         journal.begin(step)
         if status := command(step.command):
             raise SentenceExpertsError(f"{at} ({step.command[0]}) failed with exit status {status}")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sentence_experts.console import progress
 from sentence_experts.errors import InputError
+from sentence_experts.progress import progress
 from sentence_experts.tasks.dataset import (
     PAIRS_SCHEMA,
     TEXTS,

@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
 
-from sentence_experts.models.extend import ROUTER_WEIGHT
+from sentence_experts.models.surgery.extend import ROUTER_WEIGHT
 from sentence_experts.training import processes
 from sentence_experts.training.config import RunConfig
 from sentence_experts.training.schedules import check_one_cycle

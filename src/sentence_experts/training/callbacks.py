@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from sentence_experts.console import Advance, say
 from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.progress import Advance
 from sentence_experts.training.data import SwappingCollator
+
+logger = logging.getLogger(__name__)
 
 
 class BadNumbersError(SentenceExpertsError):
@@ -69,4 +72,4 @@ class Progress(TrainerCallback):
         """Say how the validation split went."""
         found = metrics or {}
         figures = [f"{title} {found.get(metric, math.nan):.4f}" for metric, title in self._shown.items()]
-        say(f"  step {state.global_step}: validation {', '.join(figures)}")
+        logger.info(f"  step {state.global_step}: validation {', '.join(figures)}")

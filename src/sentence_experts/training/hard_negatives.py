@@ -16,8 +16,8 @@ from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from sentence_experts.console import Advance, progress
 from sentence_experts.errors import InputError
+from sentence_experts.progress import Advance, progress
 from sentence_experts.storage import write_parquet
 from sentence_experts.training.data import TrainingPairs
 from sentence_experts.training.known_positives import KnownPositives

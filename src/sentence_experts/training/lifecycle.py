@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +13,17 @@ from transformers import ProgressCallback, TrainerCallback
 from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
 from transformers.trainer_callback import PrinterCallback
 
-from sentence_experts.console import progress, say
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.models.loading import load_model
-from sentence_experts.models.lora import merge_lora, save_adapter
+from sentence_experts.models.surgery.lora import merge_lora, save_adapter
+from sentence_experts.progress import progress
 from sentence_experts.storage import read_json, replacing_folder, write_json, write_text
 from sentence_experts.training.callbacks import Progress
 from sentence_experts.training.checkpoints import last_whole_checkpoint
 from sentence_experts.training.config import RunConfig
 from sentence_experts.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 FINISHED = "finished"
 
@@ -81,7 +84,7 @@ def prepare(out: Path, identity: dict[str, Any], resume: bool, leftovers: Sequen
 
 def finished(out: Path) -> dict[str, Any]:
     """What a finished run has in run.json."""
-    say(f"{out}: this run is finished")
+    logger.info(f"{out}: this run is finished")
     result: dict[str, Any] = read_json(out / "run.json")
     return result
 
@@ -90,7 +93,9 @@ def drop_auto_routes(model: SentenceTransformer) -> None:
     """Automatic routes were fitted to the experts as they were before this run."""
     if getattr(model, "auto_routes", None) is not None:
         model.auto_routes = None  # type: ignore[assignment]
-        say("the trained model has no automatic routes: train them again with sentence-experts auto-route")
+        logger.info(
+            "the trained model has no automatic routes: train them again with sentence-experts auto-route"
+        )
 
 
 def train_steps(

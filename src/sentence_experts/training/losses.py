@@ -16,7 +16,7 @@ from sentence_transformers.base.losses import RandContext
 from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 
-from sentence_experts.models.learned_router import router_logits_of
+from sentence_experts.models.routing.sequence_router import router_logits_of
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.contrastive import ContrastiveLoss, ranking
 from sentence_experts.training.known_positives import KnownPositives

@@ -8,9 +8,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.extend import ROUTER_WEIGHT
-from sentence_experts.models.learned_router import LEARNED
-from sentence_experts.models.token_router import TOKEN
+from sentence_experts.models.routing.sequence_router import LEARNED
+from sentence_experts.models.routing.token_router import TOKEN
+from sentence_experts.models.surgery.extend import ROUTER_WEIGHT
 from sentence_experts.training.config import RunConfig, TrainConfig
 from sentence_experts.training.router_losses import RouterTraining, routed_model
 from sentence_experts.training.task_config import TaskConfig

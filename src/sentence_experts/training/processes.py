@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from typing import Any
 import torch.distributed
 from accelerate.utils import broadcast_object_list
 
-from sentence_experts import console
 from sentence_experts.errors import SentenceExpertsError
 
 
@@ -27,7 +27,7 @@ def is_first() -> bool:
 def let_first_speak() -> None:
     """Silence the others, which would say the same."""
     if not is_first():
-        console.notes.quiet = console.results.quiet = True
+        logging.getLogger("sentence_experts").setLevel(logging.ERROR)
 
 
 def once(work: Callable[[], Any]) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sentence_experts.models.routed_model import RoutedModel
+from sentence_experts.models.architectures.routed_model import RoutedModel
 
 
 def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,10 @@ from typing import Any
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import EarlyStoppingCallback, set_seed
 
-from sentence_experts.console import say
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.evaluator import PairEvaluator
-from sentence_experts.models.lora import add_lora
+from sentence_experts.models.surgery.lora import add_lora
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training import processes
 from sentence_experts.training.arguments import training_arguments
@@ -43,6 +43,8 @@ from sentence_experts.training.losses import make_loss
 from sentence_experts.training.options import check_options, router_training
 from sentence_experts.training.trainable import choose_trainable
 from sentence_experts.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 F1_MAX = Figure("f1_max", {"eval_validation_f1_max": "F1max", "eval_validation_roc_auc": "ROC-AUC"})
 HARD_NEGATIVES = "hard_negatives.parquet"
@@ -83,7 +85,9 @@ def train(
         return finished(out)
     config.write(out / "config.yaml")
     if config.only_expert is not None:
-        say(f"--only-expert {config.only_expert}: only the pairs of {', '.join(training.domains)} are read")
+        logger.info(
+            f"--only-expert {config.only_expert}: only the pairs of {', '.join(training.domains)} are read"
+        )
     drop_auto_routes(model)
     max_length = model.max_seq_length
     model.max_seq_length = config.max_length or max_length

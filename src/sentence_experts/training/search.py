@@ -8,6 +8,7 @@ makes the trials that it would have made anyway.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.console import say
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.pairs.dataset import PairsFolder
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
+
+logger = logging.getLogger(__name__)
 
 STUDY = "settings"
 # What a bad draw can do to a run: wild numbers, too much memory, too few steps or pairs for what was drawn.
@@ -177,14 +179,16 @@ def _run_trial(study: Study, number: int, plan: SearchPlan, sample: PairsFolder)
     optuna = require("optuna", "tune")
     distributions = {name: drawn.distribution() for name, drawn in plan.space.items()}
     drawn = draw(study, number, plan, distributions)
-    say(f"trial {number + 1} of {plan.trials}: " + ", ".join(f"{k} {_short(v)}" for k, v in drawn.items()))
+    logger.info(
+        f"trial {number + 1} of {plan.trials}: " + ", ".join(f"{k} {_short(v)}" for k, v in drawn.items())
+    )
     folder = plan.out / "trials" / f"{number:03}"
     try:
         result = train(plan.model, sample, folder, _config(plan, drawn), resume=True)
         outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result["best_validation_f1_max"]}
         notes: dict[str, Any] = {"steps": result["steps"]}
     except FAILURES as error:
-        say(f"trial {number + 1} failed: {error}")
+        logger.info(f"trial {number + 1} failed: {error}")
         outcome, notes = {"state": optuna.trial.TrialState.FAIL}, {"failure": str(error)}
     study.add_trial(
         optuna.trial.create_trial(**outcome, params=drawn, distributions=distributions, user_attrs=notes)

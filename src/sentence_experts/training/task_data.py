@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
-from sentence_experts.console import say
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.tasks.hierarchy import Task
 from sentence_experts.training.router_losses import routed_model
 from sentence_experts.training.task_config import STATIC_BATCHES, STATIC_TEMPERATURE, TaskConfig
+
+logger = logging.getLogger(__name__)
 
 Numbers = NDArray[np.int64]
 TEXT_COLUMNS = ("anchor", "positive", "negative")
@@ -197,7 +199,7 @@ def _have_negatives(task: str, tables: Mapping[str, pa.Table]) -> bool:
     rows = {name: table.num_rows for name, table in tables.items()}
     if any(lacking[name] < rows[name] for name in tables) and any(lacking.values()):
         names = ", ".join(f"{name} ({count:,})" for name, count in lacking.items() if count)
-        say(f"task {task}: mined negatives are not used, some pairs have none: {names}")
+        logger.info(f"task {task}: mined negatives are not used, some pairs have none: {names}")
     return not any(lacking.values())
 
 

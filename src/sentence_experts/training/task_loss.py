@@ -16,7 +16,7 @@ from sentence_transformers.util import cos_sim
 from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
 from torch import Tensor
 
-from sentence_experts.models.token_router import token_balance_loss, token_loads_of
+from sentence_experts.models.routing.token_router import token_balance_loss, token_loads_of
 from sentence_experts.training.contrastive import ContrastiveLoss, ranking
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,8 @@ from typing import Any
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import EarlyStoppingCallback, set_seed
 
-from sentence_experts.console import say
 from sentence_experts.encoding.engine import Encoder
-from sentence_experts.models.lora import add_lora
+from sentence_experts.models.surgery.lora import add_lora
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.training import processes
 from sentence_experts.training.arguments import training_arguments
@@ -47,6 +47,8 @@ from sentence_experts.training.task_evaluator import NDCG, TaskEvaluator
 from sentence_experts.training.task_loss import TaskLoss
 from sentence_experts.training.trainable import choose_trainable
 from sentence_experts.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 
 class TaskTrainer(Trainer):
@@ -162,7 +164,7 @@ def check_task_settings(
     undecayed = choose_trainable(model, config)
     check_loggers(config)
     if len(tasks) < len(folder.hierarchy.trainable()):
-        say(f"only these tasks are read: {', '.join(task.name for task in tasks)}")
+        logger.info(f"only these tasks are read: {', '.join(task.name for task in tasks)}")
     return settings, undecayed
 
 
@@ -175,7 +177,7 @@ def take_instructions(
             for route, instruction in folder.hierarchy.task(task.name).instructions.items():
                 before = model.prompts.get(route)
                 if before and before != instruction:
-                    say(f"the model's prompt {route!r} was {before!r}; it is now {instruction!r}")
+                    logger.info(f"the model's prompt {route!r} was {before!r}; it is now {instruction!r}")
                 model.prompts[route] = instruction
 
 

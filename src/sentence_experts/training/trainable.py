@@ -9,10 +9,10 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.extend import ROUTER_WEIGHT
-from sentence_experts.models.families import FAMILIES, Family
-from sentence_experts.models.learned_router import LEARNED
-from sentence_experts.models.routed_model import RoutedModel
+from sentence_experts.models.architectures.families import FAMILIES, Family
+from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.routing.sequence_router import LEARNED
+from sentence_experts.models.surgery.extend import ROUTER_WEIGHT
 from sentence_experts.training.config import RunConfig
 from sentence_experts.training.router_losses import routed_model
 

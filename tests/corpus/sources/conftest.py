@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from replaying import Replay, serving
 
+from helpers.replay_server import Replay, serving
 from sentence_experts.corpus.sources.http import Client
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.requests import Requests

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from replaying import Article, Replay
 
+from helpers.replay_server import Article, Replay
 from sentence_experts.corpus.sources.http import FailedError
 from sentence_experts.corpus.sources.pmc import LICENCES, Bucket, Version, converted
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from lxml import etree
-from replaying import Replay
 
+from helpers.replay_server import Replay
 from sentence_experts.corpus.sources import entrez as entrez_module
 from sentence_experts.corpus.sources.entrez import Entrez, linked
 from sentence_experts.corpus.sources.http import FailedError, RefusedError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replaying import Replay
 
+from helpers.replay_server import Replay
 from sentence_experts.corpus.paper import Paper
 from sentence_experts.corpus.sources.europepmc import EuropePmc, to_paper
 from sentence_experts.corpus.sources.http import FailedError

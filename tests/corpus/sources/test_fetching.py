@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from replaying import FAULTS, Replay, serving
-from simulated_world import DOMAINS, fill
 
+from helpers.replay_server import FAULTS, Replay, serving
+from helpers.simulated_world import DOMAINS, fill
 from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.fetching import Asker, drawn, estimate, fetch_corpus
 from sentence_experts.corpus.tables import CorpusFolder

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
-from replaying import FAULTS, Replay
 
+from helpers.replay_server import FAULTS, Replay
 from sentence_experts.corpus.sources.http import (
     AbsentError,
     Client,

@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from replaying import Replay
 
+from helpers.replay_server import Replay
 from sentence_experts.corpus.sources.icite import bulk_links, fetch_links, fetched_links
 from sentence_experts.errors import InputError
 

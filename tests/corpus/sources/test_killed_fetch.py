@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from replaying import Replay, serving
-from simulated_world import DOMAINS, fill
+
+from helpers.replay_server import Replay, serving
+from helpers.simulated_world import DOMAINS, fill
 
 FILES = (
     "papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet", "rejected.jsonl",

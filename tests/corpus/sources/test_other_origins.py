@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from replaying import Article, Replay, serving
-from small_pubmed import headings, record
 
+from helpers.replay_server import Article, Replay, serving
+from helpers.small_pubmed import headings, record
 from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.fetching import Asker, fetch_corpus
 from sentence_experts.corpus.tables import CorpusFolder

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from replaying import Replay, serving
-from small_pubmed import deletion, headings, packed_file, record
 
+from helpers.replay_server import Replay, serving
+from helpers.small_pubmed import deletion, headings, packed_file, record
 from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.fetching import Asker, estimate, fetch_corpus
 from sentence_experts.errors import UsageError

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from replaying import Replay, serving
-from served_articles import serve_articles
 
+from helpers.replay_server import Replay, serving
+from helpers.served_articles import serve_articles
 from sentence_experts.cli.main import main
 
 pytestmark = pytest.mark.realdata

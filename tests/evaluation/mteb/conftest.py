@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from samples import make_tiny_encoder
-from task_samples import make_task_model, make_tasks_folder
+from helpers.samples import make_tiny_encoder
+from helpers.task_samples import make_task_model, make_tasks_folder
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.task_samples import make_task_model, make_tasks_folder
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
 from sentence_experts.tasks.dataset import TasksFolder
-from task_samples import make_task_model, make_tasks_folder
 
 ONLY = ("sts", "same")
 

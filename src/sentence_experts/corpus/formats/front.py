@@ -173,7 +173,6 @@ def _year(meta: Element) -> int | None:
     return min(published or later, default=None)
 
 
-
 _CHANNELS = frozenset({
     "display-channel", "sub-display-channel", "overline", "leader", "hwp-journal-coll", "section",
     "article-type",

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from sentence_experts.console import Advance
 from sentence_experts.corpus.sources import icite
 from sentence_experts.corpus.sources.entrez import Entrez
 from sentence_experts.corpus.sources.europepmc import EuropePmc
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import Services
+from sentence_experts.progress import Advance
 
 Link = tuple[str, str]
 """(citing, cited), each as `doi:...`, `pmid:...` or `pmc:PMC...`"""

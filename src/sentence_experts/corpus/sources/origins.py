@@ -8,7 +8,6 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from sentence_experts.console import Advance
 from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.formats.archives import Document
 from sentence_experts.corpus.paper import Paper, Rejection
@@ -16,6 +15,7 @@ from sentence_experts.corpus.sources.entrez import Entrez
 from sentence_experts.corpus.sources.europepmc import EuropePmc
 from sentence_experts.corpus.sources.pmc import LICENCES, Bucket, Version, converted
 from sentence_experts.corpus.sources.requests import Requests
+from sentence_experts.progress import Advance
 
 Names = dict[str, str]
 """The ids that a paper goes by: `pmid`, `pmcid`, `doi`."""

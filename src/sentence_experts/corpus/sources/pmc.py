@@ -16,11 +16,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from lxml import etree
 
-from sentence_experts.console import Advance
 from sentence_experts.corpus.identifiers import normalise_pmcid, normalise_pmid
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.sources.http import TOOL, AbsentError, is_json, is_xml, looks_like_xml
 from sentence_experts.corpus.sources.requests import ABSENT, Requests, batches_of
+from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text
 
 _IDS_A_CALL = 200

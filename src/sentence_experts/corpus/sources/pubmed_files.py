@@ -8,20 +8,23 @@ and deletes the records of earlier ones (https://pubmed.ncbi.nlm.nih.gov/downloa
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from sentence_experts.console import progress, say
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.formats.mesh import MeshTree, under_any
 from sentence_experts.corpus.formats.packed import unpacked
 from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
 from sentence_experts.corpus.paper import Deletion, Paper
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.progress import progress
 from sentence_experts.storage import replacing
+
+logger = logging.getLogger(__name__)
 
 BASELINE = "https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/"
 UPDATES = "https://ftp.ncbi.nlm.nih.gov/pubmed/updatefiles/"
@@ -200,7 +203,7 @@ def _files(folder: Path) -> list[Path]:
     names = sorted(found, key=_place)
     missing = _gaps(map(_place, names))
     if missing:
-        say(
+        logger.info(
             f"warning: {folder} lacks {len(missing)} of the PubMed files between its first and last "
             f"({', '.join(missing[:3])}): their records and revisions are missing"
         )

@@ -15,7 +15,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from sentence_experts.console import Advance
 from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.formats.archives import Document
 from sentence_experts.corpus.formats.mesh import MeshTree, read_descriptors, under_any
@@ -24,6 +23,7 @@ from sentence_experts.corpus.sources.origins import Names, Origin, Provenance
 from sentence_experts.corpus.sources.pubmed_files import download, select_papers
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.errors import UsageError
+from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text
 
 

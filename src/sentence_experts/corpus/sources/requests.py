@@ -7,11 +7,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sentence_experts.console import Advance
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.sources.http import AbsentError, Client, FailedError, RefusedError
 from sentence_experts.corpus.sources.journal import Answer, Journal
 from sentence_experts.corpus.sources.services import Services
+from sentence_experts.progress import Advance
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")

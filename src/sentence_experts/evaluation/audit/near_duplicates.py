@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from sentence_experts.console import progress
+from sentence_experts.progress import progress
 
 PIECE = 5
 BANDS, PLACES = 32, 4

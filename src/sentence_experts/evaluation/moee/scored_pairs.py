@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.console import say
 from sentence_experts.errors import InputError
 from sentence_experts.tabular import BadRowError, check_columns, read_columns, read_rows
+
+logger = logging.getLogger(__name__)
 
 LEAST_PAIRS = 10
 
@@ -50,7 +52,7 @@ class ScoredPairs:
             except BadRowError as error:
                 bad.append(f"row {number}: {error}")
         if bad:
-            say(f"{path.name}: {len(bad)} rows set aside, the first since {bad[0]}")
+            logger.info(f"{path.name}: {len(bad)} rows set aside, the first since {bad[0]}")
         if len(rows) < LEAST_PAIRS:
             raise InputError(f"{path}: {len(rows)} scored pairs; {LEAST_PAIRS} are needed")
         first, second, scores = map(list, zip(*rows, strict=True))

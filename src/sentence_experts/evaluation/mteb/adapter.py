@@ -12,10 +12,10 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.console import progress
 from sentence_experts.encoding.engine import Encoder, Vectors
 from sentence_experts.evaluation.mteb.routes import ROUTES, TaskRoutes
-from sentence_experts.models.fingerprint import weights_fingerprint
+from sentence_experts.models.storage.fingerprint import weights_fingerprint
+from sentence_experts.progress import progress
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ here, so kept figures are not taken for those of other data. What each kind meas
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,6 @@ from mteb.abstasks.abstask import AbsTask
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 
-from sentence_experts.console import say
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.mteb.groups import kept
 from sentence_experts.evaluation.mteb.routes import ROLES, TWO_SIDED
@@ -45,6 +45,8 @@ from sentence_experts.storage import sha256_file, sha256_text
 from sentence_experts.tasks.dataset import TEXTS, TasksFolder
 from sentence_experts.tasks.rows import text_id
 from sentence_experts.tasks.split import SPLITS, TEST, TRAIN
+
+logger = logging.getLogger(__name__)
 
 PROTOCOL = "2"  # changes when what is made of the same rows does
 CANDIDATES = 30  # a query's documents to re-rank
@@ -143,7 +145,7 @@ def local_tasks(folder: TasksFolder, only: Sequence[str] = ()) -> list[LocalTask
     ]
     tested = [task for task in everything if task.has_test]
     if without := [task.name for task in everything if not task.has_test]:
-        say(f"no test split, so not measured: {', '.join(without)}")
+        logger.info(f"no test split, so not measured: {', '.join(without)}")
     if not tested:
         raise InputError(f"{folder.path}: none of its datasets has a test split")
     return kept(tested, only)
@@ -270,7 +272,9 @@ def classification_data(source: LocalTask) -> DatasetDict:
     seen = {split: set(table["label"].to_pylist()) for split, table in splits.items()}
     labels = sorted(set().union(*seen.values()))
     if unseen := sorted(seen[TEST] - seen[TRAIN]):
-        say(f"{source.name}: {len(unseen)} labels have no training text, such as {unseen[0]!r}: never right")
+        logger.info(
+            f"{source.name}: {len(unseen)} labels have no training text, such as {unseen[0]!r}: never right"
+        )
     number = {label: place for place, label in enumerate(labels)}
     return DatasetDict(
         {

@@ -20,7 +20,6 @@ import mteb
 from mteb.abstasks import AbsTask
 from mteb.results import TaskResult
 
-from sentence_experts.console import say
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.evaluation.lineup import Entry, check_names, line_up, option_of
@@ -35,6 +34,8 @@ from sentence_experts.tasks.dataset import TasksFolder
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
+
+logger = logging.getLogger(__name__)
 
 RESULTS, REPORT, CACHE = "tasks.json", "tasks.md", "mteb"
 
@@ -135,12 +136,12 @@ class _Measure:
             found = self._kept(task, model.mteb_model_meta)
             kept += found is not None
             if found is None:
-                say(f"{entry.label}: task {place} of {len(self.sources)}, {source.name}")
+                logger.info(f"{entry.label}: task {place} of {len(self.sources)}, {source.name}")
                 found = self._measured(task, model)
             if found is not None:
                 scores[source.name] = _main_score(task, found)
         if kept:
-            say(f"{entry.label}: {kept} of {len(self.sources)} tasks were measured before")
+            logger.info(f"{entry.label}: {kept} of {len(self.sources)} tasks were measured before")
         return Run(entry.label, entry.model, _settings(model, self.sources), scores)
 
     def _kept(self, task: AbsTask, meta: ModelMeta) -> TaskResult | None:
@@ -151,7 +152,9 @@ class _Measure:
         try:
             found = TaskResult.from_disk(path)
         except (ValueError, KeyError, OSError):
-            say(f"{path.name}: the kept result is not readable, {task.metadata.name} is measured again")
+            logger.info(
+                f"{path.name}: the kept result is not readable, {task.metadata.name} is measured again"
+            )
             path.unlink()
             return None
         if found.dataset_revision != task.metadata.revision:
@@ -178,7 +181,7 @@ class _Measure:
             part.unload_data()
         if found is not None:
             seconds = time.monotonic() - started
-            say(f"  {task.metadata.main_score} {_main_score(task, found):.4f} ({seconds:.0f} s)")
+            logger.info(f"  {task.metadata.main_score} {_main_score(task, found):.4f} ({seconds:.0f} s)")
         return found
 
     def _loaded(self, task: AbsTask) -> bool:
@@ -190,7 +193,9 @@ class _Measure:
             raise
         except Exception as error:  # the hub's, the network's, a data set's own code
             why = " ".join(str(error).split())[:200]
-            say(f"{task.metadata.name}: left out, its data cannot be loaded: {type(error).__name__}: {why}")
+            logger.info(
+                f"{task.metadata.name}: left out, its data cannot be loaded: {type(error).__name__}: {why}"
+            )
             self.missing[task.metadata.name] = type(error).__name__
             return False
         return True

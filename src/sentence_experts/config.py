@@ -1,0 +1,68 @@
+"""The base of every settings class: one declaration for Python, YAML files, flags and the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import write_text
+
+
+class Config(BaseModel):
+    """Settings of one public function, and of the verb of the same name.
+
+    A field's description is its help on the command line and its row in the reference; a field's name is the
+    keyword in Python, the key in YAML and, with dashes, the flag.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def of(cls, config: Self | None = None, **settings: Any) -> Self:
+        """`config`, or the defaults, with `settings` in place of its own.
+
+        Raises:
+            UsageError: an unknown setting, or a value that is not allowed; the message names the parameter.
+        """
+        given = {} if config is None else config.model_dump(exclude_unset=True)
+        return cls._checked({**given, **settings}, settings, None)
+
+    @classmethod
+    def read(cls, path: Path | str | None, **settings: Any) -> Self:
+        """The settings of a YAML file, or the defaults, with `settings` in place of the file's.
+
+        Raises:
+            InputError: no such file, not YAML, or an unknown key or a bad value in it.
+            UsageError: as `of`.
+        """
+        try:
+            content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if path else {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise InputError(f"{path}: cannot be read as a YAML config: {error}") from error
+        if not isinstance(content or {}, dict):
+            raise InputError(f"{path}: a config is a list of 'key: value' lines")
+        return cls._checked({**(content or {}), **settings}, settings, path)
+
+    @classmethod
+    def _checked(cls, values: dict[str, Any], settings: dict[str, Any], path: Path | str | None) -> Self:
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0]) if first["loc"] else ""
+            message = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "extra_forbidden":
+                message = f"no such setting; known: {', '.join(cls.model_fields)}"
+            else:
+                message = f"{message} (got {first['input']!r})"
+            if path is None or name in settings:
+                raise UsageError(f"`{name}`: {message}" if name else message) from error
+            raise InputError(f"{path}: {f'{name}: ' if name else ''}{message}") from error
+
+    def write(self, path: Path) -> None:
+        """Write every setting as YAML."""
+        write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))

@@ -1,0 +1,1 @@
+"""The encoder families with experts: their configs, registration with transformers, and models."""

@@ -1,0 +1,66 @@
+"""The configs of encoders with experts: the base family's config, the experts and the routes to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers import BertConfig, ModernBertConfig, NomicBertConfig
+
+
+@dataclass(kw_only=True)
+class ExpertsFields:
+    """What every config with experts carries, as plain JSON.
+
+    Attributes:
+        experts: the experts' names; their order gives the expert indices.
+        route_kind: "token" or "prefix", how the routes were made (routing itself reads only `routes`), or
+            "none" where texts name no route.
+        router: "route" (the route chooses the expert), "learned" (each block's `learned_router.Router`, for
+            the whole sequence) or "token" (each block's `token_router.TokenRouter`, for each token).
+        top_k: how many experts each token goes to with router "token".
+        routes: one dict a route, the fields of `routing.Route`.
+        expert_layers: the blocks that hold experts, ascending.
+        inner_route_token_id: what a route token inside a text is read as (token routes).
+        expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
+        base_vocab_size: the rows of the base's embeddings, those of route tokens come after; None: not noted.
+        experts_on_disk: build the model without its experts (`offload` reads those in use); false once built.
+        lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
+    """
+
+    experts: list[str] = field(default_factory=list)
+    route_kind: str = "token"
+    router: str = "route"
+    top_k: int = 2
+    routes: list[dict[str, Any]] = field(default_factory=list)
+    expert_layers: list[int] = field(default_factory=list)
+    expert_norms: bool = False
+    inner_route_token_id: int | None = None
+    base_vocab_size: int | None = None
+    experts_on_disk: bool = False
+    lora: dict[str, Any] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)  # type: ignore[misc]
+        # Whoever makes a config may hand it to AutoModel next. Imported here, since it needs this module.
+        from sentence_experts.models.architectures.registration import register_now
+
+        register_now()
+
+
+class BertExpertsConfig(ExpertsFields, BertConfig):
+    """`BertConfig` with experts."""
+
+    model_type = "bert_experts"
+
+
+class ModernBertExpertsConfig(ExpertsFields, ModernBertConfig):
+    """`ModernBertConfig` with experts."""
+
+    model_type = "modernbert_experts"
+
+
+class NomicBertExpertsConfig(ExpertsFields, NomicBertConfig):
+    """`NomicBertConfig` with experts."""
+
+    model_type = "nomic_bert_experts"

@@ -1,0 +1,132 @@
+"""The encoder families that can hold experts, and where each keeps its blocks, attention, MLP and norms.
+
+Imports neither torch nor transformers, so that the model types can be registered with this package's import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from sentence_experts.errors import InputError
+
+
+@dataclass(frozen=True)
+class Family:
+    """One row of the table: how a base model type becomes a model type with experts.
+
+    `attention` names the linear projections of the attention inside a block (what a low-rank adapter adapts).
+    `mlp` and `norms` map the name that a module has inside an expert to its path inside the block of the base
+    model. An expert always owns the MLP; with `expert_norms` it owns the norms too.
+    """
+
+    name: str
+    base_model_type: str
+    model_type: str
+    config_class: str
+    module: str
+    model_class: str
+    blocks: str
+    attention: tuple[str, ...]
+    mlp: Mapping[str, str]
+    norms: Mapping[str, str]
+
+    def owned(self, expert_norms: bool) -> dict[str, str]:
+        """The modules that each expert owns: name inside the expert -> path inside the base block."""
+        return {**self.mlp, **(self.norms if expert_norms else {})}
+
+    def load_config_class(self) -> Any:
+        """The config class with experts (imports transformers, not torch)."""
+        return getattr(import_module("sentence_experts.models.architectures.configs"), self.config_class)
+
+    def load_model_class(self) -> Any:
+        """The model class with experts (imports torch)."""
+        return getattr(import_module(self.module), self.model_class)
+
+
+FAMILIES = (
+    Family(
+        name="BERT",
+        base_model_type="bert",
+        model_type="bert_experts",
+        config_class="BertExpertsConfig",
+        module="sentence_experts.models.architectures.bert",
+        model_class="BertExpertsModel",
+        blocks="encoder.layer",
+        attention=(
+            "attention.self.query",
+            "attention.self.key",
+            "attention.self.value",
+            "attention.output.dense",
+        ),
+        mlp={"intermediate": "intermediate", "output": "output.dense"},
+        norms={"attention_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"},
+    ),
+    Family(
+        name="ModernBERT",
+        base_model_type="modernbert",
+        model_type="modernbert_experts",
+        config_class="ModernBertExpertsConfig",
+        module="sentence_experts.models.architectures.modernbert",
+        model_class="ModernBertExpertsModel",
+        blocks="layers",
+        attention=("attn.Wqkv", "attn.Wo"),
+        mlp={"mlp": "mlp"},
+        norms={"attn_norm": "attn_norm", "mlp_norm": "mlp_norm"},
+    ),
+    Family(
+        name="NomicBERT",
+        base_model_type="nomic_bert",
+        model_type="nomic_bert_experts",
+        config_class="NomicBertExpertsConfig",
+        module="sentence_experts.models.architectures.nomic_bert",
+        model_class="NomicBertExpertsModel",
+        blocks="layers",
+        attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
+        mlp={"mlp": "mlp"},
+        norms={"attention_norm": "post_attention_layernorm", "output_norm": "post_mlp_layernorm"},
+    ),
+)
+
+# What a config says about the class that it belongs to, not about the model.
+NOT_INHERITED = ("model_type", "architectures", "transformers_version", "tokenizer_class", "auto_map")
+
+MODEL_TYPES = tuple(family.model_type for family in FAMILIES)
+
+
+def family_of_base(model_type: str) -> Family:
+    """The family whose pretrained checkpoints have this `model_type`.
+
+    Raises:
+        InputError: the model already has experts, or its family is not supported.
+    """
+    for family in FAMILIES:
+        if model_type == family.base_model_type:
+            return family
+        if model_type == family.model_type:
+            raise InputError(
+                f"the base already has experts (model type {model_type!r}); give its dense base, or "
+                "--add-expert NAME"
+            )
+    known = ", ".join(f"{family.name} ({family.base_model_type})" for family in FAMILIES)
+    raise InputError(f"the base's model type {model_type!r} cannot be extended; supported: {known}")
+
+
+def family_of(model_type: str) -> Family:
+    """The family whose models with experts have this `model_type`.
+
+    Raises:
+        KeyError: it is not a model type of this package.
+    """
+    return {family.model_type: family for family in FAMILIES}[model_type]
+
+
+def base_key(family: Family, key: str) -> str:
+    """The base's name of a weight: "layers.3.experts.1.mlp.Wi.weight" -> "layers.3.mlp.Wi.weight"."""
+    blocks, mark, inside = key.partition(".experts.")
+    if not mark:
+        return key
+    _expert, name, *rest = inside.split(".")
+    return ".".join([blocks, family.owned(expert_norms=True)[name], *rest])

@@ -1,0 +1,63 @@
+"""ModernBERT with experts (pre-norm: one norm before the attention, one before the MLP)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer, ModernBertModel
+
+from sentence_experts.models.architectures.configs import ModernBertExpertsConfig
+from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch
+from sentence_experts.models.layers.experts import take_experts
+from sentence_experts.models.routing.sequence_router import RoutedBlock, router_of
+from sentence_experts.models.routing.token_router import TokenPass
+
+
+class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
+    """`ModernBertEncoderLayer` whose MLP, and norms if so configured, are the routed expert's."""
+
+    def __init__(self, config: ModernBertExpertsConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.experts = take_experts(self, config, layer_idx)
+        self.router = router_of(config, layer_idx)
+        self.expert_norms = config.expert_norms
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, *args: Any, plan: Dispatch | TokenPass = NOTHING_ROUTED, **kwargs: Any
+    ) -> Tensor:
+        """One block; hidden_states and the result are (batch, length, width), the experts by `plan`."""
+        if self.experts is None:
+            return super().forward(hidden_states, *args, **kwargs)
+        if self.expert_norms:
+            chosen = self.plan_at(plan, hidden_states)
+            normed = self.experts.run(hidden_states, chosen, _norm_before_attention)
+            attended = hidden_states + self.attn(normed, *args, **kwargs)[0]
+        else:
+            attended = hidden_states + self.attn(self.attn_norm(hidden_states), *args, **kwargs)[0]
+            chosen = self.plan_at(plan, attended)
+        return self.experts.run(attended, chosen, self._add_mlp)
+
+    def _add_mlp(self, expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
+        norm = expert["mlp_norm"] if self.expert_norms else self.mlp_norm
+        mlp: Tensor = expert["mlp"](norm(hidden))
+        return hidden + mlp
+
+
+def _norm_before_attention(expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
+    normed: Tensor = expert["attn_norm"](hidden)
+    return normed
+
+
+class ModernBertExpertsModel(RoutedModel, ModernBertModel):
+    """`ModernBertModel` whose sequences each go through one expert a block."""
+
+    config_class = ModernBertExpertsConfig
+    config: ModernBertExpertsConfig
+    block_class = ModernBertExpertsLayer
+    _no_split_modules = ["ModernBertEmbeddings", "ModernBertExpertsLayer"]  # noqa: RUF012
+
+    def __init__(self, config: ModernBertExpertsConfig) -> None:
+        super().__init__(config)
+        self.replace_blocks()

@@ -1,0 +1,55 @@
+"""NomicBERT with experts (post-norm, as BERT, with a gated MLP)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer, NomicBertModel
+
+from sentence_experts.models.architectures.configs import NomicBertExpertsConfig
+from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch
+from sentence_experts.models.layers.experts import take_experts
+from sentence_experts.models.routing.sequence_router import RoutedBlock, router_of
+from sentence_experts.models.routing.token_router import TokenPass
+
+
+class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
+    """`NomicBertLayer` whose MLP, and norms if so configured, are the routed expert's."""
+
+    def __init__(self, config: NomicBertExpertsConfig, layer_idx: int) -> None:
+        super().__init__(config)
+        self.experts = take_experts(self, config, layer_idx)
+        self.router = router_of(config, layer_idx)
+        self.expert_norms = config.expert_norms
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, *args: Any, plan: Dispatch | TokenPass = NOTHING_ROUTED, **kwargs: Any
+    ) -> Tensor:
+        """One block; hidden_states and the result are (batch, length, width), the experts by `plan`."""
+        if self.experts is None:
+            return super().forward(hidden_states, *args, **kwargs)
+        attention, _ = self.self_attn(hidden_states, *args, **kwargs)
+        attended = hidden_states + self.post_attention_dropout(attention)
+        return self.experts.run(attended, self.plan_at(plan, attended), self._norm_mlp_norm)
+
+    def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
+        attention_norm = expert["attention_norm"] if self.expert_norms else self.post_attention_layernorm
+        output_norm = expert["output_norm"] if self.expert_norms else self.post_mlp_layernorm
+        hidden = attention_norm(attended)
+        normed: Tensor = output_norm(hidden + self.post_mlp_dropout(expert["mlp"](hidden)))
+        return normed
+
+
+class NomicBertExpertsModel(RoutedModel, NomicBertModel):
+    """`NomicBertModel` whose sequences each go through one expert a block."""
+
+    config_class = NomicBertExpertsConfig
+    config: NomicBertExpertsConfig
+    block_class = NomicBertExpertsLayer
+    _no_split_modules = ["NomicBertEmbeddings", "NomicBertExpertsLayer"]  # noqa: RUF012
+
+    def __init__(self, config: NomicBertExpertsConfig, add_pooling_layer: bool = False) -> None:
+        super().__init__(config, add_pooling_layer=add_pooling_layer)
+        self.replace_blocks()

@@ -1,0 +1,287 @@
+"""The model that sends each sequence through one expert a block, mixed in before a transformers encoder.
+
+Where routes choose the expert, it is the same in all blocks, so the batch is put in the order of its experts
+once, at the model's entry: all blocks then work on contiguous slices, one an expert, and the outputs are put
+back in the batch's order once, at the exit. Where each block chooses (`learned_router`), each puts the batch
+in order for its experts and back. Only with `token_router` does a text meet several experts in a block.
+
+Batches on the CPU are packed (`packing`): entry and exit then leave the padding out and put it back too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.utils.generic import ModelOutput
+
+from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.layers.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
+from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
+from sentence_experts.models.routing.routes import (
+    Route,
+    experts_of,
+    no_route_error,
+    without_inner_route_tokens,
+)
+from sentence_experts.models.routing.sequence_router import CHOOSING, LEARNED, RouterPass
+from sentence_experts.models.routing.token_router import TOKEN, TokenPass, Tokens
+from sentence_experts.models.storage.shards import WEIGHTS, split_by_expert
+from sentence_experts.models.surgery.lora import insert_adapter
+
+
+class RoutedModel:
+    """Mixed in before a transformers encoder: reads the routes, groups the batch, puts the outputs back.
+
+    A subclass sets `block_class`, the block that takes a `plan`.
+    """
+
+    block_class: Any
+    config: Any
+    # The experts that are not in memory; none, but for `offload`.
+    idle_experts: frozenset[int] = frozenset()
+    # The `paging.ExpertPager` that brings experts into memory when they are called, if there is one.
+    pager: Any = None
+
+    def replace_blocks(self) -> None:
+        """Put blocks with experts in the place of the base model's; call it at the end of `__init__`."""
+        layers = range(self.config.num_hidden_layers)
+        blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)
+        self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
+        self.post_init()  # type: ignore[attr-defined]
+        if self.config._attn_implementation == PADDED:
+            self.config._attn_implementation = PACKED
+        if self.config.experts_on_disk:
+            self.config.experts_on_disk = False  # said and done
+            if self.config.expert_layers:
+                self.idle_experts = frozenset(range(len(self.config.experts)))
+                loading: Any = self
+                ignored = set(loading._keys_to_ignore_on_load_unexpected or ())
+                loading._keys_to_ignore_on_load_unexpected = ignored | {r"\.experts\.\d+\."}
+        if self.config.lora is not None:
+            # After post_init, which would start an adapter's second factor at random instead of at zero.
+            insert_adapter(self, self.config.lora)  # type: ignore[arg-type]
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The known routes."""
+        return tuple(Route.from_json(fields) for fields in self.config.routes)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        expert_ids: Tensor | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As the base model's forward, each sequence through the expert that its route or each router names.
+
+        With learned routers the output has `router_logits` too: a tuple with (sequences, experts) for each
+        block with experts, or (tokens, experts), padding left out, where each token chooses.
+
+        Args:
+            input_ids: (batch, length), or (1, tokens) with `cu_seq_lens_q`.
+            attention_mask: (batch, length), padding on either side.
+            token_type_ids: (batch, length), for families that have them.
+            position_ids: (batch, length) or (1, length).
+            inputs_embeds: (batch, length, width) in place of `input_ids`; a model with routes then needs
+                `expert_ids`.
+            expert_ids: (sequences,) integers, used instead of the routes in the sequences and of the routers'
+                choices.
+            return_dict: False for a tuple.
+            **kwargs: passed to the base model.
+
+        Raises:
+            RouteError: a sequence begins with no known route.
+            UsageError: `expert_ids` has the wrong shape or names an expert that is not there, or a mask of
+                another shape hides from routes or routers where a sequence begins and ends.
+        """
+        packed = kwargs.get("cu_seq_lens_q")
+        if input_ids is not None and self.config.inner_route_token_id is not None:
+            input_ids = self._without_inner_routes(input_ids, attention_mask, packed)
+        given = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+        }
+        inputs = {name: value for name, value in given.items() if value is not None}
+        experts = self._experts_of(inputs, expert_ids, packed)
+        explicit = expert_ids is not None
+        example = input_ids if input_ids is not None else inputs_embeds
+        assert example is not None
+        if packed is None and packs(self.config, example, attention_mask):
+            outputs = self._packed_forward(inputs, kwargs, experts, explicit)
+        else:
+            lengths = _lengths(example, packed)
+            outputs = self._laid_out_forward(inputs, kwargs, experts, explicit, lengths)
+        wants_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
+        return outputs.to_tuple() if wants_tuple else outputs
+
+    def _packed_forward(
+        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], experts: Tensor | None, explicit: bool
+    ) -> ModelOutput:
+        """The forward of a padded batch on the row of its tokens (`packing`), those of an expert together."""
+        example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
+        mask = inputs.pop("attention_mask", None)
+        if mask is None:
+            mask = torch.ones(example.shape[:2], dtype=torch.bool, device=example.device)
+        packing = Packing.of(mask, experts, in_order=self.config.router in CHOOSING)
+        if packing.order is not None and experts is not None:
+            experts = experts[packing.order]
+        kwargs = {**kwargs, **packing.keywords(self.config)}
+        lengths = packing.cu_seq_lens.diff()
+        outputs = self._laid_out_forward(packing.pack(inputs), kwargs, experts, explicit, lengths)
+        unpacked: ModelOutput = packing.unpack_outputs(outputs, getattr(self, "pooler", None))
+        return unpacked
+
+    def _laid_out_forward(
+        self,
+        inputs: dict[str, Tensor],
+        kwargs: dict[str, Any],
+        experts: Tensor | None,
+        explicit: bool,
+        lengths: Tensor,
+    ) -> ModelOutput:
+        """The forward of a batch as it lies, padded or packed, (sequences,) `lengths` tokens each."""
+        packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
+        plan = None if experts is None else self._plan(experts, lengths, explicit)
+        if self.config.router == LEARNED:
+            passing = RouterPass(lengths, mask, packed, given=plan if explicit else None)
+            return self._choosing_forward(inputs, {**kwargs, "routers": passing}, passing)
+        if self.config.router == TOKEN and not explicit:
+            by_token = TokenPass(Tokens.of(lengths, mask), self.config.top_k)
+            return self._choosing_forward(inputs, {**kwargs, "plan": by_token}, by_token)
+        assert plan is not None
+        if self.pager is None:
+            return self._grouped_forward(inputs, kwargs, plan, packed)
+        with self.pager.using([number for number, *_ in plan.slices]):
+            return self._grouped_forward(inputs, kwargs, plan, packed)
+
+    def _without_inner_routes(
+        self, input_ids: Tensor, attention_mask: Tensor | None, packed: Tensor | None
+    ) -> Tensor:
+        # A mask of another shape is the caller's own attention pattern and says nothing about padding.
+        padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
+        unknown = self.config.inner_route_token_id
+        return without_inner_route_tokens(self.routes, unknown, input_ids, padding, packed)
+
+    def _experts_of(
+        self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None
+    ) -> Tensor | None:
+        """The expert of each sequence, (sequences,); None where nothing but the routers chooses."""
+        input_ids = inputs.get("input_ids")
+        example = input_ids if input_ids is not None else inputs.get("inputs_embeds")
+        if example is None:
+            raise UsageError("give input_ids or inputs_embeds")
+        if expert_ids is not None:
+            given = torch.as_tensor(expert_ids, device=example.device)
+            sequences = len(_lengths(example, packed))
+            if given.shape != (sequences,) or given.is_floating_point():
+                raise UsageError(f"expert_ids must be {sequences} integers, one a sequence; got {given!r}")
+            return given
+        if self.config.routes or self.config.router not in CHOOSING:
+            # With learned routers too, a text that lacks the route its model was made for is a mistake.
+            return self._read_routes(input_ids, inputs.get("attention_mask"), packed)
+        return None
+
+    def _read_routes(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, packed: Tensor | None
+    ) -> Tensor:
+        if input_ids is None or (attention_mask is not None and attention_mask.dim() != 2):
+            raise UsageError("routes need input_ids and a mask of the same shape; otherwise pass expert_ids")
+        if not self.config.routes:
+            raise RouteError("this model has no routes in its config; pass expert_ids")
+        return experts_of(self.routes, input_ids, attention_mask, packed)
+
+    def _plan(self, expert_ids: Tensor, lengths: Tensor, explicit: bool) -> Dispatch:
+        plan = dispatch(expert_ids, lengths, len(self.config.experts))
+        if plan is None:
+            raise self._stray_error(expert_ids, explicit)
+        if self.pager is None and (
+            idle := sorted(self.idle_experts & {number for number, *_ in plan.slices})
+        ):
+            raise self._idle_error(idle)
+        return plan
+
+    def _idle_error(self, idle: list[int]) -> RouteError:
+        names = ", ".join(repr(self.config.experts[number]) for number in idle)
+        return RouteError(
+            f"the expert of {names} is not loaded: load(path, routes=[...]) or encoder.use_routes([...]) "
+            "loads those that are named"
+        )
+
+    def check_whole(self, what: str) -> None:
+        """Refuse what needs every expert.
+
+        Raises:
+            UsageError: some are not in memory.
+        """
+        if self.idle_experts:
+            raise UsageError(
+                f"only some experts of this model are loaded, so it cannot be {what}; load it without routes"
+            )
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """As transformers' own, with a file for each expert; a part of a model is not saved for the whole.
+
+        Raises:
+            UsageError: some experts are not in memory.
+        """
+        self.check_whole("saved")
+        super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
+        folder = Path(save_directory)
+        if self.config.expert_layers and (folder / WEIGHTS).is_file():
+            split_by_expert(folder)
+
+    def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
+        if not explicit:
+            return no_route_error(self.routes, expert_ids)
+        names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
+        stray = expert_ids[(expert_ids < 0) | (expert_ids >= len(self.config.experts))]
+        return UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")
+
+    def _grouped_forward(
+        self,
+        inputs: dict[str, Tensor],
+        kwargs: dict[str, Any],
+        plan: Dispatch,
+        packed: Tensor | None,
+    ) -> ModelOutput:
+        """The base model's forward in the plan's order, its outputs in the inputs' order."""
+        kwargs = {**kwargs, "plan": Dispatch(None, plan.slices), "return_dict": True}
+        base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
+        if plan.order is None:
+            return base_forward(**inputs, **kwargs)
+        if packed is None:
+            return put_back(base_forward(**take(inputs, plan.order), **kwargs), plan.order)
+        tokens = next(iter(inputs.values())).shape[1]
+        order, packing = reorder_packed(packed, plan.order, tokens)
+        outputs = base_forward(**take(inputs, order, dim=1), **{**kwargs, **packing})
+        return put_back(outputs, order, dim=1)
+
+    def _choosing_forward(
+        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], passing: RouterPass | TokenPass
+    ) -> ModelOutput:
+        """The base model's forward in which each block puts the batch in order for its own experts."""
+        base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
+        outputs = base_forward(**inputs, **{**kwargs, "return_dict": True})
+        outputs["router_logits"] = tuple(passing.logits)
+        return outputs
+
+
+def _lengths(inputs: Tensor, packed: Tensor | None) -> Tensor:
+    """How many tokens each sequence takes in the batch, (sequences,); arguments as `RoutedModel.forward`."""
+    if packed is not None:
+        return packed.diff()
+    return torch.full((inputs.shape[0],), inputs.shape[1], device=inputs.device)

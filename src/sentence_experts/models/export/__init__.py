@@ -1,0 +1,1 @@
+"""Models in other forms: ONNX graphs and 8-bit arithmetic."""

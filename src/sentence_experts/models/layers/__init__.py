@@ -1,0 +1,1 @@
+"""Experts inside a block, the dispatch of sequences to them, and packed batches without padding."""

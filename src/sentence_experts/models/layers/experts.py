@@ -1,0 +1,114 @@
+"""Experts inside a block: each works on one contiguous slice of the batch's tokens.
+
+Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of Experts"; MoTE, section 3.1);
+`routed_model` says how a batch comes to be grouped so.
+
+An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad`
+stays None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch
+
+
+class Experts(nn.ModuleList):
+    """One `nn.ModuleDict` an expert, each holding the modules that the expert owns in one block."""
+
+    def run(
+        self,
+        hidden: Tensor,
+        plan: Dispatch | TokenDispatch,
+        function: Callable[[nn.ModuleDict, Tensor], Tensor],
+    ) -> Tensor:
+        """Apply `function(expert, tokens)` to each expert's tokens; where tokens call several, mix these.
+
+        Args:
+            hidden: (..., width).
+            plan: which tokens each expert takes, and in what order they come to be grouped so.
+            function: (..., width) -> (..., width), treating every token by itself.
+        """
+        if isinstance(plan, TokenDispatch):
+            return self._mixed(hidden, plan, function)
+        if plan.order is not None:
+            grouped = hidden.index_select(plan.dim, plan.order)
+            done = self.run(grouped, Dispatch(None, plan.slices), function)
+            return done.index_select(plan.dim, torch.argsort(plan.order))
+        slices = plan.slices
+        if len(slices) == 1:
+            return function(self.expert(slices[0][0]), hidden)
+        tokens = hidden.reshape(-1, hidden.shape[-1])
+        parts = [function(self.expert(number), tokens[start:end]) for number, start, end in slices]
+        return torch.cat(parts).view(*hidden.shape[:-1], -1)
+
+    def _mixed(
+        self, hidden: Tensor, plan: TokenDispatch, function: Callable[[nn.ModuleDict, Tensor], Tensor]
+    ) -> Tensor:
+        """The weighted sum of the outputs of each token's experts; 0 at padding.
+
+        Outputs are gathered, not scattered: sums have one order on every device, and padding is left alone.
+        """
+        tokens = hidden.reshape(-1, hidden.shape[-1])
+        calls = self.run(tokens.index_select(0, plan.order), Dispatch(None, plan.slices), function)
+        each = calls.index_select(0, plan.back.flatten()).view(*plan.back.shape, -1)
+        mixed = (each * plan.weights[:, :, None]).sum(dim=1).to(calls.dtype)
+        if plan.positions is not None:
+            whole = mixed.new_zeros(len(tokens), mixed.shape[-1])
+            mixed = whole.index_copy(0, plan.positions, mixed)
+        return mixed.view(*hidden.shape[:-1], -1)
+
+    def expert(self, number: int) -> nn.ModuleDict:
+        """The modules of one expert."""
+        modules = self[number]
+        assert isinstance(modules, nn.ModuleDict)
+        return modules
+
+
+class IdleExpert(nn.ModuleDict):
+    """Holds the place of an expert that is not in use (`offload`), and none of its weights.
+
+    Attributes:
+        blueprint: the expert's modules, on no device (meta) where their weights wait on disk.
+        kept: the expert, where it waits on the CPU.
+    """
+
+    def __init__(self, blueprint: nn.ModuleDict, kept: nn.ModuleDict | None = None) -> None:
+        super().__init__()
+        # In a tuple, so that the model does not count them among its modules.
+        self._waiting = (blueprint, kept)
+
+    @property
+    def blueprint(self) -> nn.ModuleDict:
+        """What the expert is made of."""
+        return self._waiting[0]
+
+    @property
+    def kept(self) -> nn.ModuleDict | None:
+        """The expert itself, if it waits in memory."""
+        return self._waiting[1]
+
+
+def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:
+    """Move the modules that experts own out of a base block and into one copy an expert.
+
+    Returns None, and leaves the block as it is, where `config.expert_layers` lacks this layer.
+    """
+    if layer not in config.expert_layers:
+        return None
+    owned = {}
+    for name, path in family_of(config.model_type).owned(config.expert_norms).items():
+        owned[name] = block.get_submodule(path)
+        parent, _, leaf = path.rpartition(".")
+        delattr(block.get_submodule(parent), leaf)
+    if config.experts_on_disk:
+        blueprint = nn.ModuleDict(owned).to("meta")
+        return Experts(IdleExpert(blueprint) for _ in config.experts)
+    return Experts(nn.ModuleDict(copy.deepcopy(owned)) for _ in config.experts)

@@ -1,0 +1,94 @@
+"""Which experts learned routers choose for given texts, and how surely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device
+
+from sentence_experts.errors import UsageError
+from sentence_experts.models.routing.sequence_router import LEARNED, router_logits_of
+from sentence_experts.models.routing.token_router import refuse_token_router
+
+
+@dataclass(frozen=True)
+class RouterChoices:
+    """What the routers said of some texts.
+
+    Attributes:
+        experts: the experts' names.
+        blocks: the numbers of the blocks that hold experts.
+        logits: (texts, blocks, experts), float32.
+    """
+
+    experts: tuple[str, ...]
+    blocks: tuple[int, ...]
+    logits: NDArray[np.float32]
+
+    @property
+    def chosen(self) -> NDArray[np.int64]:
+        """The index of the expert that each block sends each text to, (texts, blocks)."""
+        indices: NDArray[np.int64] = self.logits.argmax(axis=2)
+        return indices
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """The softmax of the logits, (texts, blocks, experts)."""
+        powers = np.exp(self.logits - self.logits.max(axis=2, keepdims=True))
+        shares: NDArray[np.float32] = powers / powers.sum(axis=2, keepdims=True)
+        return shares
+
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """For each text the name of its expert in each block."""
+        return [tuple(self.experts[number] for number in row) for row in self.chosen]
+
+    @property
+    def overall(self) -> list[str]:
+        """For each text the expert with the highest probability, on the mean over the blocks."""
+        return [self.experts[number] for number in self.probabilities.mean(axis=1).argmax(axis=1)]
+
+
+def has_learned_router(encoder: SentenceTransformer) -> bool:
+    """Whether the blocks of this model choose their experts by themselves."""
+    config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
+    return getattr(config, "router", None) == LEARNED
+
+
+@torch.inference_mode()
+def router_choices(
+    encoder: SentenceTransformer, texts: Sequence[str], prompt: str = "", batch_size: int = 32
+) -> RouterChoices:
+    """What the model's routers choose for the texts, in their order.
+
+    Args:
+        encoder: a model with learned routers.
+        texts: the texts; (texts, blocks, experts) of the result begins with them.
+        prompt: what stands in front of each text.
+        batch_size: texts read at once; no choice depends on it.
+
+    Raises:
+        UsageError: the model has no learned routers, or its tokens choose for themselves.
+        RouteError: the model has routes and a text begins with none.
+    """
+    refuse_token_router(encoder, "no single expert to name for a text")
+    if not has_learned_router(encoder):
+        raise UsageError("the model's experts are chosen by routes; only learned routers choose by the text")
+    config: Any = encoder[0].auto_model.config  # type: ignore[union-attr]
+    encoder.eval()
+    order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # texts of like length meet
+    shape = (len(texts), len(config.expert_layers), len(config.experts))
+    logits = np.zeros(shape, dtype=np.float32)
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        features = encoder.preprocess([texts[row] for row in rows], prompt=prompt)
+        with router_logits_of(encoder) as blocks:
+            encoder[0](batch_to_device(features, encoder.device))
+        logits[rows] = torch.stack(blocks, dim=1).cpu().numpy()
+    return RouterChoices(tuple(config.experts), tuple(config.expert_layers), logits)

@@ -1,0 +1,173 @@
+"""The learned sequence router: each block chooses its expert from the text (preprint, section 3.2.1).
+
+One linear layer a block reads the sequence's state, the mean over its tokens of the hidden states that enter
+the block, and the expert with the highest logit takes the whole sequence (top 1, as a switch transformer).
+
+The expert's output is not scaled by the router's probability, so experts that are copies of the base's MLP
+give the base's vectors, whatever the router chooses. The vector therefore brings the router no gradient: it
+learns from its own losses, the cross-entropy to the domain and the balancing of load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from sentence_experts.errors import UsageError
+from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch, dispatch, reorder_packed
+from sentence_experts.models.routing.token_router import TOKEN, TokenPass, TokenRouter
+
+LEARNED = "learned"
+# Each block's router chooses: for the whole sequence, or for each token (`token_router`).
+CHOOSING = (LEARNED, TOKEN)
+# What chooses the expert: the route that the text begins with, or the routers.
+ROUTERS = ("route", *CHOOSING)
+
+
+class Router(nn.Linear):
+    """Logits over the experts from a sequence's state; no bias."""
+
+    def __init__(self, width: int, experts: int) -> None:
+        super().__init__(width, experts, bias=False)
+
+    def forward(  # type: ignore[override]
+        self, hidden: Tensor, mask: Tensor | None = None, cu_seq_lens: Tensor | None = None
+    ) -> Tensor:
+        """Logits of shape (sequences, experts), in float32 whatever the model's precision.
+
+        Args:
+            hidden: (batch, length, width), or (1, tokens, width) with `cu_seq_lens`.
+            mask: (batch, length), 0 at padding, which has no part in the state; None means no padding.
+            cu_seq_lens: (sequences + 1,) the packed sequences' cumulative lengths.
+        """
+        with torch.autocast(hidden.device.type, enabled=False):
+            states = sequence_states(hidden.float(), mask, cu_seq_lens)
+            return nn.functional.linear(states, self.weight.float())
+
+
+def sequence_states(hidden: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | None) -> Tensor:
+    """The mean of each sequence's tokens, (sequences, width); arguments as `Router.forward`."""
+    if cu_seq_lens is not None:
+        return torch.segment_reduce(hidden[0], "mean", lengths=cu_seq_lens.diff().long(), axis=0)
+    if mask is None:
+        return hidden.mean(dim=1)
+    shares = mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
+    return (hidden * shares[:, :, None]).sum(dim=1)
+
+
+class RouterPass:
+    """One forward pass through blocks that choose: what their routers need, and what they said.
+
+    It travels through the blocks as an argument. Nothing is kept in a module, so passes do not mix when
+    gradients are cached or blocks computed again.
+
+    Attributes:
+        logits: (sequences, experts) of each block so far.
+    """
+
+    def __init__(
+        self,
+        lengths: Tensor,
+        mask: Tensor | None,
+        cu_seq_lens: Tensor | None,
+        given: Dispatch | None,
+    ) -> None:
+        """Args:
+            lengths: (sequences,) how many tokens each sequence takes in the batch, padding included.
+            mask: (batch, length), 0 at padding.
+            cu_seq_lens: (sequences + 1,) of packed sequences.
+            given: where the sequences go when the routers do not choose.
+
+        Raises:
+            UsageError: the mask does not say which tokens are padding.
+        """
+        if mask is not None and mask.dim() != 2:
+            raise UsageError("a learned router reads the padding from a mask of shape (batch, length)")
+        self.logits: list[Tensor] = []
+        self._lengths = lengths
+        self._mask = mask
+        self._cu_seq_lens = cu_seq_lens
+        self._given = self._by_token(given)
+
+    def choose(self, router: Router, hidden: Tensor) -> Dispatch:
+        """Where each sequence goes in the block that `hidden` enters."""
+        logits = router(hidden, self._mask, self._cu_seq_lens)
+        self.logits.append(logits)
+        if self._given is not None:
+            return self._given
+        chosen = dispatch(logits.detach().argmax(dim=1), self._lengths, logits.shape[1])
+        plan = self._by_token(chosen)
+        assert plan is not None  # argmax names no expert that is not there
+        return plan
+
+    def _by_token(self, plan: Dispatch | None) -> Dispatch | None:
+        """The plan for `hidden` as it is: packed sequences are moved token by token."""
+        if plan is None or plan.order is None or self._cu_seq_lens is None:
+            return plan
+        tokens = int(self._lengths.sum())
+        order, _ = reorder_packed(self._cu_seq_lens, plan.order, tokens)
+        return Dispatch(order, plan.slices, dim=1)
+
+
+class RoutedBlock:
+    """Mixed in before a base block: lets the block's own router choose before the block runs.
+
+    Before, because what runs inside a block is computed again under gradient checkpointing, and not recorded
+    for gradients the first time; the routers' losses need their logits from the first time.
+    """
+
+    router: Router | TokenRouter | None
+
+    def __call__(
+        self, hidden_states: Tensor, *args: Any, routers: RouterPass | None = None, **kwargs: Any
+    ) -> Any:
+        """Run the block; `routers` is there when the blocks choose the experts themselves."""
+        if routers is not None and isinstance(self.router, Router):
+            kwargs["plan"] = routers.choose(self.router, hidden_states)
+        return super().__call__(hidden_states, *args, **kwargs)  # type: ignore[misc]
+
+    def plan_at(self, plan: Dispatch | TokenPass, hidden: Tensor) -> Dispatch | TokenDispatch:
+        """The plan of this block, where `hidden` first meets its experts: here tokens choose theirs."""
+        if isinstance(plan, Dispatch):
+            return plan
+        assert isinstance(self.router, TokenRouter)
+        return plan.choose(self.router, hidden)
+
+
+def router_of(config: Any, layer: int) -> Router | TokenRouter | None:
+    """A block's router, where the config has the blocks choose and this one holds experts."""
+    if config.router not in CHOOSING or layer not in config.expert_layers:
+        return None
+    kind = TokenRouter if config.router == TOKEN else Router
+    return kind(config.hidden_size, len(config.experts))
+
+
+@contextmanager
+def router_logits_of(model: nn.Module) -> Iterator[list[Tensor]]:
+    """While open, collects what the routers of `model` say: (sequences, experts) of each block, in order.
+
+    The hooks are on the routers, because sentence-transformers runs the transformer without calling its.
+    """
+    seen: list[Tensor] = []
+    routers = [module for module in model.modules() if isinstance(module, Router)]
+    handles = [router.register_forward_hook(lambda _, __, logits: seen.append(logits)) for router in routers]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def initialize_routers(model: PreTrainedModel, seed: int) -> None:
+    """Draw every router's weights anew from the seed alone (normal, of the config's initializer_range)."""
+    generator = torch.Generator().manual_seed(seed)
+    for module in model.modules():
+        if isinstance(module, Router | TokenRouter):
+            weights = torch.randn(module.weight.shape, generator=generator) * model.config.initializer_range
+            with torch.no_grad():
+                module.weight.copy_(weights)

@@ -1,0 +1,212 @@
+"""The learned token router: in each block, each token goes to its own `top_k` experts (MoTE, section 6, TLR).
+
+As in GShard (Lepikhin et al. 2020) and Mixtral (Jiang et al. 2024): one linear layer a block gives a token's
+logits, the softmax over the experts its probabilities, and the `top_k` highest of these, divided by their
+sum, the weights with which the outputs of those experts are added up. The weights teach the router, beside
+its balance loss (`token_balance_loss`). No expert has a capacity, so that a token's experts do not depend on
+its batch, and padding takes no part.
+
+A block's router reads the tokens where they first meet what an expert owns: between attention and MLP, or
+before the attention where the experts own the norm there (ModernBERT with `expert_norms`). It reads them
+normalised, as Mixtral's does, but by no weights of its own, since the norm may be an expert's. Where experts
+own norms, outputs are mixed after them. Experts that are copies of the base's MLP give the base's vectors,
+because the weights add up to 1.
+
+Routes stay in the text and tell the router the task; they do not choose the expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sentence_experts.errors import UsageError
+from sentence_experts.models.layers.dispatch import TokenDispatch, dispatch_tokens
+
+TOKEN = "token"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Which positions of a batch are tokens, and whose.
+
+    Attributes:
+        positions: (tokens,) in the batch as one row; None when there is no padding.
+        sequence: (tokens,) the number of the sequence that each belongs to.
+        sequences: how many there are.
+        with_gradient: whether the model was called with gradients.
+    """
+
+    positions: Tensor | None
+    sequence: Tensor
+    sequences: int
+    with_gradient: bool
+
+    @classmethod
+    def of(cls, lengths: Tensor, mask: Tensor | None) -> Tokens:
+        """From (sequences,) lengths, padding included, and a mask (batch, length), 0 at padding.
+
+        Raises:
+            UsageError: the mask does not say which positions are padding.
+        """
+        if mask is not None and mask.dim() != 2:
+            raise UsageError("a token router reads the padding from a mask of shape (batch, length)")
+        numbers = torch.arange(len(lengths), device=lengths.device)
+        sequence = torch.repeat_interleave(numbers, lengths)
+        positions = None
+        if mask is not None and not bool(mask.all()):
+            positions = mask.flatten().nonzero()[:, 0]
+            sequence = sequence[positions]
+        return cls(positions, sequence, len(lengths), torch.is_grad_enabled())
+
+
+class TokenRouter(nn.Linear):
+    """Logits over the experts from each token's normalised state; no bias."""
+
+    def __init__(self, width: int, experts: int) -> None:
+        super().__init__(width, experts, bias=False)
+
+    def forward(self, states: Tensor, tokens: Tokens) -> Tensor:  # type: ignore[override]
+        """Logits of shape (tokens, experts), in float32 whatever the model's precision.
+
+        Args:
+            states: (tokens, width), without padding.
+            tokens: whose they are; read by `token_loads_of`.
+        """
+        with torch.autocast(states.device.type, enabled=False):
+            normed = nn.functional.layer_norm(states.float(), states.shape[-1:])
+            return nn.functional.linear(normed, self.weight.float())
+
+
+class TokenPass:
+    """One forward pass through blocks whose tokens choose. It travels through the blocks as their plan.
+
+    Attributes:
+        logits: (tokens, experts) of each block so far, padding left out.
+    """
+
+    def __init__(self, tokens: Tokens, top_k: int) -> None:
+        self.tokens = tokens
+        self.top_k = top_k
+        self.logits: list[Tensor] = []
+
+    def choose(self, router: TokenRouter, hidden: Tensor) -> TokenDispatch:
+        """Where each token goes; `hidden` is (batch, length, width), or (1, tokens, width) when packed."""
+        states = hidden.reshape(-1, hidden.shape[-1])
+        if self.tokens.positions is not None:
+            states = states.index_select(0, self.tokens.positions)
+        logits = router(states, self.tokens)
+        self.logits.append(logits)
+        weights, experts = top_weights(logits, self.top_k)
+        return dispatch_tokens(experts, weights, logits.shape[1], self.tokens.positions)
+
+
+def top_weights(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """The weights and the numbers of each token's experts, (tokens, top_k) both, from (tokens, experts)."""
+    chosen = logits.softmax(dim=-1).topk(top_k, dim=-1)
+    return chosen.values / chosen.values.sum(dim=-1, keepdim=True), chosen.indices
+
+
+def check_top_k(top_k: int, experts: int) -> None:
+    """Refuse a number of experts a token that is not there, or that leaves the router untaught.
+
+    Raises:
+        UsageError: it is so.
+    """
+    if not 2 <= top_k <= experts:
+        raise UsageError(
+            f"top_k {top_k} with {experts} experts: choose 2 to {experts}; a token's only expert would have "
+            "the weight 1, which teaches the router nothing"
+        )
+
+
+def refuse_token_router(model: nn.Module, consequence: str) -> None:
+    """Stop what needs one expert a text.
+
+    Raises:
+        UsageError: the model's tokens choose their experts; the message ends with what that means here.
+    """
+    if any(isinstance(module, TokenRouter) for module in model.modules()):
+        raise UsageError(f"in this model each token chooses its own experts (router 'token'): {consequence}")
+
+
+def token_load(logits: Tensor, tokens: Tokens, top_k: int) -> Tensor:
+    """How a block's tokens spread over the experts, text by text, (sequences, 2, experts).
+
+    First the sum of the tokens' probabilities, which has a gradient; then how many of the tokens chose the
+    expert, divided by `top_k`, which has none. Either adds up to the number of the text's tokens.
+
+    Args:
+        logits: (tokens, experts).
+        tokens: whose they are.
+        top_k: experts a token.
+    """
+    probabilities = logits.softmax(dim=-1)
+    chosen = probabilities.detach().topk(top_k, dim=-1).indices
+    shares = torch.zeros_like(probabilities).scatter(1, chosen, 1 / top_k)
+    both = torch.stack([probabilities, shares], dim=1)  # (tokens, 2, experts)
+    return both.new_zeros(tokens.sequences, *both.shape[1:]).index_add(0, tokens.sequence, both)
+
+
+@contextmanager
+def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Collects, and gives when closed, the `token_load` of each block of `model`, in order.
+
+    Sums over a text's tokens have the same shape for every text, so they can ride beside the vectors through
+    gradient caching and across processes: `torch.stack(loads, dim=1)` is (texts, blocks, 2, experts).
+
+    Raises:
+        UsageError: in the forward pass, where reentrant gradient checkpointing loses the routers' gradients.
+    """
+    loads: list[Tensor] = []
+    # The loads are made at the end: what a hook computes inside a block would be missed when gradient
+    # checkpointing computes the block again, after the hooks are gone.
+    seen: list[tuple[Tensor, Tokens]] = []
+
+    def hook(router: TokenRouter, given: tuple[Tensor, Tokens], logits: Tensor) -> None:
+        tokens = given[1]
+        if tokens.with_gradient and not torch.is_grad_enabled():
+            raise UsageError(
+                "reentrant gradient checkpointing records no gradient for the routers' logits; choose "
+                'gradient_checkpointing_kwargs={"use_reentrant": False}'
+            )
+        seen.append((logits, tokens))
+
+    routers = [module for module in model.modules() if isinstance(module, TokenRouter)]
+    handles = [router.register_forward_hook(hook) for router in routers]
+    try:
+        yield loads
+    finally:
+        for handle in handles:
+            handle.remove()
+    loads += [token_load(logits, tokens, _top_k_of(model)) for logits, tokens in seen]
+
+
+def token_balance_loss(loads: Sequence[Tensor] | Tensor) -> Tensor:
+    """How evenly the tokens use the experts (GShard, section 2.2; Switch transformers, eq. 4 to 6).
+
+    experts * sum_e f_e P_e, where f_e is the share of all choices that fall on expert e and P_e its mean
+    probability, over the tokens of all texts, padding left out. 1 when all experts are used alike, up to
+    experts / top_k when the same ones take everything. The gradient flows through P alone.
+
+    Args:
+        loads: what `token_loads_of` collected: a (texts, 2, experts) a block, or these stacked along dim 1.
+
+    Returns:
+        The mean over the blocks.
+    """
+    stacked = loads if isinstance(loads, Tensor) else torch.stack(list(loads), dim=1)
+    totals = stacked.sum(dim=0)  # (blocks, 2, experts)
+    probabilities, shares = (totals / totals.sum(dim=-1, keepdim=True)).unbind(dim=1)
+    return stacked.shape[-1] * (probabilities * shares.detach()).sum(dim=-1).mean()
+
+
+def _top_k_of(model: nn.Module) -> int:
+    """The experts a token of the model with token routers inside `model`."""
+    configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
+    return next(int(config.top_k) for config in configs if getattr(config, "router", None) == TOKEN)

@@ -1,0 +1,1 @@
+"""Models made from models: extend, grow, merge, heads and low-rank adapters."""

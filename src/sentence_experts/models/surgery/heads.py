@@ -1,0 +1,142 @@
+"""What makes one vector of the tokens: the pooling and the head, as ordinary sentence-transformers modules.
+
+The 2025 paper takes the mean over the tokens. The preprint takes the pooler output (section 3.3): the first
+token's state, which is the domain token's, through a linear layer and tanh. The released checkpoints put a
+head on the mean: a layer norm and two linear layers with a tanh between them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense
+from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize, Pooling
+from torch import nn
+
+from sentence_experts.errors import InputError, UsageError
+
+logger = logging.getLogger(__name__)
+
+# Option -> how the tokens are pooled before the modules that follow.
+POOLINGS = {"mean": "mean", "cls": "cls", "pooler": "cls"}
+HEADS = ("tanh",)
+
+
+def check_head(pooling: str | None, head: str | None) -> None:
+    """Raise a UsageError for a pooling or head that is not known; None keeps the base's own."""
+    if pooling is not None and pooling not in POOLINGS:
+        raise UsageError(f"pooling {pooling!r}: choose one of {', '.join(POOLINGS)}")
+    if head is not None and head not in HEADS:
+        raise UsageError(f"head {head!r}: choose one of {', '.join(HEADS)}")
+
+
+def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None, seed: int) -> None:
+    """Change the encoder's pooling and put a head on it, in place.
+
+    Args:
+        encoder: a transformer, its pooling, and whatever follows; a `Normalize` at the end stays there.
+        pooling: "mean"; "cls", the first token (the domain token, where there is one); "pooler", the first
+            token through a linear layer and tanh, with the weights of the base's own pooler where it has one
+            that was trained; None keeps the base's pooling.
+        head: "tanh", a layer norm and two linear layers with a tanh between; None for none.
+        seed: of the weights that the base does not have.
+
+    Raises:
+        InputError: the encoder has no pooling to change, or what follows it needs the base's own.
+    """
+    if pooling is not None:
+        place, old = _pooling_of(encoder)
+        width = old.embedding_dimension
+        if (
+            len(encoder) > place + 1
+            and old.pooling_output_dimension != width
+            and _has_weights(encoder, place)
+        ):
+            raise InputError(
+                f"pooling {pooling!r}: the base's own modules need vectors of its pooling's size"
+            )
+        encoder[place] = Pooling(width, POOLINGS[pooling], include_prompt=old.include_prompt)
+        if pooling == "pooler":
+            encoder.insert(place + 1, _pooler(encoder, width, seed).to(encoder.device, encoder.dtype))
+    if head is not None:
+        width = int(encoder.get_embedding_dimension() or 0)
+        place = len(encoder) - isinstance(encoder[-1], Normalize)
+        for number, module in enumerate(_tanh_head(width, seed)):
+            encoder.insert(place + number, module.to(encoder.device, encoder.dtype))
+        logger.info(f"the head begins at random (seed {seed}): its vectors mean nothing before training")
+
+
+def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
+    """Make vectors of length 1 or leave their length, in place; None keeps what the base does.
+
+    Cosines do not see the difference. Losses on dot products do: both papers train on vectors of any length,
+    and between vectors of length 1 no dot product can tell much.
+    """
+    normalizes = isinstance(encoder[-1], Normalize)
+    if normalize is True and not normalizes:
+        encoder.append(Normalize())
+    if normalize is False and normalizes:
+        encoder.pop(-1)
+
+
+def described(encoder: SentenceTransformer) -> str:
+    """How tokens become a vector, module by module: "cls pooling, Dense (Tanh), Normalize"."""
+    steps = []
+    for module in list(encoder)[1:]:
+        if isinstance(module, Pooling):
+            modes = module.pooling_mode
+            steps.append(f"{modes if isinstance(modes, str) else ' and '.join(modes)} pooling")
+        elif isinstance(module, Dense):
+            steps.append(f"Dense ({type(module.activation_function).__name__})")
+        else:
+            steps.append(type(module).__name__)
+    return ", ".join(steps)
+
+
+def _pooling_of(encoder: SentenceTransformer) -> tuple[int, Pooling]:
+    for place, module in enumerate(encoder):
+        if isinstance(module, Pooling):
+            return place, module
+    raise InputError("the base has no pooling that could be changed")
+
+
+def _has_weights(encoder: SentenceTransformer, place: int) -> bool:
+    return any(True for module in list(encoder)[place + 1 :] for _ in module.parameters())
+
+
+def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
+    """The linear layer and tanh on the first token."""
+    own: Any = getattr(encoder[0].auto_model, "pooler", None)
+    with _seeded(seed):
+        pooler = Dense(width, width, activation_function=nn.Tanh())
+    # A pooler's bias begins as zeros; transformers makes one where a checkpoint lacks it.
+    if own is not None and bool(own.dense.bias.any()):
+        pooler.linear.load_state_dict(own.dense.state_dict())
+    else:
+        logger.info(
+            f"the base has no trained pooler (none, or its bias is still zero): a random one, seed {seed}"
+        )
+    return pooler
+
+
+def _tanh_head(width: int, seed: int) -> tuple[LayerNorm, Dense, Dense]:
+    """The released checkpoints' head; its last layer is linear."""
+    with _seeded(seed):
+        return (
+            LayerNorm(width),
+            Dense(width, width, activation_function=nn.Tanh()),
+            Dense(width, width, activation_function=nn.Identity()),
+        )
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Random weights from the seed alone; the global random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,205 @@
+"""Low-rank adapters (LoRA) on the attention of every block, beside the experts.
+
+Hallee 2025 (Discussion) offers them so that attention, which all routes share, can adapt too. An adapted
+projection computes W x + (alpha / rank) B A x: W stays as it is, A is (rank, in) and starts at random, B is
+(out, rank) and starts at zero. What a projection is called in each family stands in `families.FAMILIES`.
+
+A model with an adapter is saved as any other: its config says so, and `load` puts the adapter in again. As
+with every loaded model all weights are then trainable; `add_lora` and `load_adapter` freeze what they adapt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.models.architectures.families import MODEL_TYPES, family_of
+from sentence_experts.storage import replacing_folder
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+# peft's name of an adapter that got none.
+ADAPTER = "default"
+WEIGHTS_FILE = "adapter_model.safetensors"
+# peft's files are read into a wrapper that holds the model under this path.
+PEFT_PREFIX = "base_model.model."
+# What peft notes in a config about where it comes from, not about the adapter.
+NOTES = ("base_model_name_or_path", "revision", "inference_mode", "task_type", "peft_version", "auto_mapping")
+
+
+def add_lora(
+    encoder: SentenceTransformer, rank: int, alpha: float | None = None, dropout: float = 0.0
+) -> None:
+    """Put a new adapter beside the attention of every block, in place; the vectors do not change yet.
+
+    The adapted projections are frozen; everything else is trained or frozen as before.
+
+    Args:
+        encoder: a model that `extend` made.
+        rank: the adapter's inner width.
+        alpha: the adapter's output is multiplied by alpha / rank; by default alpha = rank.
+        dropout: on the adapter's input, in training.
+
+    Raises:
+        UsageError: the model has an adapter already, or is not of a family with experts; or a value is bad.
+        SentenceExpertsError: peft is not installed.
+    """
+    if rank < 1 or not 0 <= dropout < 1 or (alpha is not None and alpha <= 0):
+        raise UsageError(
+            f"LoRA of rank {rank}, alpha {alpha}, dropout {dropout}: rank is at least 1, alpha above 0, "
+            "dropout from 0 to below 1"
+        )
+    model = _routed_model(encoder)
+    if model.config.lora is not None:
+        raise UsageError("the model has an adapter already; merge it first (merge_lora)")
+    settings = {"rank": rank, "alpha": float(rank if alpha is None else alpha), "dropout": float(dropout)}
+    insert_adapter(model, settings)
+    model.config.lora = settings
+
+
+def insert_adapter(model: PreTrainedModel, settings: Mapping[str, Any]) -> None:
+    """Give a model of this package a new adapter, as `config.lora` describes it."""
+    peft = require("peft.functional", "lora")
+    trained = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+    peft.inject_adapter_in_model(_peft_config(model, settings), model, ADAPTER)
+    adapted = _adapted(model).values()
+    frozen = {id(parameter) for layer in adapted for parameter in layer.get_base_layer().parameters()}
+    for parameter in model.parameters():
+        # peft froze everything but the adapter.
+        if id(parameter) in trained - frozen:
+            parameter.requires_grad_(True)
+    model.train(model.training)  # the adapter's dropout, too, follows the model's mode
+
+
+def merge_lora(encoder: SentenceTransformer) -> None:
+    """Add the adapter to the weights that it adapts, in place: a plain model again, all of it trainable.
+
+    Raises:
+        UsageError: the model has no adapter.
+    """
+    model = _with_adapter(encoder)
+    for layer in _adapted(model).values():
+        layer.merge(safe_merge=True)
+    _take_out(model)
+
+
+def save_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
+    """Write the adapter alone, as peft does: adapter_config.json and adapter_model.safetensors.
+
+    The experts are not in it. Stock peft reads it too: `PeftModel.from_pretrained(auto_model, folder)`.
+
+    Raises:
+        UsageError: the model has no adapter.
+    """
+    model = _with_adapter(encoder)
+    from safetensors.torch import save_file
+
+    weights = require("peft.functional", "lora").get_peft_model_state_dict(model, adapter_name=ADAPTER)
+    with replacing_folder(Path(folder)) as temporary:
+        _peft_config(model, model.config.lora).save_pretrained(str(temporary))
+        named = {PEFT_PREFIX + name: weight.contiguous().cpu() for name, weight in weights.items()}
+        save_file(named, temporary / WEIGHTS_FILE, metadata={"format": "pt"})
+
+
+def load_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
+    """Put the adapter that `save_adapter` wrote beside the attention of a model, in place.
+
+    It belongs to the model that it was trained beside: on another of the same shape it loads, but is noise.
+
+    Raises:
+        InputError: there is no adapter in the folder, or it fits another kind of model.
+        UsageError: the model has an adapter already.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    model = _routed_model(encoder)
+    settings = _read_settings(model, Path(folder))
+    try:
+        stored = load_file(Path(folder) / WEIGHTS_FILE)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{folder}: no adapter weights could be read: {error}") from error
+    weights = {name.removeprefix(PEFT_PREFIX): weight for name, weight in stored.items()}
+    add_lora(encoder, **settings)
+    peft = require("peft.functional", "lora")
+    expected = peft.get_peft_model_state_dict(model, adapter_name=ADAPTER)
+    if _shapes(weights) != _shapes(expected):
+        _take_out(model)
+        raise InputError(f"{folder}: this adapter is of a model with other blocks or another width")
+    peft.set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
+
+
+def _take_out(model: PreTrainedModel) -> None:
+    """Put the plain projections back in the adapted ones' place."""
+    for name, layer in _adapted(model).items():
+        model.set_submodule(name, layer.get_base_layer().requires_grad_(True))
+    del model.peft_config
+    model.config.lora = None
+
+
+def _read_settings(model: PreTrainedModel, folder: Path) -> dict[str, Any]:
+    """Rank, alpha and dropout of the adapter in `folder`."""
+    peft = require("peft", "lora")
+    if not (folder / "adapter_config.json").is_file():
+        raise InputError(f"{folder}: no adapter here (no adapter_config.json)")
+    try:
+        found = peft.PeftConfig.from_pretrained(str(folder)).to_dict()
+        settings = {"rank": found["r"], "alpha": found["lora_alpha"], "dropout": found["lora_dropout"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder}/adapter_config.json: not the config of a LoRA adapter: {error}"
+        ) from error
+    ours = _peft_config(model, settings).to_dict()
+    other = [key for key, value in ours.items() if key not in NOTES and found.get(key) != value]
+    if other:
+        raise InputError(
+            f"{folder}: this adapter is not LoRA on the attention of a {model.config.model_type} "
+            f"({', '.join(other)} differ)"
+        )
+    return settings
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weight.shape) for name, weight in weights.items()}
+
+
+def _peft_config(model: PreTrainedModel, settings: Mapping[str, Any]) -> Any:
+    family = family_of(model.config.model_type)
+    projections = "|".join(re.escape(path) for path in family.attention)
+    return require("peft", "lora").LoraConfig(
+        r=settings["rank"],
+        lora_alpha=settings["alpha"],
+        lora_dropout=settings["dropout"],
+        # One pattern, not a list of names: peft keeps a list as a set and so writes it in any order.
+        target_modules=rf"{re.escape(family.blocks)}\.\d+\.({projections})",
+    )
+
+
+def _adapted(model: PreTrainedModel) -> dict[str, Any]:
+    """The adapted projections by name, each with the plain one inside."""
+    layer_class = require("peft.tuners.lora", "lora").LoraLayer
+    return {name: module for name, module in model.named_modules() if isinstance(module, layer_class)}
+
+
+def _routed_model(encoder: SentenceTransformer) -> Any:
+    model = getattr(encoder[0], "auto_model", None)
+    model_type = getattr(getattr(model, "config", None), "model_type", None)
+    if model_type not in MODEL_TYPES:
+        raise UsageError(
+            f"LoRA goes beside the experts of a model that `extend` made, not into a model of type "
+            f"{model_type!r}; for a dense one: sentence-experts extend --layers none"
+        )
+    return model
+
+
+def _with_adapter(encoder: SentenceTransformer) -> Any:
+    model = _routed_model(encoder)
+    if model.config.lora is None:
+        raise UsageError("the model has no adapter (see add_lora)")
+    return model

@@ -1,0 +1,173 @@
+"""A model with experts -> a plain dense encoder of the base's family, which loads without this package.
+
+A text meets one expert, so a model restricted to one route is a dense model already (`export_route`). The
+mean of all experts is one too (`average_experts`; MoTE, "expert averaging").
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+
+from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.architectures.configs import ExpertsFields
+from sentence_experts.models.architectures.families import NOT_INHERITED, base_key, family_of
+from sentence_experts.models.encoder import RoutedEncoder
+from sentence_experts.models.routing.route_tokens import without_domain_tokens
+from sentence_experts.models.routing.routes import Route, describe
+from sentence_experts.models.routing.sequence_router import LEARNED
+from sentence_experts.models.routing.token_router import refuse_token_router
+from sentence_experts.models.surgery.reassemble import rebuilt
+from sentence_experts.models.surgery.weighted_experts import Shares, blend, equal_shares, expert_of, of_expert
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+logger = logging.getLogger(__name__)
+
+
+def export_route(encoder: RoutedEncoder, name: str) -> SentenceTransformer:
+    """The dense encoder that gives the vectors of one route.
+
+    The route's expert becomes the MLP of every block (and its norms, where experts own them), its domain
+    token becomes [CLS]; an instruction becomes the default prompt. The base's tokenizer and number of
+    parameters come back. A learned router is left out, and said to be: the expert is the same in every block,
+    where the router would choose in each.
+
+    Vectors differ from the route's only for texts that hold "[CLS]" themselves, or a domain token right after
+    "[SEP]" or another special token, or the noncharacter U+FDD0.
+
+    Raises:
+        RouteError: the model has no such route, nor an expert of that name.
+        UsageError: a low-rank adapter has not been merged, or each token chooses its own experts.
+    """
+    routes = {route.name: route for route in encoder.routes}
+    if name not in routes and name not in encoder.experts:
+        known = describe(encoder.routes) if routes else f"the experts are {', '.join(encoder.experts)}"
+        raise RouteError(f"no route is named {name!r}; {known}")
+    route = routes.get(name)
+    if encoder.routed_model.config.router == LEARNED:
+        logger.info(
+            f"{name}'s expert serves every block of the dense model; its vectors need not be those of "
+            "`encode`, where each block's router chooses"
+        )
+    refuse_token_router(encoder, "no expert serves a whole text; export the average instead")
+    expert = encoder.experts.index(name) if route is None else route.expert
+    model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
+    prompt = _prompt(encoder, route) if route else ""
+    prompts = {name: prompt} if prompt else {}
+    return _around(encoder, model, prompts, name if prompt else None)
+
+
+def average_experts(
+    encoder: RoutedEncoder, weights: Mapping[str, float] | None = None
+) -> SentenceTransformer:
+    """The dense encoder whose MLPs are the mean of the experts, and whose [CLS] is that of the domain tokens.
+
+    Args:
+        encoder: the model with experts.
+        weights: expert -> its weight in the mean; experts that are not named are left out. None: all alike.
+
+    Instructions stay as prompts.
+
+    Raises:
+        UsageError: a weight for no expert, a negative one, or none above 0; or an adapter that is not merged.
+    """
+    shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
+    routes = [route for route in encoder.routes if shares.get(route.expert)]
+    model = _dense_model(encoder, shares, routes)
+    prompts = {route.name: prompt for route in routes if (prompt := _prompt(encoder, route))}
+    default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
+    if encoder.routed_model.config.route_kind == "token" and prompts:
+        default = next(iter(prompts))  # the base's own prompt, the same for every route
+    return _around(encoder, model, prompts, default)
+
+
+def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, float]:
+    unknown = sorted(set(weights) - set(experts))
+    if unknown:
+        raise UsageError(f"weight for {unknown[0]!r}, which is not an expert; they are {', '.join(experts)}")
+    if any(not weight >= 0 for weight in weights.values()) or not sum(weights.values()) > 0:
+        raise UsageError(f"weights {dict(weights)}: none may be negative, and one must be above 0")
+    return _normalised({experts.index(name): weight for name, weight in weights.items()})
+
+
+def _dense_model(encoder: RoutedEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
+    """The base's architecture with the experts in `shares`, and the tokens of `routes` in [CLS]'s row."""
+    routed = encoder.routed_model
+    routed.check_whole("made dense")
+    if getattr(routed.config, "lora", None) is not None:
+        raise UsageError("the model has a low-rank adapter; merge it first (models.lora.merge_lora)")
+    pooler = {"add_pooling_layer": routed.pooler is not None} if hasattr(routed, "pooler") else {}
+    dense: Any = AutoModel.from_config(_dense_config(encoder), **pooler)
+    state = _dense_state(encoder, shares)
+    embeddings = _embeddings_key(dense)
+    rows = state[embeddings]
+    state[embeddings] = rows[: dense.config.vocab_size].clone()
+    if routed.config.route_kind == "token" and routes:
+        of_routes = _normalised({route.token_ids[0]: shares[route.expert] for route in routes})
+        state[embeddings][encoder.tokenizer.cls_token_id] = blend(of_routes, lambda token: rows[token])
+    dense.to(dtype=encoder.dtype)
+    dense.load_state_dict({key: state[key] for key in dense.state_dict()})  # routers stay behind
+    model: PreTrainedModel = dense.eval()
+    return model
+
+
+def _dense_state(encoder: RoutedEncoder, shares: Shares) -> dict[str, Tensor]:
+    """The model's weights under the base's names, the experts blended."""
+    family = family_of(encoder.routed_model.config.model_type)
+    weights: dict[str, Tensor] = encoder.routed_model.state_dict()  # type: ignore[attr-defined]
+    state = {key: value for key, value in weights.items() if expert_of(key) is None}
+    for key in weights:
+        if expert_of(key) == 0:
+            state[base_key(family, key)] = blend(shares, partial(_weight_of_expert, weights, key))
+    return state
+
+
+def _weight_of_expert(weights: Mapping[str, Tensor], key: str, number: int) -> Tensor:
+    return weights[of_expert(key, number)]
+
+
+def _normalised(weights: Mapping[int, float]) -> dict[int, float]:
+    total = sum(weights.values())
+    return {key: weight / total for key, weight in weights.items()}
+
+
+def _dense_config(encoder: RoutedEncoder) -> PreTrainedConfig:
+    """The config of the base's family, without a word of experts."""
+    config = encoder.routed_model.config
+    ours = {*NOT_INHERITED, *(field.name for field in fields(ExpertsFields))}
+    kept = {name: value for name, value in config.to_dict().items() if name not in ours}
+    if config.base_vocab_size is not None:
+        kept["vocab_size"] = config.base_vocab_size
+    elif config.route_kind == "token":
+        kept["vocab_size"] = min([config.vocab_size, *(route.token_ids[0] for route in encoder.routes)])
+    return AutoConfig.for_model(family_of(config.model_type).base_model_type, **kept)
+
+
+def _embeddings_key(model: PreTrainedModel) -> str:
+    weight = model.get_input_embeddings().weight
+    return next(name for name, parameter in model.named_parameters() if parameter is weight)
+
+
+def _prompt(encoder: RoutedEncoder, route: Route) -> str:
+    """What stands in front of a text of the dense encoder: the instruction, or the base's own prompt."""
+    prompt = encoder.prompts.get(route.name) or route.text
+    token = encoder.routed_model.config.route_kind == "token"
+    return prompt.removeprefix(route.text) if token else prompt
+
+
+def _around(
+    encoder: RoutedEncoder, model: PreTrainedModel, prompts: Mapping[str, str], default: str | None
+) -> SentenceTransformer:
+    tokenizer: PreTrainedTokenizerBase = encoder.tokenizer
+    if encoder.routed_model.config.route_kind == "token":
+        tokenizer = without_domain_tokens(tokenizer, encoder.routes)
+    return rebuilt(SentenceTransformer, encoder, model, tokenizer, prompts, default, str(encoder.device))

@@ -1,0 +1,1 @@
+"""From vectors to neighbours."""

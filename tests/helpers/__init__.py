@@ -1,0 +1,1 @@
+"""What tests of several parts share: samples, servers, small models and tasks."""

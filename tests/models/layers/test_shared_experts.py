@@ -1,0 +1,151 @@
+"""Several routes to one expert: a route has its own instruction, the expert its own weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.checkpoint import ExpertEncoder, load, save
+from sentence_experts.models.surgery.grow import add_expert, drop_expert
+from sentence_experts.models.surgery.merge import average_experts, export_route
+
+PREFIXES = {
+    "query": "search query: ",
+    "document": "search document: ",
+    "clustering": "cluster: ",
+    "reading": "light: ",
+}
+EXPERTS = ["query", "document"]
+SHARE = {"clustering": "document", "reading": "query"}
+
+
+def _shared(base: SentenceTransformer, **options: Any) -> ExpertEncoder:
+    chosen: Mapping[str, Any] = {"experts": EXPERTS, "route": "prefix", "prefixes": PREFIXES, "share": SHARE}
+    return sentence_experts.extend(base, **{**chosen, **options})
+
+
+@pytest.fixture
+def shared(base: SentenceTransformer, scatter: Callable[..., Any]) -> ExpertEncoder:
+    encoder: ExpertEncoder = scatter(_shared(base, expert_norms=True))
+    return encoder
+
+
+def _vectors(encoder: SentenceTransformer, texts: list[str]) -> dict[str, np.ndarray]:
+    routes = encoder[0].auto_model.routes
+    return {route.name: encoder.encode(texts, prompt_name=route.name) for route in routes}
+
+
+def test_a_route_that_shares_runs_the_expert_of_the_other(shared: ExpertEncoder, texts: list[str]) -> None:
+    assert {route.name: shared.experts[route.expert] for route in shared.routes} == {
+        "query": "query", "document": "document", **SHARE
+    }  # fmt: skip
+    before = _vectors(shared, texts)
+    with torch.no_grad():
+        for name, weight in shared.named_parameters():
+            if ".experts.1." in name:
+                weight.mul_(1.5)
+    after = _vectors(shared, texts)
+    moved = {name: not np.allclose(before[name], after[name], atol=1e-4) for name in PREFIXES}
+    assert moved == {"query": False, "document": True, "clustering": True, "reading": False}
+
+
+def test_experts_cost_parameters_and_routes_none(bases: dict[str, SentenceTransformer]) -> None:
+    plain = sentence_experts.extend(bases["bert"], EXPERTS, route="prefix")
+    assert _shared(bases["bert"]).parameter_counts() == plain.parameter_counts()
+
+
+def test_mixed_batches_and_expert_ids(shared: ExpertEncoder, texts: list[str]) -> None:
+    alone = _vectors(shared, texts)
+    mixed = shared.encode([prefix + text for prefix in PREFIXES.values() for text in texts])
+    np.testing.assert_allclose(mixed, np.concatenate([alone[name] for name in PREFIXES]), atol=1e-5)
+    # An expert named by its index or name reads the instruction of its own route.
+    np.testing.assert_allclose(shared.encode(texts, expert_ids="document"), alone["document"], atol=1e-5)
+    np.testing.assert_allclose(shared.encode(texts, expert_ids=1), alone["document"], atol=1e-5)
+
+
+def test_saved_and_loaded(shared: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
+    save(shared, tmp_path / "model")
+    for loaded in (
+        load(tmp_path / "model", "cpu"),
+        SentenceTransformer(str(tmp_path / "model"), device="cpu"),
+    ):
+        for name, vectors in _vectors(shared, texts).items():
+            np.testing.assert_allclose(loaded.encode(texts, prompt_name=name), vectors, atol=1e-6)
+    np.testing.assert_allclose(
+        loaded.encode_query(texts), shared.encode(texts, prompt_name="query"), atol=1e-6
+    )
+
+
+def test_a_sharing_route_is_exported_with_its_own_instruction(
+    shared: ExpertEncoder, texts: list[str]
+) -> None:
+    wanted = _vectors(shared, texts)
+    for name in ("clustering", "document"):
+        np.testing.assert_allclose(export_route(shared, name).encode(texts), wanted[name], atol=1e-5)
+    averaged = average_experts(shared)
+    assert set(averaged.prompts) >= set(PREFIXES)
+
+
+def test_an_expert_more_leaves_sharing_routes_as_they_are(shared: ExpertEncoder, texts: list[str]) -> None:
+    before = _vectors(shared, texts)
+    grown = add_expert(shared, "new", prefix="naive: ")
+    assert grown.experts == ("query", "document", "new")
+    after = _vectors(grown, texts)
+    assert set(after) == {*PREFIXES, "new"}
+    for name in PREFIXES:
+        assert np.array_equal(before[name], after[name])
+    with pytest.raises(UsageError, match="there is a route 'clustering' already"):
+        add_expert(shared, "clustering")
+
+
+def test_dropping_an_expert_takes_the_routes_that_share_it(
+    shared: ExpertEncoder, texts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = _vectors(shared, texts)
+    smaller = drop_expert(shared, "query")
+    assert "dropped with 'query', whose expert they share: reading" in capsys.readouterr().err
+    after = _vectors(smaller, texts)
+    assert set(after) == {"document", "clustering"}
+    with pytest.raises(RouteError, match="no route is named 'reading'"):
+        smaller.encode("lungs", prompt_name="reading")
+    for name, vectors in after.items():
+        assert np.array_equal(before[name], vectors)
+
+
+def test_the_default_route_may_be_a_sharing_one(bases: dict[str, SentenceTransformer]) -> None:
+    encoder = _shared(bases["bert"], default_prompt_name="clustering")
+    np.testing.assert_array_equal(
+        encoder.encode(["lungs"]), encoder.encode(["lungs"], prompt_name="clustering")
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"share": {"clustering": "passage"}},
+            "'clustering' shares 'passage', which is not an expert; they are",
+        ),
+        ({"share": {"document": "query"}}, "'document' has an expert of its own"),
+        ({"route": "token", "prefixes": None}, "share gives an expert several instructions"),
+        (
+            {"share": {"clustering": "document"}},
+            "instruction for 'reading', which is not an expert, nor a route",
+        ),
+        ({"prefixes": {**PREFIXES, "clustering": "search query: "}}, "have the same instruction"),
+        ({"default_prompt_name": "x"}, "default route 'x'"),
+    ],
+)
+def test_sharing_that_cannot_be(
+    bases: dict[str, SentenceTransformer], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        _shared(bases["bert"], **options)

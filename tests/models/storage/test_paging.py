@@ -1,0 +1,202 @@
+"""Experts that come when a text calls them: the whole model's vectors in a part of its memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from sentence_experts.encoding.parallel_cpu import Cores
+from sentence_experts.errors import UsageError
+from sentence_experts.models.checkpoint import save
+from sentence_experts.models.storage.paging import bytes_of_an_expert
+
+NAMES = ["a", "b", "c", "d"]
+ROUTED = [
+    f"[{name.upper()}]{text}" for text in ("heart", "lungs and air", "blood in vessels") for name in NAMES
+]
+
+
+@pytest.fixture(scope="module")
+def folder(bases: Any, scatter: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("paged") / "model"
+    save(scatter(sentence_experts.extend(bases["bert"], NAMES)), place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> SentenceTransformer:
+    return sentence_experts.load(folder, device="cpu")
+
+
+def mapped(folder: Path) -> set[str]:
+    """The experts' files that this process has mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    ours = [line for line in lines if str(folder.resolve()) in line]
+    return {line.rpartition("/")[2] for line in ours if "model-expert" in line}
+
+
+def test_experts_come_when_called_and_the_oldest_leaves(
+    folder: Path, whole: SentenceTransformer, tmp_path: Path
+) -> None:
+    place = Path(shutil.copytree(folder, tmp_path / "copy"))  # the whole model has the other one mapped
+    part = sentence_experts.load(place, device="cpu", max_resident_experts=2)
+    assert part.loaded_routes == ()
+    for route, loaded in (("a", "a"), ("c", "ac"), ("a", "ac"), ("d", "ad"), ("b", "bd")):
+        assert np.array_equal(
+            part.encode("lungs", prompt_name=route), whole.encode("lungs", prompt_name=route)
+        )
+        assert set(part.loaded_routes) == set(loaded)
+        names = {f"model-expert-00{NAMES.index(name)}.safetensors" for name in loaded}
+        assert mapped(place) == names, "an expert that left is still mapped"
+
+
+def test_a_batch_that_calls_more_is_served(folder: Path, whole: SentenceTransformer) -> None:
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=1)
+    assert np.array_equal(part.encode(ROUTED), whole.encode(ROUTED))
+    assert len(part.loaded_routes) == 1
+
+
+def test_a_limit_in_bytes(folder: Path) -> None:
+    one = bytes_of_an_expert(sentence_experts.load(folder, device="cpu")[0].auto_model)
+    for limit, loaded in ((3 * one - 1, 2), (1, 1), (10 * one, 4)):
+        part = sentence_experts.load(folder, device="cpu", max_resident_bytes=limit)
+        for route in NAMES:
+            part.encode("x", prompt_name=route)
+        assert len(part.loaded_routes) == loaded
+
+
+def test_the_next_expert_comes_in_the_background(folder: Path, whole: SentenceTransformer) -> None:
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
+    part.encode("x", prompt_name="a")
+    part.prefetch(["c"]).join()
+    assert set(part.loaded_routes) == {"a", "c"}
+    part.prefetch(["d"]).join()
+    assert set(part.loaded_routes) == {"c", "d"}
+    vectors = [model.encode("lungs", prompt_name="d") for model in (part, whole)]
+    assert np.array_equal(*vectors)
+    with pytest.raises(UsageError, match="max_resident_experts"):
+        whole.prefetch(["a"])
+
+
+def test_threads_share_the_experts(folder: Path, whole: SentenceTransformer) -> None:
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
+    expected = {route: whole.encode("lungs", prompt_name=route) for route in NAMES}
+    one = Cores(part, 3)
+
+    def encode(number: int) -> bool:
+        route = NAMES[number % 4]
+        found = one._forward(["lungs"], f"[{route.upper()}]", normalize=False)
+        return np.allclose(found[0], expected[route], atol=1e-6)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(encode, range(60)))
+    assert len(part.loaded_routes) <= 2
+
+
+def test_what_cannot_come_and_go(folder: Path, bases: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least one expert"):
+        sentence_experts.load(folder, device="cpu", max_resident_experts=0)
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
+    with pytest.raises(UsageError, match="cannot be saved"):
+        save(part, tmp_path / "copy")
+    part.train()
+    with pytest.raises(UsageError, match="cannot be trained"):
+        part(part.preprocess(["[A]x"]))
+    learned = sentence_experts.extend(bases["bert"], ["a", "b"], router="learned", route="none")
+    save(learned, tmp_path / "learned")
+    with pytest.raises(UsageError, match="all must be loaded"):
+        sentence_experts.load(tmp_path / "learned", device="cpu", max_resident_experts=1)
+
+
+class Hub(SimpleHTTPRequestHandler):
+    """What the hub's client asks for one model, and what it was asked."""
+
+    asked: list[str]
+    commit = "0" * 40
+
+    def do_GET(self, body: bool = True) -> None:
+        path = self.path.partition("?")[0]
+        if path.startswith("/api/models/me/model"):
+            files = [file for file in sorted(Path(self.directory).rglob("*")) if file.is_file()]
+            tree = [
+                {
+                    "type": "file",
+                    "path": file.relative_to(self.directory).as_posix(),
+                    "size": file.stat().st_size,
+                    "oid": "0",
+                }
+                for file in files
+            ]
+            info = {"id": "me/model", "sha": self.commit, "siblings": []}
+            self._send(json.dumps(tree if "/tree/" in path else info).encode(), body)
+            return
+        file = Path(self.directory) / path.partition(f"/resolve/{self.commit}/")[2].removeprefix("main/")
+        if "/resolve/main/" in path:
+            file = Path(self.directory) / path.partition("/resolve/main/")[2]
+        if not file.is_file():
+            self.send_response(404)
+            self.send_header("X-Error-Code", "EntryNotFound")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if body:
+            self.asked.append(file.name)
+        self._send(file.read_bytes(), body)
+
+    def do_HEAD(self) -> None:
+        self.do_GET(body=False)
+
+    def _send(self, content: bytes, body: bool) -> None:
+        self.send_response(200)
+        self.send_header("ETag", f'"{hash(content) & 0xFFFFFFFF:x}"')
+        self.send_header("X-Repo-Commit", self.commit)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    asked: list[str] = []
+    handler = type("Asked", (Hub,), {"asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    import huggingface_hub.constants as constants
+    from huggingface_hub import HfApi, hf_api
+
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr(hf_api, "api", HfApi(endpoint=endpoint))
+    yield asked
+    server.shutdown()
+
+
+def test_only_the_called_experts_are_fetched_from_the_hub(
+    hub: list[str], whole: SentenceTransformer, tmp_path: Path
+) -> None:
+    part = sentence_experts.load("me/model", device="cpu", routes=["b"], cache_folder=str(tmp_path))
+    fetched = [name for name in hub if name.startswith("model-expert")]
+    assert fetched == ["model-expert-001.safetensors"]
+    assert np.array_equal(part.encode("lungs", prompt_name="b"), whole.encode("lungs", prompt_name="b"))
+    part.use_routes(["d"])
+    assert [name for name in hub if name.startswith("model-expert")][1:] == ["model-expert-003.safetensors"]
+    assert np.array_equal(part.encode("lungs", prompt_name="d"), whole.encode("lungs", prompt_name="d"))

@@ -1,0 +1,272 @@
+"""Adapters: no change at the start, a frozen base, files that peft reads, a plain model after merging."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.checkpoint import ExpertEncoder, load, save
+from sentence_experts.models.surgery.lora import add_lora, load_adapter, merge_lora, save_adapter
+
+NAMES = ["copd", "cvd"]
+TEXTS = ["the heart pumps blood", "skin cancer grows", "lungs", "plants roots leaves seeds"]
+
+
+@pytest.fixture
+def encoder(base: SentenceTransformer, scatter: Callable[..., SentenceTransformer]) -> SentenceTransformer:
+    return scatter(sentence_experts.extend(base, NAMES))
+
+
+def vectors(encoder: SentenceTransformer) -> np.ndarray:
+    """Vectors of a batch that holds both experts."""
+    return ExpertEncoder.encode(encoder, TEXTS, expert_ids=[0, 1, 0, 1])
+
+
+def some_steps(encoder: SentenceTransformer, steps: int = 3) -> None:
+    """A few updates of whatever is trainable."""
+    model = encoder[0].auto_model.train()
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    batch = encoder.preprocess([f"{encoder.prompts[name]}{text}" for name in NAMES for text in TEXTS])
+    batch = {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(**batch).last_hidden_state.square().sin().sum().backward()
+        optimizer.step()
+    model.eval()
+
+
+def test_a_new_adapter_changes_no_vector(encoder: SentenceTransformer) -> None:
+    before = vectors(encoder)
+    add_lora(encoder, rank=2)
+    assert np.array_equal(vectors(encoder), before)
+
+
+def test_it_adapts_the_attention_of_every_block_and_nothing_else(encoder: SentenceTransformer) -> None:
+    model = encoder[0].auto_model
+    family, blocks = family_of(model.config.model_type), model.config.num_hidden_layers
+    add_lora(encoder, rank=2)
+    adapted = {name.partition(".lora_")[0] for name in model.state_dict() if ".lora_" in name}
+    assert adapted == {f"{family.blocks}.{i}.{path}" for i in range(blocks) for path in family.attention}
+
+
+def test_training_moves_adapter_and_experts_and_leaves_the_adapted_weights_bit_equal(
+    encoder: SentenceTransformer,
+) -> None:
+    held = "norm" if encoder[0].auto_model.config.model_type != "bert_experts" else "LayerNorm"
+    for name, parameter in encoder.named_parameters():
+        if held in name:
+            parameter.requires_grad_(False)
+    add_lora(encoder, rank=2)
+    before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
+    some_steps(encoder)
+    moved = {name for name, weight in encoder.state_dict().items() if not torch.equal(weight, before[name])}
+    frozen = {name for name in before if ".base_layer." in name}
+    assert frozen
+    assert not frozen & moved
+    assert {name for name in before if ".lora_" in name} <= moved
+    assert {name for name in before if ".experts." in name and held not in name} <= moved
+    assert any("embeddings" in name for name in moved), "what was trainable stays so"
+    assert not any(held in name for name in moved), "what was frozen stays so"
+
+
+def test_a_saved_model_comes_back_with_its_adapter(encoder: SentenceTransformer, tmp_path: Path) -> None:
+    add_lora(encoder, rank=2, alpha=4, dropout=0.3)
+    some_steps(encoder)
+    save(encoder, tmp_path / "model")
+    again = load(tmp_path / "model", device="cpu")
+    assert again[0].auto_model.config.lora == {"rank": 2, "alpha": 4.0, "dropout": 0.3}
+    assert np.array_equal(vectors(again), vectors(encoder))
+    assert {name: tuple(w.shape) for name, w in again.state_dict().items()} == {
+        name: tuple(w.shape) for name, w in encoder.state_dict().items()
+    }
+
+
+def test_a_model_made_from_the_config_starts_with_an_adapter_of_zero(encoder: SentenceTransformer) -> None:
+    add_lora(encoder, rank=2)
+    model = encoder[0].auto_model
+    fresh = type(model)(model.config)
+    assert all(not weight.any() for name, weight in fresh.named_parameters() if ".lora_B." in name)
+
+
+IN_A_FRESH_PROCESS = """
+import sys, numpy, torch
+from sentence_experts.models.checkpoint import load
+from sentence_experts.models.surgery.lora import load_adapter
+torch.set_num_threads(1)
+encoder = load(sys.argv[1], device="cpu")
+load_adapter(encoder, sys.argv[2])
+numpy.save(sys.argv[3], encoder.encode(sys.argv[4:], expert_ids=[0, 1, 0, 1]))
+"""
+
+
+@pytest.mark.parametrize("family", ["bert"])
+def test_an_adapter_goes_onto_its_base_in_another_process(
+    encoder: SentenceTransformer, tmp_path: Path
+) -> None:
+    base, adapter, out = (tmp_path / name for name in ("base", "adapter", "vectors.npy"))
+    save(encoder, base)
+    for parameter in encoder.parameters():
+        parameter.requires_grad_(False)
+    add_lora(encoder, rank=3, alpha=6)
+    some_steps(encoder)
+    save_adapter(encoder, adapter)
+    command = [sys.executable, "-c", IN_A_FRESH_PROCESS, *map(str, (base, adapter, out)), *TEXTS]
+    subprocess.run(command, check=True)
+    assert np.allclose(np.load(out), vectors(encoder), atol=1e-6)
+    assert not np.allclose(np.load(out), vectors(load(base, device="cpu")), atol=1e-3)
+
+
+def test_peft_reads_the_adapter(encoder: SentenceTransformer, tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    save(encoder, tmp_path / "base")
+    for parameter in encoder.parameters():
+        parameter.requires_grad_(False)
+    add_lora(encoder, rank=2, alpha=8)
+    some_steps(encoder)
+    save_adapter(encoder, tmp_path / "adapter")
+    plain = load(tmp_path / "base", device="cpu")
+    PeftModel.from_pretrained(plain[0].auto_model, str(tmp_path / "adapter"))  # in place
+    assert np.array_equal(vectors(plain), vectors(encoder))
+
+
+def test_the_adapters_files_do_not_depend_on_the_process(tmp_path: Path, bases: dict) -> None:
+    encoder = sentence_experts.extend(bases["bert"], NAMES)
+    add_lora(encoder, rank=2)
+    for name in ("one", "two"):
+        save_adapter(encoder, tmp_path / name)
+    one, two = (tmp_path / name / "adapter_config.json" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    # peft writes a list of names in the order of a set of strings, which differs from process to process.
+    assert isinstance(json.loads(one.read_text())["target_modules"], str)
+
+
+def test_merging_gives_a_plain_model_with_the_same_vectors(
+    encoder: SentenceTransformer, tmp_path: Path
+) -> None:
+    keys = list(encoder.state_dict())
+    add_lora(encoder, rank=2)
+    some_steps(encoder)
+    adapted = vectors(encoder)
+    merge_lora(encoder)
+    assert list(encoder.state_dict()) == keys
+    assert all(parameter.requires_grad for parameter in encoder.parameters())
+    assert np.abs(vectors(encoder) - adapted).max() < 1e-5
+    save(encoder, tmp_path / "merged")
+    assert np.abs(vectors(load(tmp_path / "merged", device="cpu")) - adapted).max() < 1e-5
+    add_lora(encoder, rank=1)  # and it can be adapted again
+
+
+@pytest.mark.parametrize(("alpha", "factor"), [(6.0, 3.0), (None, 1.0)])
+def test_what_is_added_is_the_two_factors_product_times_alpha_by_rank(
+    encoder: SentenceTransformer, alpha: float | None, factor: float
+) -> None:
+    model = encoder[0].auto_model
+    family = family_of(model.config.model_type)
+    name = f"{family.blocks}.1.{family.attention[0]}"
+    before = model.get_submodule(name).weight.detach().clone()
+    add_lora(encoder, rank=2, alpha=alpha)
+    layer = model.get_submodule(name)
+    down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    torch.nn.init.normal_(up)
+    merge_lora(encoder)
+    added = model.get_submodule(name).weight - before
+    assert torch.allclose(added, factor * up @ down, atol=1e-5)
+
+
+def test_a_learned_router_goes_with_an_adapter(base: SentenceTransformer, tmp_path: Path) -> None:
+    encoder = sentence_experts.extend(base, NAMES, router="learned")
+    add_lora(encoder, rank=2)
+    batch = encoder.preprocess([encoder.prompts[name] + "lungs" for name in NAMES])
+    batch = {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
+    model = encoder[0].auto_model
+    logits = model(**batch).router_logits
+    torch.cat(logits).sin().sum().backward()
+    assert all(p.grad is not None for name, p in model.named_parameters() if ".router." in name)
+    some_steps(encoder)
+    save(encoder, tmp_path / "model")
+    again = load(tmp_path / "model", device="cpu")
+    name = NAMES[0]
+    assert np.array_equal(again.encode(TEXTS, prompt_name=name), encoder.encode(TEXTS, prompt_name=name))
+
+
+def test_gradient_checkpointing_gives_the_same_gradients(encoder: SentenceTransformer) -> None:
+    add_lora(encoder, rank=2)
+    model = encoder[0].auto_model
+    for parameter in model.get_input_embeddings().parameters():
+        parameter.requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        if ".lora_B." in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    batch = encoder.preprocess([encoder.prompts[name] + "lungs" for name in NAMES])
+    batch = {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
+    gradients = []
+    for checkpointing in (False, True):
+        if checkpointing:
+            model.train()
+            model.activation_checkpointing_enable()
+            for module in model.modules():
+                if isinstance(module, torch.nn.Dropout):
+                    module.p = 0.0
+        model.zero_grad()
+        model(**batch).last_hidden_state.square().sin().sum().backward()
+        gradients.append({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    assert any(".lora_A." in name for name in gradients[0])
+    for name, gradient in gradients[0].items():
+        assert torch.allclose(gradient, gradients[1][name], atol=1e-6), name
+
+
+@pytest.mark.parametrize("family", ["bert"])
+class TestRefusals:
+    def test_bad_numbers(self, encoder: SentenceTransformer) -> None:
+        for bad in ({"rank": 0}, {"rank": 2, "alpha": 0.0}, {"rank": 2, "dropout": 1.0}):
+            with pytest.raises(UsageError, match="rank is at least 1"):
+                add_lora(encoder, **bad)
+
+    def test_a_second_adapter_and_a_missing_one(self, encoder: SentenceTransformer, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="no adapter"):
+            merge_lora(encoder)
+        with pytest.raises(UsageError, match="no adapter"):
+            save_adapter(encoder, tmp_path / "adapter")
+        add_lora(encoder, rank=2)
+        with pytest.raises(UsageError, match="merge it first"):
+            add_lora(encoder, rank=2)
+
+    def test_a_model_without_experts(self, base: SentenceTransformer) -> None:
+        with pytest.raises(UsageError, match="--layers none"):
+            add_lora(base, rank=2)
+
+    def test_adapters_that_do_not_fit(
+        self, encoder: SentenceTransformer, bases: dict, tmp_path: Path
+    ) -> None:
+        with pytest.raises(InputError, match="no adapter here"):
+            load_adapter(encoder, tmp_path)
+        other = sentence_experts.extend(bases["modernbert"], NAMES)
+        add_lora(other, rank=2)
+        save_adapter(other, tmp_path / "other")
+        with pytest.raises(InputError, match="target_modules differ"):
+            load_adapter(encoder, tmp_path / "other")
+        add_lora(encoder, rank=2)
+        save_adapter(encoder, tmp_path / "cut")
+        merge_lora(encoder)
+        weights = load_file(tmp_path / "cut" / "adapter_model.safetensors")
+        weights.pop(next(iter(weights)))
+        save_file(weights, tmp_path / "cut" / "adapter_model.safetensors")
+        keys, before = list(encoder.state_dict()), vectors(encoder)
+        with pytest.raises(InputError, match="other blocks"):
+            load_adapter(encoder, tmp_path / "cut")
+        assert list(encoder.state_dict()) == keys
+        assert np.array_equal(vectors(encoder), before)

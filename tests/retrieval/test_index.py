@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sentence_transformers.util import semantic_search
+
+from helpers.samples import PAPERS, make_tiny_encoder, write_corpus
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.encoding.engine import Encoder
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.retrieval import index as index_module
+from sentence_experts.retrieval.index import CorpusIndex, corpus_index
+from sentence_experts.retrieval.search import find_papers
+from sentence_experts.storage import write_parquet
+
+
+def test_neighbours_are_those_of_sentence_transformers_exact_search(monkeypatch):
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(500, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries = generator.normal(size=(3, 16)).astype(np.float32)
+    monkeypatch.setattr(index_module, "ROWS_AT_ONCE", 64)
+    found = CorpusIndex(vectors, np.arange(500) + 1000).search(queries, 7)
+    expected = semantic_search(queries, vectors, top_k=7)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [hit.row - 1000 for hit in ours] == [hit["corpus_id"] for hit in theirs]
+        assert [hit.score for hit in ours] == pytest.approx([hit["score"] for hit in theirs], abs=1e-5)
+        assert [hit.rank for hit in ours] == list(range(1, 8))
+
+
+def test_ties_stand_in_corpus_order_and_k_may_exceed_the_corpus():
+    same = CorpusIndex(np.ones((5, 1), np.float32), np.array([9, 3, 7, 1, 5]))
+    query = np.ones((1, 1), np.float32)
+    assert [hit.row for hit in same.search(query, 3)[0]] == [9, 3, 7]
+    assert len(same.search(query, 100)[0]) == 5
+    with pytest.raises(UsageError, match="at least 1"):
+        same.search(query, 0)
+
+
+def test_a_papers_own_text_finds_it_with_its_facts(tmp_path, plain):
+    found = find_papers(plain, write_corpus(tmp_path), ["Sleep and memory\nRats dreamt.", "Wheat rust"], k=2)
+    assert [answer["query"] for answer in found] == ["Sleep and memory\nRats dreamt.", "Wheat rust"]
+    best = found[0]["papers"][0]
+    assert best["score"] == pytest.approx(1, abs=1e-5)
+    assert (best["rank"], best["paper_id"], best["year"], best["retracted"]) == (1, "doi:10.1/b", 2014, True)
+
+
+@pytest.mark.parametrize(
+    ("unit", "rows"), [("title+abstract", [0, 1, 2, 4]), ("abstract", [0, 1, 4]), ("title", [0, 1, 2, 4])]
+)
+def test_papers_without_the_text_are_left_out(tmp_path, plain, unit, rows):
+    assert corpus_index(plain, write_corpus(tmp_path), unit=unit).rows.tolist() == rows
+
+
+def test_vectors_are_used_again_until_corpus_route_or_unit_change(tmp_path, experts, monkeypatch):
+    calls = []
+    real = experts.encode
+    monkeypatch.setattr(experts, "encode", lambda *a, **k: calls.append(1) or real(*a, **k))
+    corpus = write_corpus(tmp_path)
+    first = corpus_index(experts, corpus, "crops").vectors
+    corpus_index(experts, corpus, "crops")
+    assert len(calls) == 1
+    corpus_index(experts, corpus, "crops", "title")
+    other = corpus_index(experts, corpus, "neuro").vectors
+    assert len(calls) == 3
+    assert np.abs(first - other).max() > 1e-4
+    assert np.linalg.norm(first, axis=1) == pytest.approx(1)
+    changed = write_corpus(tmp_path, PAPERS[:3])
+    assert corpus_index(experts, changed, "crops").rows.tolist() == [0, 1, 2]
+    assert [path.is_dir() for path in (tmp_path / ".vectors").iterdir()] == [True]
+
+
+def test_a_table_changed_behind_the_manifests_back_gets_new_vectors(tmp_path, plain):
+    corpus = write_corpus(tmp_path)
+    before = find_papers(plain, corpus, ["Wheat rust"], k=1)[0]["papers"][0]
+    table = pq.read_table(corpus.papers)
+    write_parquet(corpus.papers, table.slice(table.num_rows - 2))
+    kept = set(table["paper_id"].to_pylist()[-2:])
+    after = find_papers(plain, CorpusFolder.open(tmp_path), ["Wheat rust"], k=9)[0]["papers"]
+    assert {paper["paper_id"] for paper in after} <= kept
+    assert before["paper_id"] not in kept or after[0]["paper_id"] == before["paper_id"]
+
+
+def test_another_model_gets_vectors_of_its_own(tmp_path, plain, minilm):
+    corpus = write_corpus(tmp_path / "corpus")
+    before = np.array(corpus_index(plain, corpus).vectors)
+    other = Encoder.open(str(make_tiny_encoder(tmp_path / "plain", minilm, seed=1)), "cpu", batch_size=4)
+    assert np.abs(corpus_index(other, corpus).vectors - before).max() > 1e-4
+    assert len(list((tmp_path / "corpus" / ".vectors").iterdir())) == 2
+    assert np.array_equal(before, corpus_index(plain, corpus).vectors)
+
+
+def test_an_interrupted_making_goes_on_to_the_same_bytes(tmp_path, plain, monkeypatch):
+    monkeypatch.setattr(index_module, "CHUNK", 2)
+    whole = corpus_index(plain, write_corpus(tmp_path / "whole"))
+    corpus = write_corpus(tmp_path / "part")
+    real, calls = plain.encode, []
+
+    def fails_second(*args, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*args, **options)
+
+    monkeypatch.setattr(plain, "encode", fails_second)
+    with pytest.raises(KeyboardInterrupt):
+        corpus_index(plain, corpus)
+    again = corpus_index(plain, corpus)
+    assert len(calls) == 3
+    assert np.array_equal(whole.vectors, again.vectors)
+    assert np.array_equal(whole.rows, again.rows)
+    assert len(list((tmp_path / "part" / ".vectors").iterdir())) == 1
+
+
+def test_what_cannot_be_searched_says_why(tmp_path, plain, experts: Encoder):
+    corpus = write_corpus(tmp_path)
+    with pytest.raises(UsageError, match="unknown text unit 'body'"):
+        corpus_index(plain, corpus, unit="body")
+    with pytest.raises(RouteError, match="needs a route"):
+        corpus_index(experts, corpus)
+    nothing = write_corpus(tmp_path / "nothing", PAPERS[3:4])
+    with pytest.raises(InputError, match="no paper has a title or abstract"):
+        corpus_index(plain, nothing)
