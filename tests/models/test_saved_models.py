@@ -1,0 +1,113 @@
+"""Models that version 0.1.0 saved load, and give the vectors that they gave (`fixtures/saved_models`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from sentence_experts.encoding.engine import Encoder, cosines
+from sentence_experts.models import int8
+
+SAVED = Path(__file__).parents[1] / "fixtures" / "saved_models"
+EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf-8"))
+TEXTS: list[str] = EXPECTED["texts"]
+MODELS: dict[str, dict[str, Any]] = EXPECTED["models"]
+TOLERANCE = 1e-5  # of the largest number of the vectors
+LIMIT = 1_500_000  # bytes of all folders
+
+each_model = pytest.mark.parametrize("name", sorted(MODELS))
+
+
+@pytest.fixture(scope="module")
+def vectors() -> dict[str, np.ndarray]:
+    """Model/way -> the vectors of `TEXTS`, as they were."""
+    with np.load(SAVED / "expected.npz") as file:
+        return dict(file)
+
+
+def assert_same(found: Any, expected: np.ndarray, what: str) -> None:
+    assert found.dtype == expected.dtype == np.float32
+    assert found.shape == expected.shape
+    difference = np.abs(found - expected).max() / np.abs(expected).max()
+    assert difference <= TOLERANCE, f"{what}: {difference:.1e} of the largest number"
+
+
+def test_every_folder_has_its_vectors(vectors: dict[str, np.ndarray]) -> None:
+    assert {path.name for path in SAVED.iterdir() if path.is_dir()} == set(MODELS)
+    wanted = {f"{name}/{way}" for name, model in MODELS.items() for way in model["ways"]}
+    wanted |= {
+        f"{name}/{route} in 8 bits" for name, model in MODELS.items() for route in model.get("in_8_bits", [])
+    }
+    assert wanted == set(vectors)
+    files = [file for file in SAVED.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < LIMIT
+
+
+@each_model
+def test_a_saved_model_gives_the_vectors_that_it_gave(name: str, vectors: dict[str, np.ndarray]) -> None:
+    encoder = sentence_experts.load(SAVED / name, device="cpu")
+    assert list(encoder.experts) == MODELS[name]["experts"]
+    for way, arguments in MODELS[name]["ways"].items():
+        assert_same(encoder.encode(TEXTS, **arguments), vectors[f"{name}/{way}"], way)
+
+
+@each_model
+def test_stock_sentence_transformers_gives_them_too(name: str, vectors: dict[str, np.ndarray]) -> None:
+    """But for experts by name and automatic routes, which are our encoder's."""
+    encoder = SentenceTransformer(str(SAVED / name), device="cpu")
+    assert type(encoder) is SentenceTransformer
+    ways = MODELS[name]["ways"]
+    stock = {way: given for way, given in ways.items() if way != "auto" and "expert_ids" not in given}
+    assert stock
+    for way, arguments in stock.items():
+        assert_same(encoder.encode(TEXTS, **arguments), vectors[f"{name}/{way}"], way)
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(MODELS) if "chosen_routes" in MODELS[name]])
+def test_automatic_routes_choose_what_they_chose(name: str) -> None:
+    encoder = sentence_experts.load(SAVED / name, device="cpu")
+    routes, probabilities = encoder.choose_route(TEXTS)
+    assert routes == MODELS[name]["chosen_routes"]
+    assert np.allclose(probabilities, MODELS[name]["probabilities"], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(MODELS) if "chosen_experts" in MODELS[name]])
+def test_learned_routers_choose_what_they_chose(name: str) -> None:
+    encoder = sentence_experts.load(SAVED / name, device="cpu")
+    choices = encoder.route_of(TEXTS, encoder.default_prompt_name)
+    assert [list(experts) for experts in choices.names] == MODELS[name]["chosen_experts"]
+
+
+@pytest.mark.parametrize("name", ["bert-token", "bert-one-file"])
+def test_one_expert_loaded_alone_gives_its_vectors(name: str, vectors: dict[str, np.ndarray]) -> None:
+    for route in ("copd", "cvd"):
+        part = sentence_experts.load(SAVED / name, device="cpu", routes=[route])
+        assert part.loaded_routes == (route,)
+        assert_same(part.encode(TEXTS, prompt_name=route), vectors[f"{name}/{route}"], route)
+
+
+@pytest.mark.skipif(
+    int8.ENGINE not in torch.backends.quantized.supported_engines, reason="8 bits are for x86 CPUs"
+)
+@pytest.mark.parametrize("name", [name for name in sorted(MODELS) if "in_8_bits" in MODELS[name]])
+def test_a_calibrated_model_is_near_its_vectors_in_8_bits(name: str, vectors: dict[str, np.ndarray]) -> None:
+    encoder = Encoder.open(str(SAVED / name), "cpu")
+    for route in MODELS[name]["in_8_bits"]:
+        found, expected = encoder.encode(TEXTS, route), vectors[f"{name}/{route} in 8 bits"]
+        assert cosines(found, expected).min() >= 0.999
+        # As they are, and not those of full precision.
+        assert np.abs(found - expected).max() < np.abs(found - vectors[f"{name}/{route}"]).max()
+
+
+def test_no_folder_of_a_machine_is_named() -> None:
+    for file in SAVED.rglob("*"):
+        if file.suffix in (".json", ".safetensors"):
+            content = file.read_bytes()
+            assert not [place for place in (b"/tmp", b"/home", b"/root", b"/Users") if place in content], file
