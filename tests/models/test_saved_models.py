@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.encoding.engine import Encoder, cosines
-from sentence_experts.models import int8
+from sentence_experts.models.export import int8
 
 SAVED = Path(__file__).parents[1] / "fixtures" / "saved_models"
 EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf-8"))
