@@ -7,7 +7,7 @@ SETTINGS := pyproject.toml constraints.txt
 
 setup: .venv/.installed
 
-.venv/.installed: $(SETTINGS) scripts/setup.sh
+.venv/.installed: $(SETTINGS) scripts/setup.sh scripts/install_torch.sh
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh
 
 demo: setup

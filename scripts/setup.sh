@@ -10,23 +10,20 @@ if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
     exit 1
 fi
 
-[ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
-PIP=".venv/bin/python -m pip --disable-pip-version-check"
+started=$(date +%s)
+step() {
+    echo "[$(($(date +%s) - started)) s] $*"
+}
 
-# On Linux without a GPU the default torch wheel brings gigabytes of CUDA libraries: ask for the CPU build.
+step "setting up .venv: about 3 GB and 2 to 10 minutes, most of it downloads"
+[ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
+PIP=".venv/bin/python -m pip --disable-pip-version-check --quiet"
+
 if ! .venv/bin/python -c 'import torch' 2>/dev/null; then
-    torch=$(grep '^torch==' constraints.txt)
-    if [ "$(uname -sm)" = "Linux x86_64" ] && ! command -v nvidia-smi >/dev/null 2>&1; then
-        if ! $PIP install --quiet "$torch+cpu" ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"}; then
-            echo "error: no CPU build of $torch was found. Give the index of PyTorch's CPU wheels (named on" >&2
-            echo "pytorch.org under 'Get started'): make setup TORCH_INDEX=...  or, to accept the CUDA build" >&2
-            echo "of several GB: .venv/bin/python -m pip install $torch" >&2
-            exit 1
-        fi
-    else
-        $PIP install --quiet "$torch"
-    fi
+    sh scripts/install_torch.sh .venv/bin/python "$(grep '^torch==' constraints.txt)"
 fi
 
-$PIP install --quiet --constraint constraints.txt --editable '.[dev]'
+step "installing the package and its other dependencies"
+$PIP install --constraint constraints.txt --editable '.[dev]'
 touch .venv/.installed
+step "set up"
