@@ -12,6 +12,21 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
 
 
+def read_yaml(path: Path | str) -> dict[str, Any]:
+    """The keys and values of a YAML file of settings.
+
+    Raises:
+        InputError: no such file, not YAML, or something other than keys and values.
+    """
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read as a YAML config: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a config is a list of 'key: value' lines")
+    return content
+
+
 class Config(BaseModel):
     """Settings of one public function, and of the verb of the same name.
 
@@ -29,7 +44,7 @@ class Config(BaseModel):
             UsageError: an unknown setting, or a value that is not allowed; the message names the parameter.
         """
         given = {} if config is None else config.model_dump(exclude_unset=True)
-        return cls._checked({**given, **settings}, settings, None)
+        return cls.checked({**given, **settings}, settings, None)
 
     @classmethod
     def read(cls, path: Path | str | None, **settings: Any) -> Self:
@@ -39,16 +54,17 @@ class Config(BaseModel):
             InputError: no such file, not YAML, or an unknown key or a bad value in it.
             UsageError: as `of`.
         """
-        try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if path else {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise InputError(f"{path}: cannot be read as a YAML config: {error}") from error
-        if not isinstance(content or {}, dict):
-            raise InputError(f"{path}: a config is a list of 'key: value' lines")
-        return cls._checked({**(content or {}), **settings}, settings, path)
+        content = {} if path is None else read_yaml(path)
+        return cls.checked({**content, **settings}, settings, path)
 
     @classmethod
-    def _checked(cls, values: dict[str, Any], settings: dict[str, Any], path: Path | str | None) -> Self:
+    def checked(cls, values: dict[str, Any], settings: dict[str, Any], path: Path | str | None) -> Self:
+        """The settings `values`, of which `settings` were given by the caller and the rest come from `path`.
+
+        Raises:
+            InputError: a bad value that comes from the file.
+            UsageError: any other one.
+        """
         try:
             return cls.model_validate(values)
         except ValidationError as error:

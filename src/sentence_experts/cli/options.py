@@ -1,24 +1,249 @@
-"""Command-line flags made from a settings class, so that every key of its YAML file is also a flag."""
+"""Command-line options derived from settings classes: what a `Config` declares is a flag and a YAML key."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar, get_args
+import re
+import types
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from typer.core import TyperCommand
 from typer.models import OptionInfo
 
-from sentence_experts.errors import UsageError
+from sentence_experts.config import Config, read_yaml
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+
+SIMPLE_TYPES = (int, float, str, Path)
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Model folder, hub id, or 'minilm' (all-MiniLM-L6-v2)")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in that folder")]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="YAML file with any of the settings below; flags override it"
+    ),
+]
+
+
+class Verb(TyperCommand):
+    """A command whose errors name its flags where the library names parameters."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; `` `top_k` `` in the message of an error becomes `--top-k`."""
+        try:
+            return super().invoke(ctx)
+        except SentenceExpertsError as error:
+            error.args = (name_flags(str(error), self.params),)
+            raise
+
+
+def add_verb(
+    app: typer.Typer, command: Callable[..., Any], name: str | None = None, short: Mapping[str, str] = {}
+) -> None:
+    """Add `command` to `app`, with one option per field of each parameter that is a `Config`.
+
+    The other parameters of the command stay as they are. Each `Config` parameter receives the settings of the
+    command line, over those of the file that `--config` names.
+
+    Args:
+        app: where the verb belongs.
+        command: the function that runs.
+        name: of the verb; the function's own name if not given.
+        short: short flags by parameter, such as {"top_k": "-k"}.
+    """
+    app.command(name or command.__name__.strip("_"), cls=Verb)(with_options(command, short))
+
+
+def with_options(command: Callable[..., Any], short: Mapping[str, str] = {}) -> Callable[..., Any]:
+    """`command` with one keyword per field of its `Config` parameters, as typer reads them."""
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    own = [each for each in parameters if not _is_config(each.annotation)]
+    configs: dict[str, type[Config]] = {p.name: p.annotation for p in parameters if _is_config(p.annotation)}
+    fields = {name: field for config in configs.values() for name, field in config.model_fields.items()}
+    fields = {name: field for name, field in fields.items() if name not in {each.name for each in own}}
+
+    @wraps(command)
+    def run(config_file: Path | None = None, **values: Any) -> Any:
+        given = {name: _parsed(name, field, values.pop(name, None)) for name, field in fields.items()}
+        given = {name: value for name, value in given.items() if value is not None}
+        return command(**values, **_build(configs, given, config_file))
+
+    options = [_option(name, field, short.get(name)) for name, field in fields.items()]
+    if configs:
+        options.insert(0, _keyword("config_file", ConfigFile, None))
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *options]
+    )
+    run.__annotations__ = {each.name: each.annotation for each in [*own, *options]}
+    return run
+
+
+def name_flags(message: str, parameters: Iterable[Any]) -> str:
+    """The message with the flag of each parameter that it names in backticks.
+
+    `` `top_k` `` becomes `--top-k`, `` `top_k=5` `` `--top-k 5`, and `` `packed=False` `` `--no-packed`.
+    """
+    known = {each.name: each for each in parameters}
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"]
+        parameter = known.get(name)
+        if parameter is None:
+            return match[0]
+        if parameter.param_type_name == "argument":
+            return str(parameter.metavar or name.upper())
+        positive = next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0])
+        if value in (None, "True"):
+            return str(positive)
+        if value == "False" and parameter.secondary_opts:
+            return str(parameter.secondary_opts[0])
+        return f"{positive} {value}"
+
+    return re.sub(r"`(?P<name>[a-z_][a-z0-9_]*)(?:=(?P<value>[^`]*))?`", flag, message)
+
+
+def _is_config(annotation: Any) -> bool:
+    return inspect.isclass(annotation) and issubclass(annotation, Config)
+
+
+def _build(
+    configs: Mapping[str, type[Config]], given: dict[str, Any], file: Path | None
+) -> dict[str, Config]:
+    content = {} if file is None else read_yaml(file)
+    known = [name for config in configs.values() for name in config.model_fields]
+    if unknown := [str(name) for name in content if name not in known]:
+        raise InputError(f"{file}: {unknown[0]}: no such setting; known: {', '.join(known)}")
+    built: dict[str, Config] = {}
+    for parameter, config in configs.items():
+        of_file, of_flags = (
+            {name: value for name, value in source.items() if name in config.model_fields}
+            for source in (content, given)
+        )
+        built[parameter] = config.checked({**of_file, **of_flags}, of_flags, file)
+    return built
+
+
+def _option(name: str, field: FieldInfo, short: str | None) -> inspect.Parameter:
+    kind = _Kind(field.annotation)
+    text = (field.description or "").strip()
+    text = text if text.endswith("...") else text.removesuffix(".")
+    default = field.get_default(call_default_factory=True) if not field.is_required() else None
+    if default is not None and default is not False and default != [] and default != {}:
+        text = f"{text} [default: {_shown(default)}]"
+    flag = "--" + name.replace("_", "-")
+    names = [f"{flag}/--no-{flag[2:]}"] if kind.is_bool else [flag]
+    option = typer.Option(
+        *names, *([short] if short else []), help=text, metavar=kind.metavar, show_default=False
+    )
+    return _keyword(name, Annotated[kind.annotation, option], None)
+
+
+def _shown(default: Any) -> str:
+    if default is True:
+        return "on"
+    if isinstance(default, Mapping):
+        return " ".join(f"{name}={value}" for name, value in default.items())
+    return ",".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+class _Kind:
+    """How values of a field's type are written on the command line."""
+
+    def __init__(self, annotation: Any) -> None:
+        members = [each for each in _members(annotation) if each is not type(None)]
+        origins = [get_origin(each) or each for each in members]
+        self.is_bool = bool in origins
+        self.is_mapping = dict in origins or Mapping in origins
+        self.is_list = not self.is_mapping and any(each in origins for each in (list, tuple))
+        self.is_tuple = tuple in origins
+        # A union such as Literal["all"] | list[int]: a word, or values between commas.
+        self.is_mixed = self.is_list and len(members) > 1
+        choices = [str(value) for each in members if get_origin(each) is Literal for value in get_args(each)]
+        inner = get_args(members[origins.index(list)]) if list in origins else ()
+        choices += [str(v) for each in inner if get_origin(each) is Literal for v in get_args(each)]
+        self.metavar: str | None = "|".join(choices) if choices and not self.is_bool else None
+        if self.is_mixed:
+            self.metavar = f"{self.metavar}|N,N,..." if self.metavar else None
+        if self.is_mapping:
+            value_type = get_args(members[0])[1] if get_args(members[0]) else str
+            self.mapped_to_lists = get_origin(value_type) is list
+            self.mapped_to_numbers = value_type in (int, float)
+            self.metavar = "NAME=NUMBER" if self.mapped_to_numbers else "NAME=VALUE"
+        elif self.metavar is None and self.is_list:
+            numbers = any(each in (int, float) for member in members for each in get_args(member))
+            self.metavar = "N,N,..." if numbers else "NAME,NAME,..."
+        self.annotation: Any = self._typer_type(members)
+
+    def _typer_type(self, members: list[Any]) -> Any:
+        if self.is_bool:
+            return bool | None
+        if self.is_mapping or (self.is_list and not self.is_tuple and not self.is_mixed):
+            return list[str] | None
+        if len(members) == 1 and members[0] in SIMPLE_TYPES:
+            return members[0] | None
+        return str | None
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The types of a union, or the one type; what `Annotated` adds is left out."""
+    if get_origin(annotation) is Annotated:
+        return _members(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [member for each in get_args(annotation) for member in _members(each)]
+    return [annotation]
+
+
+def _parsed(name: str, field: FieldInfo, value: Any) -> Any:
+    """A flag's value as the field's type takes it; None if the flag was not given."""
+    kind = _Kind(field.annotation)
+    if value is None or value == []:
+        return None
+    if kind.is_mapping:
+        return _mapping(name, value, kind)
+    if kind.is_mixed:
+        parts = [part.strip() for part in value.split(",")]
+        return [int(part) for part in parts] if all(part.isdecimal() for part in parts) else value
+    if kind.is_list:
+        values = [value] if isinstance(value, str) else value
+        return [part.strip() for each in values for part in each.split(",") if part.strip()]
+    return value
+
+
+def _mapping(name: str, values: list[str], kind: _Kind) -> dict[str, Any]:
+    if kind.mapped_to_numbers:
+        values = [part for value in values for part in value.split(",")]
+    found: dict[str, Any] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        key = key.strip()
+        if not (key and equals):
+            raise UsageError(f"`{name}`: {value!r} is not of the form {kind.metavar}")
+        if kind.mapped_to_lists:
+            found.setdefault(key, []).append(text)
+        elif key in found:
+            raise UsageError(f"`{name}`: {key!r} is given twice")
+        else:
+            found[key] = text
+    return found
+
 
 Settings = TypeVar("Settings", bound=BaseModel)
 BATCH_SIZE_HELP = (
     "Texts encoded at once. When not given, a CPU's cores each take batches of some 2,000 tokens, another "
     "device takes 32 texts."
 )
-SIMPLE_TYPES = (bool, int, float, str)
 
 
 def with_settings(settings: type[BaseModel], parameter: str = "given") -> Callable[[Callable], Callable]:
@@ -39,7 +264,7 @@ def with_settings(settings: type[BaseModel], parameter: str = "given") -> Callab
             given = {name: values.pop(name) for name in settings.model_fields}
             return command(**values, **{parameter: {k: v for k, v in given.items() if v is not None}})
 
-        flags = [_flag(name, field) for name, field in settings.model_fields.items()]
+        flags = [_old_flag(name, field) for name, field in settings.model_fields.items()]
         wrapper.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
         wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *flags]}
         wrapper.__doc__ = command.__doc__
@@ -60,12 +285,14 @@ def only_route(one_route: bool, route: str | None) -> str | None:
     return route if one_route else None
 
 
-def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+def _old_flag(name: str, field: FieldInfo) -> inspect.Parameter:
     for option in field.metadata:
         if isinstance(option, OptionInfo):
             default = inspect.Parameter.empty if field.is_required() else field.default
             return _parameter(name, Annotated[field.annotation, option], default)
-    kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if kind in SIMPLE_TYPES]
+    kinds = [
+        kind for kind in (field.annotation, *get_args(field.annotation)) if kind in (bool, int, float, str)
+    ]
     kind = kinds[0] if kinds else str
     help_text = field.description or ""
     if field.default is not None:

@@ -1,0 +1,152 @@
+"""Options derived from settings classes: every type, defaults, files, and errors that name the flag."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import typer
+from pydantic import Field
+
+from sentence_experts.cli.options import add_verb, name_flags
+from sentence_experts.config import Config
+from sentence_experts.errors import InputError, UsageError
+
+
+class Loading(Config):
+    device: str | None = Field(None, description="cpu, cuda, ...")
+    packed: bool = Field(True, description="Leave padding out")
+
+
+class Settings(Config):
+    top_k: int = Field(2, ge=1, description="Number of experts per token")
+    scale: float = Field(20.0, gt=0, description="Scale of similarities")
+    pooling: Literal["mean", "cls"] | None = Field(None, description="Pooling")
+    layers: Literal["all", "none"] | list[int] = Field("all", description="Blocks with experts")
+    experts: list[str] = Field([], description="Names of experts")
+    numbers: list[int] | None = Field(None, description="Some numbers")
+    prefixes: dict[str, str] = Field({}, description="Instruction per route")
+    weights: dict[str, float] | None = Field(None, description="Weight per expert")
+    seeds: dict[str, list[str]] = Field({}, description="Models per label")
+    fractions: tuple[float, float, float] = Field((0.8, 0.1, 0.1), description="Shares")
+    cache: Path | None = Field(None, description="Folder of vectors")
+    swap: bool = Field(True, description="Swap the texts of a pair")
+    shuffle: bool | None = Field(None, description="Shuffle")
+
+
+def app_with(received: dict[str, Any]) -> typer.Typer:
+    app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+    def work(
+        model: Annotated[str, typer.Argument(metavar="MODEL")], config: Settings, loading: Loading
+    ) -> None:
+        received.update(model=model, config=config, loading=loading)
+        if model == "bad":
+            raise UsageError(
+                "`top_k=5` and `packed=False` do not fit `model`, nor `unknown`; `scale` is free"
+            )
+
+    add_verb(app, work, short={"top_k": "-k"})
+    return app
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    received: dict[str, Any] = {}
+    app_with(received)([*arguments], standalone_mode=False)
+    return received
+
+
+def test_defaults_without_flags() -> None:
+    received = run("m")
+    assert received == {"model": "m", "config": Settings(), "loading": Loading()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "value"),
+    [
+        (["--top-k", "3"], "top_k", 3),
+        (["-k", "3"], "top_k", 3),
+        (["--scale", "1.5"], "scale", 1.5),
+        (["--pooling", "cls"], "pooling", "cls"),
+        (["--layers", "none"], "layers", "none"),
+        (["--layers", "0, 2,4"], "layers", [0, 2, 4]),
+        (["--experts", "a, b", "--experts", "c"], "experts", ["a", "b", "c"]),
+        (["--numbers", "1,2"], "numbers", [1, 2]),
+        (["--prefixes", "q=find: a, b", "--prefixes", "d=x=y"], "prefixes", {"q": "find: a, b", "d": "x=y"}),
+        (["--weights", "a=2,b=1"], "weights", {"a": 2.0, "b": 1.0}),
+        (["--seeds", "A=1", "--seeds", "A=2"], "seeds", {"A": ["1", "2"]}),
+        (["--fractions", "0.5,0.25,0.25"], "fractions", (0.5, 0.25, 0.25)),
+        (["--cache", "x/y"], "cache", Path("x/y")),
+        (["--no-swap"], "swap", False),
+        (["--shuffle"], "shuffle", True),
+        (["--no-shuffle"], "shuffle", False),
+    ],
+)
+def test_values_of_each_type(arguments: list[str], field: str, value: object) -> None:
+    assert getattr(run("m", *arguments)["config"], field) == value
+
+
+def test_each_config_gets_its_own_settings() -> None:
+    received = run("m", "--no-packed", "--device", "cpu", "--top-k", "4")
+    assert received["loading"] == Loading(device="cpu", packed=False)
+    assert received["config"] == Settings(top_k=4)
+
+
+def test_flags_override_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("top_k: 7\nscale: 3\ndevice: cpu\n")
+    received = run("m", "--config", str(file), "--scale", "5")
+    assert received["config"] == Settings(top_k=7, scale=5)
+    assert received["loading"].device == "cpu"
+
+
+def test_errors_of_the_file_name_it(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("top_q: 7\n")
+    with pytest.raises(InputError, match=r"settings\.yaml: top_q: no such setting; known: top_k, scale"):
+        run("m", "--config", str(file))
+    file.write_text("top_k: 0\n")
+    with pytest.raises(InputError, match=r"settings\.yaml: top_k: .*greater than or equal to 1.*got 0"):
+        run("m", "--config", str(file))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--top-k", "0"], "--top-k: .*greater than or equal to 1.*got 0"),
+        (["--pooling", "max"], "--pooling: .*'mean' or 'cls'.*got 'max'"),
+        (["--prefixes", "query"], "--prefixes: 'query' is not of the form NAME=VALUE"),
+        (["--prefixes", "q=a", "--prefixes", "q=b"], "--prefixes: 'q' is given twice"),
+        (["--weights", "a=many"], "--weights: .*number"),
+        (["--numbers", "1,b"], "--numbers: .*integer"),
+    ],
+)
+def test_bad_values_name_the_flag(arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        run("m", *arguments)
+
+
+def test_parameters_of_the_library_become_flags() -> None:
+    with pytest.raises(UsageError) as caught:
+        run("bad")
+    assert str(caught.value) == "--top-k 5 and --no-packed do not fit MODEL, nor `unknown`; --scale is free"
+    assert name_flags("`top_k`", []) == "`top_k`"
+
+
+def test_help_has_descriptions_choices_and_defaults(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    run("--help")
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for part in (
+        "--top-k",
+        "cpu, cuda, ...",
+        "Number of experts per token [default: 2]",
+        "mean|cls",
+        "--no-swap",
+        "NAME=VALUE",
+        "N,N,...",
+    ):
+        assert part in text
