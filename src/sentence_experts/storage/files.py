@@ -1,4 +1,4 @@
-"""Files on disk: written under a temporary name and renamed, hashed, described by a manifest."""
+"""Single files: written under a temporary name and renamed; JSON, Parquet, hashes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @contextmanager
@@ -81,6 +81,8 @@ def read_json(path: Path) -> Any:
 
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table as Parquet (zstd); equal tables give equal bytes under one pyarrow version."""
+    import pyarrow.parquet as pq
+
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
@@ -89,6 +91,11 @@ def sha256_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hex, read in blocks."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_settings(settings: Any) -> str:
+    """The SHA-256 of JSON values, whatever the order of their keys."""
+    return sha256_text(json.dumps(settings, sort_keys=True))
 
 
 def sha256_text(*parts: str) -> str:

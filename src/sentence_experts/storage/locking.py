@@ -1,0 +1,158 @@
+"""One process at a time writes a folder or file; the operating system releases the lock when it dies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from sentence_experts.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+_MAX_COMMAND_LENGTH = 200
+_LOCKED_BYTE = 1 << 30  # Windows forbids reading locked bytes: lock one behind the text
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: IO[str]) -> bool:
+        file.seek(_LOCKED_BYTE)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(file: IO[str], path: Path) -> None:
+        file.seek(_LOCKED_BYTE)
+        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
+        file.close()
+        with suppress(OSError):  # another process may have opened it by now
+            path.unlink()
+
+else:
+    import fcntl
+
+    def _try_lock(file: IO[str]) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock(file: IO[str], path: Path) -> None:
+        # Removed while still locked: whoever opened it meanwhile sees in `_acquire` that it is gone.
+        with suppress(OSError):
+            path.unlink()
+        fcntl.flock(file, fcntl.LOCK_UN)
+        file.close()
+
+
+class InUseError(InputError):
+    """Another process is writing the same folder or file."""
+
+
+@contextmanager
+def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a folder or file while the block runs.
+
+    The lock is a hidden file beside `path`, removed at the end. If the process dies, the system releases the
+    lock and the file left behind does no harm. Processes that `torchrun` started together share the lock of
+    an output: the first one holds it. A lock is not re-entrant.
+
+    Args:
+        path: what is written; it need not exist yet.
+        purpose: a short description for others who want the lock, such as "encode papers.csv".
+        wait: wait until the lock is free, as for caches that several runs fill; otherwise refuse.
+
+    Raises:
+        InUseError: another process holds the lock, and `wait` is false. Names that process.
+        OSError: the lock file cannot be made.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with locked(f"{folder}/out", "an example"):
+    ...         try:
+    ...             with locked(f"{folder}/out", "another"):
+    ...                 pass
+    ...         except InUseError as error:
+    ...             print("in use" in str(error))
+    True
+    """
+    if not wait and "LOCAL_RANK" in os.environ and os.environ.get("RANK", "0") != "0":
+        yield
+        return
+    path = Path(os.path.abspath(path))
+    file, lock_file = _acquire(path, purpose, wait)
+    owner = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:  # not in a forked child
+            _unlock(file, lock_file)
+
+
+def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
+    lock_file = _lock_file(path)
+    told = False
+    while True:
+        file = open(lock_file, "a+", encoding="utf-8")  # noqa: SIM115
+        try:
+            free = _try_lock(file)
+        except OSError as error:
+            logger.warning(f"{path}: this file system has no locks ({error}); do not write it twice at once")
+            return file, lock_file
+        if free and _is_current(file, lock_file):
+            _write_holder(file, purpose)
+            return file, lock_file
+        holder = _describe_holder(file)
+        file.close()
+        if free:  # the file was removed between opening and locking it: lock the new one
+            continue
+        if not wait:
+            raise InUseError(f"{path} is in use by {holder}; wait for it, or give another `out`")
+        if not told:
+            logger.info(f"{path}: waiting for {holder}")
+            told = True
+        time.sleep(_POLL_SECONDS)
+
+
+def _lock_file(path: Path) -> Path:
+    beside = path.with_name(f".{path.name}.lock")
+    if path.is_dir() and not os.access(path.parent, os.W_OK):
+        return path / ".lock"
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    return beside
+
+
+def _is_current(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _write_holder(file: IO[str], purpose: str) -> None:
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:_MAX_COMMAND_LENGTH]
+    since = datetime.now().astimezone().isoformat(timespec="seconds")
+    file.truncate(0)
+    json.dump({"pid": os.getpid(), "purpose": purpose, "command": command, "since": since}, file)
+    file.flush()
+
+
+def _describe_holder(file: IO[str]) -> str:
+    try:
+        file.seek(0)
+        holder = json.load(file)
+        return f"process {holder['pid']} ({holder['purpose']}; `{holder['command']}`) since {holder['since']}"
+    except (ValueError, TypeError, KeyError, OSError):  # it has not written who it is yet
+        return "another process"

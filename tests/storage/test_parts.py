@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from sentence_experts.errors import UsageError
+from sentence_experts.storage import PartStore, StepRecords, different_setting, open_output, write_json
+
+
+def write(parts: PartStore, key: str | int, text: str, suffix: str | None = None) -> None:
+    with parts.writing(key, suffix) as file:
+        file.write_text(text)
+
+
+def test_parts_are_found_again_under_same_settings(tmp_path: Path):
+    parts = PartStore.open(tmp_path / "parts", {"a": 1, "b": None}, ".txt")
+    write(parts, 10, "ten", ".side")
+    write(parts, 10, "ten")
+    write(parts, 9, "nine")
+    again = pickle.loads(pickle.dumps(PartStore.open(tmp_path / "parts", {"b": None, "a": 1}, ".txt")))
+    assert again.is_done(9)
+    assert not again.is_done(8)
+    assert [path.read_text() for path in again.paths()] == ["nine", "ten"]
+    assert again.keys(".side") == ["000010"]
+    again.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupted_part_is_not_there(tmp_path: Path):
+    parts = PartStore.open(tmp_path / "parts", {}, ".txt")
+    with pytest.raises(TypeError), parts.writing("one") as file:
+        file.write_text(None)
+    assert not parts.is_done("one")
+    assert [file.name for file in parts.folder.iterdir()] == ["settings.json"]
+
+
+def test_parts_of_other_settings_are_removed(tmp_path: Path):
+    write(PartStore.open(tmp_path, {"model": "a"}, ".txt"), 0, "a")
+    assert not PartStore.open(tmp_path, {"model": "b"}, ".txt").is_done(0)
+    assert [file.name for file in tmp_path.iterdir()] == ["settings.json"]
+    assert json.loads((tmp_path / "settings.json").read_text())["settings"] == {"model": "b"}
+
+
+def test_folder_without_readable_settings_is_begun_anew(tmp_path: Path):
+    parts = PartStore.open(tmp_path, {}, ".txt")
+    write(parts, 0, "")
+    (tmp_path / "settings.json").write_text("{")
+    assert not PartStore.open(tmp_path, {}, ".txt").is_done(0)
+
+
+def test_foreign_part_is_not_taken(tmp_path: Path):
+    other = PartStore.open(tmp_path / "other", {"model": "a"}, ".txt")
+    write(other, 0, "a")
+    mine = PartStore.open(tmp_path / "mine", {"model": "b"}, ".txt")
+    (mine.folder / other.path(0).name).write_text("a")
+    assert not mine.is_done(0)
+    assert mine.paths() == []
+
+
+def test_output_goes_from_new_over_unfinished_to_finished(tmp_path: Path):
+    settings = {"model": "a", "config": {"seed": 1, "steps": 2}}
+    options = {"what": "training run", "finished_file": "run.json"}
+    assert open_output(tmp_path / "out", settings, **options) == "new"
+    assert open_output(tmp_path / "out", settings, **options) == "unfinished"
+    with pytest.raises(UsageError, match="holds a training run already; go on with `resume`"):
+        open_output(tmp_path / "out", settings, **options, resume=False)
+    other = settings | {"config": {"seed": 3, "steps": 2}}
+    with pytest.raises(UsageError, match=r"started with another config\.seed: 1"):
+        open_output(tmp_path / "out", other, **options)
+    assert open_output(tmp_path / "out", other, **options, keep_unfinished=False) == "new"
+    write_json(tmp_path / "out" / "run.json", {})
+    assert open_output(tmp_path / "out", other, **options, keep_unfinished=False) == "finished"
+
+
+def test_folder_with_other_files_is_refused(tmp_path: Path):
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(UsageError, match="not empty and not a training run"):
+        open_output(tmp_path, {}, what="training run", finished_file="run.json")
+
+
+def test_difference_of_settings_is_named():
+    assert different_setting({"a": 1, "b": 2}, {"a": 1}) is None
+    assert different_setting({}, {"a": {"b": 1}}) == "a"
+
+
+def test_step_records_are_kept_by_name(tmp_path: Path):
+    records = StepRecords(tmp_path / "steps.json")
+    assert records.get("model") is None
+    records.note("model", {"command": ["train"]})
+    StepRecords(tmp_path / "steps.json").note("pairs", {"command": ["pairs"]})
+    assert records.get("model") == {"command": ["train"]}
+    records.note("model", None)
+    assert records.get("model") is None
+    assert records.get("pairs")
