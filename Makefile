@@ -1,9 +1,12 @@
-# `make demo` runs the main job, `make test` the checks; each sets everything up in .venv first.
+# `make demo` runs the main job, `make test` the checks, `make test-full` the slow checks too.
+# Each sets everything up in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 SETTINGS := pyproject.toml constraints.txt
 
-.PHONY: setup demo test lint bench clean
+PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+.PHONY: setup demo test test-full lint bench clean
 
 setup: .venv/.installed
 
@@ -20,7 +23,11 @@ lint: setup
 
 # The test runner comes last, so that its summary is the last line.
 test: setup lint
-	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow"
+
+# Also the tests marked `slow`.
+test-full: setup lint
+	$(PYTEST)
 
 bench: setup
 	for each in encode mixed_batch training_step memory corpus_import co_citation; do $(BIN)/python benchmarks/$$each.py || exit 1; done

@@ -6,11 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run side by side, one process a core; more threads than cores make every one of them slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# On a busy machine an example may take any time: no test fails because it was slow.
+settings.register_profile("package", deadline=None)
+settings.load_profile("package")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LONG = ("test_spark.py", "test_reproduce.py", "test_demo.py", "test_whole_path.py")

@@ -20,9 +20,9 @@ def _packed_attention(
     for start, end in pairwise(bounds):
         distance = torch.arange(end - start)[:, None] - torch.arange(end - start)
         near = None if window is None else distance.abs() < window
-        one = [tensor[:, :, start:end] for tensor in (query, key, value)]
+        q, k, v = (tensor[:, :, start:end] for tensor in (query, key, value))
         scale = kwargs["scaling"]
-        parts.append(nn.functional.scaled_dot_product_attention(*one, attn_mask=near, scale=scale))
+        parts.append(nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=near, scale=scale))
     return torch.cat(parts, dim=2).transpose(1, 2), None
 
 

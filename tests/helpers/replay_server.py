@@ -176,7 +176,12 @@ class Replay:
                     {"requested-id": one, "status": "error", "errmsg": "Identifier not found in PMC"}
                 )
             else:
-                records.append({"requested-id": one, "pmcid": article.pmcid, "pmid": int(article.pmid)})
+                found: dict[str, Any] = {
+                    "requested-id": one,
+                    "pmcid": article.pmcid,
+                    "pmid": int(article.pmid),
+                }
+                records.append(found)
         return json.dumps({"status": "ok", "records": records}).encode()
 
     # ---- iCite, Europe PMC -----------------------------------------------------------------------

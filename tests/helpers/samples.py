@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +30,12 @@ def make_tiny_encoder(folder: Path, minilm: str, experts: tuple[str, ...] = (), 
 
     torch.manual_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(minilm)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
     plain = folder.with_name(f"{folder.name}-plain") if experts else folder
     BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(plain)
     tokenizer.save_pretrained(plain)
@@ -36,7 +43,7 @@ def make_tiny_encoder(folder: Path, minilm: str, experts: tuple[str, ...] = (), 
     if experts:
         encoder = sentence_experts.extend(encoder, experts=experts)
         # Before training all experts are alike; make them differ.
-        for name, weight in encoder[0].auto_model.named_parameters():
+        for name, weight in encoder.named_parameters():
             if "expert" in name:
                 weight.data += 0.05 * torch.randn_like(weight)
     encoder.save(str(folder), create_model_card=False)
@@ -83,7 +90,7 @@ def make_pairs_folder(folder: Path, pairs: int = 24, seed: int = 1) -> Path:
     write_known_links(folder)
     names = [f"{split}.parquet" for split in ("train", "validation", "test")] + ["known_links.parquet"]
     files = {name: sha256_file(folder / name) for name in names}
-    domains = {domain: {} for domain in TOPICS}
+    domains: dict[str, dict[str, int]] = {domain: {} for domain in TOPICS}
     settings = {"relation": "co-citation", "unit": "title", "split": "paper"}
     manifest = {"kind": "pairs", "settings": settings, "domains": domains, "files": files}
     write_json(folder / "manifest.json", manifest)
@@ -107,7 +114,7 @@ PAPERS = [
 ]
 
 
-def write_corpus(folder: Path, papers=PAPERS) -> CorpusFolder:
+def write_corpus(folder: Path, papers: Sequence[tuple[Any, ...]] = PAPERS) -> CorpusFolder:
     """A finished corpus of a few papers; one has no text, one no abstract, one was retracted."""
     empty = dict.fromkeys(PAPERS_SCHEMA.names)
     names = ("paper_id", "title", "abstract", "year", "retracted")

@@ -19,7 +19,8 @@ def fill(world: Replay, folder: Path, articles: int = 90) -> None:
     one forbids commercial use, one has XML that is not well-formed, and one is not in the bucket any more.
     """
     simulate_corpus(folder, articles=articles, seed=1)
-    rng, of_domain = random.Random(0), {name: [] for name in DOMAINS}
+    rng = random.Random(0)
+    of_domain: dict[str, list[str]] = {name: [] for name in DOMAINS}
     for number, file in enumerate(sorted(folder.rglob("*.xml")), start=101):
         text = file.read_text()
         pmcid, pmid = f"PMC{number}", str(number + 5_000)

@@ -37,7 +37,8 @@ def rejected(corpus: CorpusFolder) -> list[dict[str, Any]]:
 
 
 def papers(corpus: CorpusFolder) -> list[dict[str, Any]]:
-    return pq.read_table(corpus.papers).to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(corpus.papers).to_pylist()
+    return rows
 
 
 def links(corpus: CorpusFolder) -> list[tuple[str, str | None]]:

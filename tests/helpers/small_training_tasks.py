@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from helpers.samples import TOPICS, make_tiny_encoder
-from sentence_experts.tasks.dataset import PAIRS_SCHEMA, SPLITS, TasksFolder, write_tasks_folder
+from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TasksFolder, write_tasks_folder
+from sentence_experts.tasks.split import SPLITS
 
 INSTRUCTIONS = {
     "query": "search query: ",
@@ -34,9 +36,10 @@ def _rows(task: str, dataset: str, split: str, size: int, generator: random.Rand
         group = name if task == "retrieval" else str(topic)
         anchor = f"{name} {_words(topics[topic], generator)}"
         positive = f"{_words(topics[topic], generator)} {name}"
+        extra: dict[str, Any] = {"group": group, "negative": None, "score": None}
         rows.append(
-            {"anchor_id": f"{name}-a", "positive_id": f"{name}-p", "anchor": anchor, "positive": positive}
-            | {"group": group, "negative": None, "score": None}
+            extra
+            | {"anchor_id": f"{name}-a", "positive_id": f"{name}-p", "anchor": anchor, "positive": positive}
         )
     return rows
 
@@ -79,15 +82,15 @@ def make_task_encoder(folder: Path, minilm: str, **options: object) -> Path:
 
     plain = make_tiny_encoder(folder.with_name(f"{folder.name}-base"), minilm)
     base = SentenceTransformer(str(plain), device="cpu")
-    base[0].auto_model.config.hidden_dropout_prob = base[0].auto_model.config.attention_probs_dropout_prob = (
-        0.0
-    )
-    chosen = {"route": "prefix", "prefixes": INSTRUCTIONS, "expert_norms": True} | options
+    transformer: Any = base[0]
+    config = transformer.auto_model.config
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    chosen: dict[str, Any] = {"route": "prefix", "prefixes": INSTRUCTIONS, "expert_norms": True} | options
     encoder = sentence_experts.extend(base, list(INSTRUCTIONS), **chosen)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for name, weight in encoder.named_parameters():
             if ".experts." in name or ".router." in name:
-                weight += 0.1 * torch.randn(weight.shape, generator=generator)
+                weight.add_(0.1 * torch.randn(weight.shape, generator=generator))
     encoder.save(str(folder), create_model_card=False)
     return folder

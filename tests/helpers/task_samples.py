@@ -65,8 +65,8 @@ def make_task_model(folder: Path, plain: Path, seed: int = 0) -> Path:
     encoder = sentence_experts.extend(str(plain), ROUTES, route="prefix")
     torch.manual_seed(seed)
     with torch.no_grad():
-        for name, weight in encoder[0].auto_model.named_parameters():
+        for name, weight in encoder.named_parameters():
             if ".experts." in name:
-                weight += 0.1 * torch.randn_like(weight)
+                weight.add_(0.1 * torch.randn_like(weight))
     encoder.save(str(folder), create_model_card=False)
     return folder

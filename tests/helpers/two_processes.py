@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -21,7 +22,7 @@ BATCHES = {"retrieval": ("search query: ", "search document: "), "clustering": (
 GROUPS = torch.tensor([0, 1, 0, 2, 3, 4])  # two pairs of one group, which end up in both processes
 LABELS = torch.stack([torch.ones(6).long(), torch.zeros(6).long(), GROUPS, GROUPS, 10 + GROUPS], dim=1)
 # What is compared: name -> (which model, the options of its loss).
-LOSSES = {
+LOSSES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("routed", {}),
     "cached": ("routed", {"cache_mini_batch": 2}),
     "balanced": ("token", {"balance": 0.5}),

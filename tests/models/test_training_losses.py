@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.losses import CachedMultipleNegativesRankingLoss, MultipleNegativesRankingLoss
@@ -29,10 +30,12 @@ def test_cached_loss_equals_the_plain_loss(mixed: SentenceTransformer) -> None:
     for size in (1, 2, 3):
         cached = CachedMultipleNegativesRankingLoss(mixed, mini_batch_size=size)
         value, others = _loss_and_gradients(mixed, cached)
-        assert abs(value - plain) < 1e-5
+        assert value == pytest.approx(plain, rel=1e-5)
         assert others.keys() == gradients.keys()
         for name, gradient in gradients.items():
-            assert torch.allclose(others[name], gradient, atol=2e-5), name
+            # Relative to the largest gradient of the tensor: how sums are rounded differs between processors.
+            largest = max(gradient.abs().max().item(), 1e-2)
+            assert (others[name] - gradient).abs().max().item() < 1e-4 * largest, name
 
 
 def test_a_step_changes_only_the_routed_experts(mixed: SentenceTransformer) -> None:
