@@ -177,15 +177,14 @@ def run_sql(way: str, corpus: Path, out: Path, memory: str, threads: int) -> Non
 
 def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> LinkGraph:
     from sentence_experts.corpus.tables import CorpusFolder
-    from sentence_experts.pairs.engine_settings import EngineSettings
+    from sentence_experts.pairs.config import PairsConfig
     from sentence_experts.pairs.engines import opened
     from sentence_experts.pairs.graph import LinkGraph
-    from sentence_experts.pairs.settings import PairSettings
 
-    settings = PairSettings(min_count=LEAST, max_references=500 if way == CAPPED else None)
-    limits = EngineSettings.model_validate({"memory": memory, "threads": threads})
-    with opened(limits, beside=out) as engine:
-        return LinkGraph(CorpusFolder.open(corpus), settings, None, engine)
+    longest = 500 if way == CAPPED else None
+    config = PairsConfig(min_count=LEAST, max_references=longest, memory=memory, threads=threads)
+    with opened(config, beside=out) as engine:
+        return LinkGraph(CorpusFolder.open(corpus), config, engine)
 
 
 def child(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:

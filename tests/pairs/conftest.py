@@ -11,8 +11,8 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.dataset import Pairs
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +25,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
 @pytest.fixture(scope="session")
 def compiled(corpus: CorpusFolder, tmp_path_factory: pytest.TempPathFactory) -> Compile:
     """Compile pairs of the simulated corpus with some settings; equal settings are compiled once."""
-    made: dict[str, PairsFolder] = {}
+    made: dict[str, Pairs] = {}
 
-    def compile_once(rules: Path | None = RULES, **settings: object) -> PairsFolder:
-        chosen = PairSettings.model_validate({**SMALL, **settings})
-        key = f"{rules} {chosen}"
+    def compile_once(rules: Path | None = RULES, **settings: object) -> Pairs:
+        chosen = PairsConfig.model_validate({**SMALL, "domains": rules, **settings})
+        key = str(chosen)
         if key not in made:
-            made[key] = compile_pairs(corpus, tmp_path_factory.mktemp("pairs") / "pairs", chosen, rules)
+            made[key] = compile_pairs(corpus, chosen, tmp_path_factory.mktemp("pairs") / "pairs")
         return made[key]
 
     return compile_once

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helpers.compile_pairs import Compile
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs.article_split import CitingArticles, articles_seen, split_by_article
-from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLITS,
@@ -134,8 +134,8 @@ def test_articles_seen_counts_articles_of_both_sets() -> None:
 
 @pytest.mark.parametrize("relation", ["coupling", "citation"])
 def test_other_relations_have_no_citing_articles(relation: str) -> None:
-    with pytest.raises(UsageError, match="--split article is for --relation co-citation"):
-        PairSettings(relation=relation, split="article")
+    with pytest.raises(UsageError, match="`split` article needs `relation` co-citation"):
+        PairsConfig.of(relation=relation, split="article")
 
 
 def test_the_dataset_says_how_many_articles_leak(compiled: Compile) -> None:

@@ -14,9 +14,9 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.pairs.splits import SPLITS
 
 VARIANTS = [
@@ -51,7 +51,7 @@ EVERY_LINK = {
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join(str(value) for value in variant.values()))
-def pairs(request: pytest.FixtureRequest, compiled: Compile) -> PairsFolder:
+def pairs(request: pytest.FixtureRequest, compiled: Compile) -> Pairs:
     return compiled(**request.param)
 
 
@@ -67,7 +67,7 @@ def times_linked(connection: duckdb.DuckDBPyConnection, relation: str, row: dict
     return connection.execute(LINKED[relation], values).fetchone()[0]
 
 
-def test_positives_are_linked_as_often_as_they_say(pairs: PairsFolder, corpus: CorpusFolder) -> None:
+def test_positives_are_linked_as_often_as_they_say(pairs: Pairs, corpus: CorpusFolder) -> None:
     settings, connection = pairs.manifest["settings"], citations_of(corpus)
     for name in SPLITS:
         for row in [row for row in pairs.split(name).to_pylist() if row["label"]][:40]:
@@ -76,7 +76,7 @@ def test_positives_are_linked_as_often_as_they_say(pairs: PairsFolder, corpus: C
 
 
 def test_negatives_are_balanced_cited_enough_and_linked_by_no_relation(
-    pairs: PairsFolder, corpus: CorpusFolder
+    pairs: Pairs, corpus: CorpusFolder
 ) -> None:
     settings, connection = pairs.manifest["settings"], citations_of(corpus)
     for name in ("validation", "test"):
@@ -169,7 +169,7 @@ def test_split_by_article_shares_no_article_that_cites_both(compiled: Compile, c
     assert pairs.manifest["test_articles"] == len(behind[2])
 
 
-def test_known_links_are_all_links_of_the_training_papers(pairs: PairsFolder, corpus: CorpusFolder) -> None:
+def test_known_links_are_all_links_of_the_training_papers(pairs: Pairs, corpus: CorpusFolder) -> None:
     settings, connection = pairs.manifest["settings"], citations_of(corpus)
     links = pairs.known_links()
     assert links.column_names == ["left_id", "right_id"]
@@ -188,15 +188,15 @@ def test_known_links_are_all_links_of_the_training_papers(pairs: PairsFolder, co
 def test_the_fingerprint_covers_the_known_links(compiled: Compile) -> None:
     pairs = compiled()
     files = pairs.manifest["files"] | {"known_links.parquet": "other"}
-    assert PairsFolder(pairs.path, pairs.manifest | {"files": files}).fingerprint() != pairs.fingerprint()
+    assert Pairs(pairs.path, pairs.manifest | {"files": files}).fingerprint() != pairs.fingerprint()
 
 
 def test_a_corpus_paper_that_the_rules_drop_is_in_no_pair(corpus: CorpusFolder, tmp_path: Path) -> None:
     # Many papers of these topics lack the word in their title, and are cited by papers that have it.
     rules = tmp_path / "rules.yaml"
     rules.write_text("domains: {memory: {title: ['hippocampus*']}, cells: {title: ['mitosis*', 'spindle*']}}")
-    settings = PairSettings.model_validate({**SMALL, "unit": "title", "max_eval_per_domain": 5})
-    pairs = compile_pairs(corpus, tmp_path / "pairs", settings, rules)
+    settings = PairsConfig.model_validate({**SMALL, "unit": "title", "max_eval_per_domain": 5})
+    pairs = compile_pairs(corpus, settings, tmp_path / "pairs", domains=rules)
     domains_of = DomainRules.read(rules).classifier()
     papers = {
         row["paper_id"]: row for row in duckdb.read_parquet(str(corpus.papers)).to_arrow_table().to_pylist()
@@ -215,8 +215,8 @@ def test_works_of_a_domain_are_of_its_years(corpus: CorpusFolder, tmp_path: Path
     rules.write_text(
         json.dumps({"domains": {name: {"title": ["*"], "years": years} for name, years in ranges.items()}})
     )
-    settings = PairSettings.model_validate({**SMALL, "unit": unit, "negatives_min_cited": 0})
-    pairs = compile_pairs(corpus, tmp_path / "pairs", settings, rules)
+    settings = PairsConfig.model_validate({**SMALL, "unit": unit, "negatives_min_cited": 0})
+    pairs = compile_pairs(corpus, settings, tmp_path / "pairs", domains=rules)
     year_of = dict(
         duckdb.sql(
             f"select paper_id, year from '{corpus.papers}' union all select cited, min(cited_year) from "
@@ -234,20 +234,20 @@ def test_works_of_a_domain_are_of_its_years(corpus: CorpusFolder, tmp_path: Path
 def test_what_is_not_a_pairs_dataset_is_never_replaced(corpus: CorpusFolder, tmp_path: Path) -> None:
     before = sorted(file.name for file in corpus.path.iterdir())
     with pytest.raises(UsageError, match="holds no pairs dataset"):
-        compile_pairs(corpus, corpus.path, PairSettings.model_validate(SMALL), RULES)
+        compile_pairs(corpus, out=corpus.path, domains=RULES, **SMALL)
     assert sorted(file.name for file in corpus.path.iterdir()) == before
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds no pairs dataset"):
-        compile_pairs(corpus, tmp_path, PairSettings.model_validate(SMALL), RULES)
+        compile_pairs(corpus, out=tmp_path, domains=RULES, **SMALL)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_same_seed_same_bytes(compiled: Compile, corpus: CorpusFolder, tmp_path: Path) -> None:
-    settings = PairSettings.model_validate(SMALL)
-    again = compile_pairs(corpus, tmp_path / "again", settings, RULES)
+    settings = PairsConfig.model_validate({**SMALL, "domains": RULES})
+    again = compile_pairs(corpus, settings, tmp_path / "again")
     for file in sorted(again.path.iterdir()):
         assert file.read_bytes() == (compiled().path / file.name).read_bytes(), file.name
-    other = compile_pairs(corpus, tmp_path / "other", settings.model_copy(update={"seed": 1}), RULES)
+    other = compile_pairs(corpus, settings, tmp_path / "other", seed=1)
     assert other.fingerprint() != again.fingerprint()
 
 
@@ -309,8 +309,8 @@ def test_datasets_and_the_stock_trainer_take_the_folder_as_it_is(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"negatives_min_cited": 999}, "--negatives-min-cited"),
-        ({"min_count": 10_000}, "--min-count"),
+        ({"negatives_min_cited": 999}, "`negatives_min_cited`"),
+        ({"min_count": 10_000}, "`min_count`"),
         ({"fractions": (1.0, 0.0, 0.0)}, "validation split got none"),
     ],
 )
@@ -330,7 +330,7 @@ def test_the_threshold_that_is_advised_works(compiled: Compile) -> None:
 
 def test_a_folder_that_is_no_dataset_is_refused(tmp_path: Path, compiled: Compile) -> None:
     with pytest.raises(InputError, match="sentence-experts pairs"):
-        PairsFolder.open(tmp_path)
+        Pairs.open(tmp_path)
     with pytest.raises(UsageError, match="no split 'dev'"):
         compiled().split("dev")
 
@@ -340,9 +340,9 @@ def test_links_of_real_articles_agree_with_an_independent_count(real_data: Path,
     expected = json.loads((real_data / "corpora" / "elife_expected_counts.json").read_text())
     corpus = import_corpus([real_data / "corpora" / "elife_jats.tar.xz"], tmp_path / "corpus")
     capped = {"negatives_min_cited": 0, "max_train_per_domain": 50, "max_eval_per_domain": 20}
-    abstracts = compile_pairs(corpus, tmp_path / "abstracts", PairSettings(unit="abstract", **capped))
+    abstracts = compile_pairs(corpus, out=tmp_path / "abstracts", unit="abstract", **capped)
     assert abstracts.manifest["link_counts"]["1"] == expected["cocited_abstract_pairs"]
-    titles = compile_pairs(corpus, tmp_path / "titles", PairSettings(unit="title", **capped))
+    titles = compile_pairs(corpus, unit="title", **capped)
     counts = titles.manifest["link_counts"]
     for least in ("2", "3", "5"):
         assert counts[least] == expected[f"title_cocitation_pairs_ge{least}"]

@@ -12,14 +12,13 @@ from helpers.compile_pairs import RULES, SMALL, Compile, link_graph
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.pairs.engine_settings import EngineSettings
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.engines import opened
-from sentence_experts.pairs.settings import PairSettings
 
 
-def limits(**settings: object) -> EngineSettings:
-    return EngineSettings.model_validate(settings)
+def limits(**settings: object) -> PairsConfig:
+    return PairsConfig.model_validate(settings)
 
 
 def test_duckdb_gets_its_limits(tmp_path: Path) -> None:
@@ -46,7 +45,7 @@ def test_more_rows_than_memory_holds_go_to_the_scratch_folder(tmp_path: Path) ->
 def test_too_little_memory_is_said_in_one_line(tmp_path: Path) -> None:
     with opened(limits(memory="5MB", threads=1), tmp_path / "pairs") as engine:
         rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
-        with pytest.raises(SentenceExpertsError, match="--memory"):
+        with pytest.raises(SentenceExpertsError, match="`memory`"):
             engine.rows(rows.group_by("number").aggregate(times=rows.count()).order_by("number"))
 
 
@@ -62,7 +61,7 @@ def test_the_scratch_folder_lies_beside_out_or_where_it_is_told_and_goes_away(tm
 def test_a_scratch_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(UsageError, match="--scratch"),
+        pytest.raises(UsageError, match="`scratch`"),
         opened(limits(scratch=str(tmp_path / "file")), tmp_path / "pairs"),
     ):
         pass
@@ -75,9 +74,8 @@ def test_settings_that_mean_nothing_are_refused(settings: dict) -> None:
 
 
 def test_limits_change_no_byte(compiled: Compile, corpus: CorpusFolder, tmp_path: Path) -> None:
-    settings = PairSettings.model_validate(SMALL)
-    little = limits(memory="200MB", threads=1, scratch=str(tmp_path / "scratch"))
-    limited = compile_pairs(corpus, tmp_path / "limited", settings, RULES, little)
+    little = limits(memory="200MB", threads=1, scratch=str(tmp_path / "scratch"), domains=RULES)
+    limited = compile_pairs(corpus, little, tmp_path / "limited", **SMALL)
     for file in sorted(limited.path.iterdir()):
         assert file.read_bytes() == (compiled().path / file.name).read_bytes(), file.name
 
@@ -94,11 +92,11 @@ def test_long_lists_link_nothing_and_are_counted(compiled: Compile, corpus: Corp
         (select citing from '{corpus.citations}' group by citing having count(*) > {longest}))
         select count(distinct citing), count(*) from c"""
     ).fetchall()[0]
-    with link_graph(corpus, PairSettings(max_references=longest)) as graph:
+    with link_graph(corpus, PairsConfig(max_references=longest)) as graph:
         assert graph.long_lists == {"papers": behind[0], "citations": behind[1]}
         capped, left_out = graph.pairs.count.sum(), graph.long_lists
-    with link_graph(corpus, PairSettings()) as graph:
+    with link_graph(corpus, PairsConfig()) as graph:
         assert graph.long_lists is None
         assert capped < graph.pairs.count.sum()
-    pairs: PairsFolder = compiled(max_references=longest)
+    pairs: Pairs = compiled(max_references=longest)
     assert pairs.manifest["left_out_by_max_references"] == left_out

@@ -18,8 +18,8 @@ from helpers.samples import write_corpus
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import write_parquet
 
@@ -136,7 +136,7 @@ def test_pairs_and_their_counts_are_those_of_the_definition(
         graph = Graph(Path(folder), references, texts, domains)
         links = graph.links(relation, rare, longest or 10**6)
         expected = {pair: count for pair, count in graph.pairs(links).items() if count >= least}
-        chosen = PairSettings(relation=relation, rare=rare, min_count=least, max_references=longest)
+        chosen = PairsConfig(relation=relation, rare=rare, min_count=least, max_references=longest)
         if not expected:
             with pytest.raises(InputError), link_graph(graph.corpus, chosen, graph.rules):
                 pass
@@ -170,9 +170,9 @@ def texts_and_ids(graph: Graph, table: pa.Table) -> tuple[set[int], list[tuple[i
     return {graph.text[paper] for pair in ends for paper in pair}, ends
 
 
-def compiled(graph: Graph, folder: Path, chosen: PairSettings) -> PairsFolder | None:
+def compiled(graph: Graph, folder: Path, chosen: PairsConfig) -> Pairs | None:
     try:
-        return compile_pairs(graph.corpus, folder / "pairs", chosen, graph.rules)
+        return compile_pairs(graph.corpus, chosen, folder / "pairs", domains=graph.rules)
     except InputError:
         return None
 
@@ -188,7 +188,7 @@ def test_splits_leak_nothing_and_negatives_are_linked_by_nothing(
     references[0] = list(range(1, 7))
     with tempfile.TemporaryDirectory() as folder:
         graph = Graph(Path(folder), references, texts, ["a"] * PAPERS)
-        chosen = PairSettings(
+        chosen = PairsConfig(
             split=split,
             seed=seed % 7,
             negatives_min_cited=0,

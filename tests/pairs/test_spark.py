@@ -17,14 +17,13 @@ from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.pairs import engines
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.engine_settings import EngineSettings
+from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.engines import opened
-from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.pairs.works import folded_texts
 from sentence_experts.storage import write_parquet
 
-SPARK = EngineSettings.model_validate({"engine": "local[2]", "memory": "1GB"})
-DUCKDB = EngineSettings.model_validate({"memory": "1GB", "threads": 2})
+SPARK = {"engine": "local[2]", "memory": "1GB"}
+DUCKDB = {"memory": "1GB", "threads": 2}
 HERE_IT_RUNS = find_spec("pyspark") is not None and shutil.which("java") is not None
 needs_spark = pytest.mark.skipif(not HERE_IT_RUNS, reason="needs pyspark and Java")
 # Compiled once and simply: these tables are too small for the optimising compiler to pay.
@@ -118,9 +117,9 @@ LOOSE = {"negatives_min_cited": 0, "max_eval_per_domain": 3, "fractions": (0.4, 
 def test_spark_writes_the_bytes_that_duckdb_writes(
     settings: dict, nasty: CorpusFolder, rules: Path, session: None, tmp_path: Path
 ) -> None:
-    chosen = PairSettings.model_validate({**LOOSE, **settings})
-    there = compile_pairs(nasty, tmp_path / "spark", chosen, rules, SPARK)
-    here = compile_pairs(nasty, tmp_path / "duckdb", chosen, rules, DUCKDB)
+    chosen = PairsConfig.model_validate({**LOOSE, **settings})
+    there = compile_pairs(nasty, chosen, tmp_path / "spark", domains=rules, **SPARK)
+    here = compile_pairs(nasty, chosen, tmp_path / "duckdb", domains=rules, **DUCKDB)
     names = sorted(file.name for file in here.path.iterdir())
     assert names == sorted(file.name for file in there.path.iterdir())
     for name in names:
@@ -134,7 +133,7 @@ def test_both_engines_hold_the_same_texts_for_the_same(
 ) -> None:
     found = []
     for settings in (SPARK, DUCKDB):
-        with opened(settings, tmp_path / "pairs") as engine:
+        with opened(PairsConfig.of(**settings), tmp_path / "pairs") as engine:
             papers, citations = engine.read(nasty.papers), engine.read(nasty.citations)
             found.append(engine.rows(folded_texts("title", papers, citations).order_by("paper_id")))
     assert found[0].equals(found[1])
@@ -149,6 +148,6 @@ def test_without_pyspark_it_is_said_how_to_get_it(
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with (
         pytest.raises(SentenceExpertsError, match=r"sentence-experts\[spark\]"),
-        link_graph(nasty, PairSettings(), engine="local[2]"),
+        link_graph(nasty, PairsConfig(), engine="local[2]"),
     ):
         pass

@@ -8,24 +8,24 @@ import pytest
 
 from helpers.samples import TOPICS, make_pairs_folder
 from sentence_experts.errors import UsageError
-from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.pairs.subset import write_training_sample
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.subset import sample_training
 from sentence_experts.storage import sha256_file
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> PairsFolder:
-    return PairsFolder.open(make_pairs_folder(tmp_path_factory.mktemp("whole"), pairs=40))
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    return Pairs.open(make_pairs_folder(tmp_path_factory.mktemp("whole"), pairs=40))
 
 
-def rows(pairs: PairsFolder, split: str) -> list[dict]:
+def rows(pairs: Pairs, split: str) -> list[dict]:
     return pairs.split(split).to_pylist()
 
 
 def test_each_domain_gives_its_share_and_the_other_splits_stay_whole(
-    whole: PairsFolder, tmp_path: Path
+    whole: Pairs,
 ) -> None:
-    sample = write_training_sample(whole, tmp_path / "sample", 0.25)
+    sample = sample_training(whole, 0.25)
     drawn, every = rows(sample, "train"), rows(whole, "train")
     for domain in TOPICS:
         assert sum(row["domain"] == domain for row in drawn) == 10
@@ -36,8 +36,8 @@ def test_each_domain_gives_its_share_and_the_other_splits_stay_whole(
     assert sample.domains == whole.domains
 
 
-def test_the_manifest_is_that_of_the_sample(whole: PairsFolder, tmp_path: Path) -> None:
-    sample = write_training_sample(whole, tmp_path / "sample", 0.25, seed=3)
+def test_the_manifest_is_that_of_the_sample(whole: Pairs, tmp_path: Path) -> None:
+    sample = sample_training(whole, 0.25, seed=3).save(tmp_path / "sample")
     assert sample.manifest["files"] == {
         name: sha256_file(sample.path / name) for name in whole.manifest["files"]
     }
@@ -46,23 +46,20 @@ def test_the_manifest_is_that_of_the_sample(whole: PairsFolder, tmp_path: Path) 
     assert sample.manifest["domains"]["crops"]["train"]["positives"] == 10
 
 
-def test_the_seed_decides_the_sample(whole: PairsFolder, tmp_path: Path) -> None:
-    one, again, other = (
-        write_training_sample(whole, tmp_path / str(number), 0.25, seed).fingerprint()
-        for number, seed in enumerate((0, 0, 1))
-    )
+def test_the_seed_decides_the_sample(whole: Pairs) -> None:
+    one, again, other = (sample_training(whole, 0.25, seed).fingerprint() for seed in (0, 0, 1))
     assert one == again != other
 
 
-def test_a_small_domain_keeps_a_pair(whole: PairsFolder, tmp_path: Path) -> None:
-    assert len(rows(write_training_sample(whole, tmp_path / "sample", 0.001), "train")) == len(TOPICS)
+def test_a_small_domain_keeps_a_pair(whole: Pairs) -> None:
+    assert len(rows(sample_training(whole, 0.001), "train")) == len(TOPICS)
 
 
-def test_what_makes_no_sense_is_refused(whole: PairsFolder, tmp_path: Path) -> None:
+def test_what_makes_no_sense_is_refused(whole: Pairs, tmp_path: Path) -> None:
     for share in (0.0, 1.5):
         with pytest.raises(UsageError, match="share"):
-            write_training_sample(whole, tmp_path / "sample", share)
+            sample_training(whole, share)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("do not touch")
     with pytest.raises(UsageError, match="holds no pairs"):
-        write_training_sample(whole, tmp_path / "mine", 0.5)
+        sample_training(whole, 0.5).save(tmp_path / "mine")

@@ -13,7 +13,7 @@ from helpers.compile_pairs import link_graph
 from helpers.samples import write_corpus
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA
 from sentence_experts.evaluation.audit.pair_sets import fold_texts
-from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.works import folded_texts, numbered_works
 from sentence_experts.storage import write_parquet
 
@@ -70,7 +70,7 @@ def test_what_links_a_paper_links_its_reprint(relation: str, tmp_path: Path) -> 
     corpus = write_corpus(tmp_path / "corpus", papers)
     rows = [{"citing": citing, "cited": cited} for citing, cited in CITES[relation]]
     write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
-    with link_graph(corpus, PairSettings(unit="title", relation=relation)) as graph:
+    with link_graph(corpus, PairsConfig(unit="title", relation=relation)) as graph:
         node = {name: number for number, name in enumerate(sorted(titles))}
         right = np.array([node[name] for name in ("paper", "reprint", "stranger")])
         assert graph.linked(np.full(3, node["other"]), right).tolist() == [True, True, False]
@@ -82,7 +82,7 @@ def test_what_links_a_text_is_known_of_all_works_with_that_text(tmp_path: Path) 
     corpus = write_corpus(tmp_path / "corpus", papers)
     rows = [{"citing": citing, "cited": cited} for citing, cited in CITES["co-citation"]]
     write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
-    with link_graph(corpus, PairSettings(unit="title")) as graph:
+    with link_graph(corpus, PairsConfig(unit="title")) as graph:
         node = {name: number for number, name in enumerate(sorted(titles))}
 
         def known(*names: str) -> list[tuple[str, str]]:

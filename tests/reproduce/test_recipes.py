@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import typer
+from sentence_experts.pairs.config import PairsConfig
 
 from helpers.samples import write_corpus
 from helpers.shipped_recipes import RECIPES, SHIPPED, copy_recipe
@@ -21,7 +22,6 @@ from sentence_experts.corpus.tables import DOMAINS, DOMAINS_SCHEMA
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.reproduce.experiment import SCALES
 from sentence_experts.reproduce.pairs.commands import compile_pairs
 from sentence_experts.reproduce.pairs.experiment import experiment_of
@@ -126,7 +126,7 @@ def test_options_are_arguments_of_what_takes_them() -> None:
 def test_the_small_scale_makes_and_splits_pairs_as_the_protocol_does(file: Path, tmp_path: Path) -> None:
     recipe = read_recipe(file)
     setting = setting_for(recipe, "small", None, tmp_path)
-    published, small = (PairSettings(**pairs) for pairs in (recipe.protocol.pairs, setting.pairs))
+    published, small = (PairsConfig(**pairs) for pairs in (recipe.protocol.pairs, setting.pairs))
     for key in ("relation", "split", "frequency"):
         assert getattr(small, key) == getattr(published, key)
     assert setting.material is not None

@@ -9,31 +9,22 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results
-from sentence_experts.cli.options import parse_settings, with_settings
-from sentence_experts.pairs.engine_settings import EngineSettings
-from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.cli.options import with_settings
+from sentence_experts.pairs.config import PairsConfig
 
 if TYPE_CHECKING:
-    from sentence_experts.pairs.dataset import PairsFolder
+    from sentence_experts.pairs.dataset import Pairs
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("pairs")(with_settings(EngineSettings, "machine")(with_settings(PairSettings)(pairs)))
+    app.command("pairs")(with_settings(PairsConfig)(pairs))
 
 
 def pairs(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="folder written by `corpus import`")],
     out: Annotated[Path, typer.Option(help="folder to write the dataset to")],
     given: dict[str, Any],
-    machine: dict[str, Any],
-    domains: Annotated[
-        Path | None,
-        typer.Option(
-            help="YAML rules that sort papers into domains; without, the domains whose queries found them, "
-            "of a corpus that `corpus fetch` wrote, or else one domain 'all'"
-        ),
-    ] = None,
 ) -> None:
     """Compile pairs of linked papers from a corpus: train, validation and test sets.
 
@@ -43,16 +34,14 @@ def pairs(
     Example: sentence-experts pairs my-corpus --domains domains.yaml --relation coupling
     --negatives-min-cited 0 --out my-pairs
     """
-    settings = parse_settings(PairSettings, given)
-    engine = parse_settings(EngineSettings, machine)
+    config = PairsConfig.of(**given)
 
-    from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.pairs.compile import compile_pairs
 
-    _show(compile_pairs(CorpusFolder.open(corpus), out, settings, domains, engine))
+    _show(compile_pairs(corpus, config, out))
 
 
-def _show(pairs: PairsFolder) -> None:
+def _show(pairs: Pairs) -> None:
     """How many pairs each domain got, and what a reader of results on them should know."""
     from sentence_experts.pairs.splits import SPLITS
 

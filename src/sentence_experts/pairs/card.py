@@ -14,13 +14,13 @@ MEANING = {
     "coupling": "both papers cite a same work (bibliographic coupling, not co-citation)",
     "citation": "one paper cites the other",
 }
-# What pairs by co-citation may add to their caution.
-CAUTION_OF_ARTICLES = (
+# Added for co-citation, where articles cite both papers of a pair.
+ARTICLE_CAUTION = (
     " {seen} of {articles} articles that cite both papers of a test pair do so for a training pair too."
 )
 CAUTION = {
-    "paper": "No paper occurs in two of the splits.",
-    "article": "No paper occurs in two of the splits, and no article stands behind pairs of two of them.",
+    "paper": "No paper occurs in two splits.",
+    "article": "No paper occurs in two splits, and no article cites both papers of pairs in two splits.",
     "random": (
         "Pairs were split at random, as published: {seen} of {papers} test papers also occur in training "
         "pairs, so figures on this test set are optimistic."
@@ -34,7 +34,6 @@ CAUTION = {
 
 def dataset_card(manifest: dict[str, Any], trainer_columns: Sequence[str]) -> str:
     """README.md with the metadata that `datasets.load_dataset(folder)` reads."""
-    settings = manifest["settings"]
     files = [{"split": name, "path": f"{name}.parquet"} for name in SPLITS]
     metadata = {
         "configs": [
@@ -42,31 +41,45 @@ def dataset_card(manifest: dict[str, Any], trainer_columns: Sequence[str]) -> st
             {"config_name": "full", "data_files": files},
         ],
         "task_categories": ["sentence-similarity"],
-        "tags": ["sentence-transformers", "co-citation"],
+        "tags": ["sentence-transformers", *(["co-citation"] if "corpus" in manifest else [])],
     }
+    description = _description(manifest) if "corpus" in manifest else "# Pairs of texts\n"
+    if "sample_of" in manifest:
+        sample = manifest["sample_of"]
+        description += (
+            f"\nA random {sample['share']:.0%} of each domain's training pairs, sampled with seed "
+            f"{sample['seed']} from the dataset {sample['pairs'][:12]}; validation and test are complete.\n"
+        )
+    return f"""---
+{yaml.safe_dump(metadata, sort_keys=False)}---
+{description}
+{_counts(manifest["domains"])}
+
+`load_dataset(folder)` gives anchor, positive and label, ready for the sentence-transformers trainer;
+`load_dataset(folder, "full")` adds domain, count and the papers' ids. `known_links.parquet` has every linked
+pair of the training papers, sampled or not, so that none is taken for a negative.
+
+All settings, hashes and counts are in `manifest.json`.
+"""
+
+
+def _description(manifest: dict[str, Any]) -> str:
+    """What the pairs of a corpus are, and what a reader of results on them should know."""
+    settings = manifest["settings"]
     caution = CAUTION[settings["split"]].format(
         seen=manifest["test_papers_seen_in_training"], papers=manifest["test_papers"]
     )
     if manifest["test_articles_seen_in_training"]:
-        caution += CAUTION_OF_ARTICLES.format(
+        caution += ARTICLE_CAUTION.format(
             seen=manifest["test_articles_seen_in_training"], articles=manifest["test_articles"]
         )
-    return f"""---
-{yaml.safe_dump(metadata, sort_keys=False)}---
-# Pairs of scientific texts by {settings["relation"]}
+    return f"""# Pairs of scientific texts by {settings["relation"]}
 
 A pair is linked (label 1) when {MEANING[settings["relation"]]}. Texts: {settings["unit"]}. Both works of a
 pair are of one domain. Negatives (label 0, in validation and test only) are unlinked by co-citation, coupling
 and citation; both works are cited at least {settings["negatives_min_cited"]} times. {caution}
 
-{_counts(manifest["domains"])}
-
-`load_dataset(folder)` gives anchor, positive and label, ready for the sentence-transformers trainer;
-`load_dataset(folder, "full")` adds domain, count and the papers' ids. `known_links.parquet` has every linked
-pair of the training papers, drawn or not, so that none is taken for a negative.
-
-Every setting, hash and count is in `manifest.json`. The texts keep the licences of their articles:
-{_licences(manifest["corpus"]["licences"])}.
+The texts keep the licences of their articles: {_licences(manifest["corpus"]["licences"])}.
 """
 
 

@@ -1,4 +1,4 @@
-"""Corpus -> pairs dataset: link the works, sort them into domains, split, add negatives, write."""
+"""Corpus -> pairs: link the works, sort them into domains, split, add negatives."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.article_split import ARTICLE_FRACTIONS, articles_seen, split_by_article
-from sentence_experts.pairs.dataset import PairsFolder, check_replaceable, write_pairs_folder
-from sentence_experts.pairs.engine_settings import EngineSettings
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.dataset import Pairs, check_replaceable
 from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import NegativeSampler, Request
-from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLIT_METHODS,
@@ -30,41 +28,55 @@ from sentence_experts.pairs.splits import (
     PairArrays,
     papers_seen,
 )
+from sentence_experts.pairs.table_inputs import opened_corpus
 
 
 def compile_pairs(
-    corpus: CorpusFolder,
-    out: Path,
-    settings: PairSettings,
-    rules_file: Path | None = None,
-    engine: EngineSettings | None = None,
-) -> PairsFolder:
-    """Write the pairs dataset of a corpus to `out` and return it: the same bytes whatever the engine.
+    corpus: CorpusFolder | Path | str | tuple[Any, Any],
+    config: PairsConfig | None = None,
+    out: Path | str | None = None,
+    **settings: Any,
+) -> Pairs:
+    """Link the works of a corpus into pairs, split them and add negatives.
+
+    The same corpus and settings give the same bytes, whichever engine links the works.
+
+    Args:
+        corpus: a corpus folder, or two tables (pandas, polars, Arrow): papers (`paper_id`, `title`,
+            `abstract`, `year`, ..., optionally `domain`) and citations (`citing`, `cited`).
+        config: the settings; `settings` override its fields, by name.
+        out: the folder to write to; without, the pairs stay in memory.
 
     Raises:
-        InputError: nothing is linked, a domain rule cannot be applied, a split is empty, or the negatives
-            asked for cannot be made (the message gives the threshold that would do).
-        UsageError: `out` is there and holds something else than a pairs dataset, or there is no writing to
-            the scratch folder.
-        SentenceExpertsError: Spark is asked for and cannot be had.
+        InputError: nothing is linked, a domain rule cannot be applied, a split is empty, or there are too few
+            negatives (the message gives the threshold that would do).
+        UsageError: `out` exists and holds something other than a pairs dataset, or the scratch folder cannot
+            be written to.
+        SentenceExpertsError: Spark was chosen and is not installed or does not start.
+
+    Example:
+        compile_pairs("my-corpus", domains="domains.yaml", unit="title", out="my-pairs")
     """
-    check_replaceable(out)
-    with opened(engine or EngineSettings.model_validate({}), beside=out) as working:
-        graph = LinkGraph(corpus, settings, rules_file, working)
-        tables, known_links, made = _compiled(graph, settings)
-    manifest = {
-        "domain_rules": rules_file.read_text(encoding="utf-8") if rules_file else None,
-        "corpus": {
-            "fingerprint": corpus.fingerprint(),
-            "licences": corpus.manifest["counts"].get("by_licence"),
-        },
-        **made,
-    }
-    return write_pairs_folder(out, tables, known_links, manifest)
+    config = PairsConfig.of(config, **settings)
+    if out is not None:
+        check_replaceable(Path(out))
+    with opened_corpus(corpus) as folder:
+        with opened(config, beside=None if out is None else Path(out)) as engine:
+            pairs, known_links, made = _compiled(LinkGraph(folder, config, engine), config)
+        manifest = {
+            "domain_rules": config.domains.read_text(encoding="utf-8") if config.domains else None,
+            "corpus": {
+                "fingerprint": folder.fingerprint(),
+                "licences": folder.manifest["counts"].get("by_licence"),
+            },
+            **made,
+        }
+    in_memory = Pairs.in_memory(pairs, known_links, manifest)
+    return in_memory if out is None else in_memory.save(out)
 
 
 def _compiled(
-    graph: LinkGraph, settings: PairSettings
+    graph: LinkGraph, settings: PairsConfig
 ) -> tuple[dict[str, pa.Table], pa.Table, dict[str, Any]]:
     """The table of each split, the known links, and what the manifest says about them."""
     pairs = graph.pairs
@@ -89,13 +101,10 @@ def _compiled(
         tables,
         known_links,
         {
-            "settings": settings.model_dump() | {"fractions": list(fractions)},
+            "settings": settings.stored() | {"fractions": list(fractions)},
             "link_counts": graph.link_counts,
             "left_out_by_max_references": graph.long_lists,
             "pairs_of_one_text_left_out": graph.same_text_pairs,
-            "domains": {
-                domain: _domain_counts(tables, domain) for domain in sorted(set(pairs.domain.tolist()))
-            },
             "pairs_between_splits_left_out": int((assignment.pairs == CROSSING).sum()),
             "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
             "known_links": known_links.num_rows,
@@ -104,12 +113,12 @@ def _compiled(
     )
 
 
-def _drawn(splits: list[PairArrays], settings: PairSettings, rng: np.random.Generator) -> list[PairArrays]:
+def _drawn(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Generator) -> list[PairArrays]:
     """At most as many pairs a domain as the settings allow each split."""
     return [
         sampling.draw_per_domain(
             split,
-            settings.most_per_domain(SPLITS[number]),
+            settings.max_per_domain(SPLITS[number]),
             by_count=number == TRAIN and settings.frequency == "sampling",
             rng=rng,
         )
@@ -118,20 +127,25 @@ def _drawn(splits: list[PairArrays], settings: PairSettings, rng: np.random.Gene
 
 
 def _assign(
-    graph: LinkGraph, settings: PairSettings, rng: np.random.Generator
+    graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator
 ) -> tuple[Assignment, tuple[float, float, float]]:
     """The set of each pair, and the shares that the sets were given."""
     if settings.split == "article":
-        fractions = settings.fractions or ARTICLE_FRACTIONS
+        fractions = _shares(settings, ARTICLE_FRACTIONS)
         citing = graph.citing_articles(graph.pairs)
         return split_by_article(graph.pairs, graph.works, citing, fractions, rng), fractions
     method = SPLIT_METHODS[settings.split]
-    fractions = settings.fractions or method.fractions
+    fractions = _shares(settings, method.fractions)
     return method.assign(graph.pairs, graph.works, fractions, rng), fractions
 
 
+def _shares(settings: PairsConfig, default: tuple[float, float, float]) -> tuple[float, float, float]:
+    train, validation, test = settings.fractions or default
+    return train, validation, test
+
+
 def _seen_in_training(
-    graph: LinkGraph, splits: list[PairArrays], settings: PairSettings
+    graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig
 ) -> dict[str, int | None]:
     """Counted on the pairs as drawn: papers of test pairs, and articles behind them, that training had.
 
@@ -190,22 +204,8 @@ def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tupl
     return PairArrays(*columns), np.concatenate([labels, np.zeros(len(negatives), dtype=np.int64)])
 
 
-def _domain_counts(tables: dict[str, pa.Table], domain: str) -> dict[str, Any]:
-    counts: dict[str, Any] = {}
-    for name, table in tables.items():
-        rows = table.filter(pc.equal(table["domain"], domain))
-        papers = pa.chunked_array([*rows["anchor_id"].chunks, *rows["positive_id"].chunks], pa.string())
-        positives = pc.sum(rows["label"]).as_py() or 0
-        counts[name] = {
-            "positives": positives,
-            "negatives": rows.num_rows - positives,
-            "papers": len(papers.unique()),
-        }
-    return counts
-
-
-def _empty_split(name: str, settings: PairSettings, pairs: int) -> str:
+def _empty_split(name: str, settings: PairsConfig, pairs: int) -> str:
     return (
-        f"the {name} split got none of the {pairs} pairs; with --split {settings.split}, give it more with "
-        f"--fractions TRAIN,VALIDATION,TEST (or link more papers)"
+        f"the {name} split got none of the {pairs} pairs; with `split` {settings.split}, give it a larger "
+        "share with `fractions`, or link more papers"
     )

@@ -1,18 +1,23 @@
-"""The pairs dataset on disk: one Parquet file a split, a manifest, a dataset card."""
+"""The pairs dataset, in memory or on disk: a Parquet file per split, a manifest, a dataset card."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sentence_experts import __version__
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.card import dataset_card
 from sentence_experts.pairs.splits import SPLITS
+from sentence_experts.pairs.table_inputs import as_arrow
 from sentence_experts.storage import (
     read_json,
     replacing_folder,
@@ -22,43 +27,122 @@ from sentence_experts.storage import (
     write_parquet,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FORMAT = 1
-# The sentence-transformers trainer reads anchor, positive and label (1 co-cited, 0 not); the card's default
+MANIFEST = "manifest.json"
+# The sentence-transformers trainer reads anchor, positive and label (1 linked, 0 not); the card's default
 # configuration shows it these alone. The rest says where the pair comes from.
 TRAINER_COLUMNS = ("anchor", "positive", "label")
 KNOWN_LINKS = "known_links.parquet"
-PAIR_COLUMNS = (*TRAINER_COLUMNS, "domain", "count", "anchor_id", "positive_id")
+PAIRS_SCHEMA = pa.schema([
+    ("anchor", pa.string()),
+    ("positive", pa.string()),
+    ("label", pa.int64()),
+    ("domain", pa.string()),
+    ("count", pa.int64()),
+    ("anchor_id", pa.string()),
+    ("positive_id", pa.string()),
+])  # fmt: skip
+PAIR_COLUMNS = tuple(PAIRS_SCHEMA.names)
+LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
+ONE_DOMAIN = "all"
 
 
-@dataclass(frozen=True)
-class PairsFolder:
-    """A pairs dataset that has been written.
+@dataclass(frozen=True, repr=False, eq=False)
+class Pairs:
+    """Pairs of texts in train, validation and test, in memory or in a folder.
 
-    Each split is a table of `PAIR_COLUMNS`: two texts, label (int), domain, count (how often the pair was
-    linked, 0 for a negative) and the ids of the two papers.
+    Each split is an Arrow table of `PAIR_COLUMNS`: two texts, label (1 linked, 0 a negative), domain, count
+    (how often the pair was linked, 0 for a negative) and the ids of the two papers.
+
+    Attributes:
+        path: the folder; None if the pairs are in memory.
+        manifest: the settings, counts and hashes of the dataset.
+        tables: file name -> table, of pairs in memory.
     """
 
-    path: Path
+    path: Path | None
     manifest: dict[str, Any]
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: Path | str) -> PairsFolder:
-        """Open a folder written by `sentence-experts pairs`.
+    def open(cls, path: Path | str) -> Pairs:
+        """Open a folder written by `compile_pairs` or `Pairs.save`.
 
         Raises:
             InputError: the folder holds no pairs dataset.
         """
         path = Path(path)
-        files = [path / "manifest.json", *(path / f"{name}.parquet" for name in SPLITS)]
+        files = [path / MANIFEST, *(path / f"{name}.parquet" for name in SPLITS)]
         missing = [file.name for file in files if not file.is_file()]
         if missing:
             raise InputError(
-                f"{path}: no pairs here ({', '.join(missing)} missing); write one with sentence-experts pairs"
+                f"{path}: no pairs here ({', '.join(missing)} missing); make them with sentence-experts pairs"
             )
         manifest = read_json(files[0])
         if manifest.get("kind") != "pairs":
-            raise InputError(f"{path}: its manifest.json is not that of a pairs dataset")
+            raise InputError(f"{path}: its {MANIFEST} is not that of a pairs dataset")
         return cls(path, manifest)
+
+    @classmethod
+    def of(cls, source: Any) -> Pairs:
+        """`source` as pairs: a `Pairs`, the path of a folder, or a table as `from_table` takes it."""
+        if isinstance(source, cls):
+            return source
+        return cls.open(source) if isinstance(source, str | Path) else cls.from_table(source)
+
+    @classmethod
+    def from_table(cls, table: Any) -> Pairs:
+        """Pairs from one table: training pairs, or those of several splits if it has a column `split`.
+
+        The table is a pandas or polars DataFrame, an Arrow table or a `datasets.Dataset`; its columns are as
+        `from_tables` describes.
+
+        Example:
+            >>> import pandas as pd
+            >>> frame = pd.DataFrame({"anchor": ["a cat", "a rose"], "positive": ["a kitten", "a tulip"],
+            ...                       "domain": ["animals", "plants"]})
+            >>> Pairs.from_table(frame)
+            Pairs(train: 2, validation: 0, test: 0; domains: animals, plants; in memory)
+        """
+        rows = as_arrow(table)
+        if "split" not in rows.column_names:
+            return cls.from_tables(train=rows)
+        names = rows["split"].unique().to_pylist()
+        unknown = [name for name in names if name not in SPLITS]
+        if unknown:
+            raise InputError(f"column split: {unknown[0]!r} is none of {', '.join(SPLITS)}")
+        return cls.from_tables(**{name: rows.filter(pc.equal(rows["split"], name)) for name in names})
+
+    @classmethod
+    def from_tables(cls, train: Any = None, validation: Any = None, test: Any = None) -> Pairs:
+        """Pairs from a table per split (pandas, polars, Arrow, `datasets.Dataset`); a split may be missing.
+
+        Columns: `anchor` and `positive` (texts); optional `label` (default 1), `domain` (default "all"),
+        `count` (default the label), `anchor_id` and `positive_id` (default: a hash of the text).
+
+        Raises:
+            InputError: a column or a text is missing, a label is neither 0 nor 1, or there is no pair.
+        """
+        given = dict(zip(SPLITS, (train, validation, test), strict=True))
+        tables = {
+            name: PAIRS_SCHEMA.empty_table() if table is None else _pair_table(as_arrow(table), name)
+            for name, table in given.items()
+        }
+        if not any(table.num_rows for table in tables.values()):
+            raise InputError("no pairs: every table is empty")
+        return cls.in_memory(tables, _links_of(tables["train"]), {})
+
+    @classmethod
+    def in_memory(
+        cls, splits: Mapping[str, pa.Table], known_links: pa.Table, manifest: Mapping[str, Any]
+    ) -> Pairs:
+        """Pairs of tables that have all columns already, with a manifest that gets their counts."""
+        tables = {f"{name}.parquet": splits[name] for name in SPLITS} | {KNOWN_LINKS: known_links}
+        head = {"kind": "pairs", "format": FORMAT, "version": __version__}
+        return cls(None, {**head, "domains": count_pairs(splits), **manifest}, tables)
 
     def split(self, name: str) -> pa.Table:
         """The pairs of `train`, `validation` or `test`.
@@ -69,66 +153,162 @@ class PairsFolder:
         """
         if name not in SPLITS:
             raise UsageError(f"no split {name!r}; there are {', '.join(SPLITS)}")
-        file = self.path / f"{name}.parquet"
-        table = pq.read_table(file)
+        table = self._table(f"{name}.parquet")
         missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
         if missing:
             raise InputError(
-                f"{file}: column {missing[0]!r} is missing, found {', '.join(table.column_names)}"
+                f"{self.name}, {name}: column {missing[0]!r} is missing, "
+                f"found {', '.join(table.column_names)}"
             )
         return table
 
     def known_links(self) -> pa.Table:
-        """Every linked pair of the training works, drawn or not: string columns `left_id` < `right_id`.
+        """Every linked pair of the training works, sampled or not: string columns `left_id` < `right_id`.
 
-        Such works are no negatives of each other, wherever they meet.
+        Such works are not negatives of each other, wherever they meet.
 
         Raises:
             InputError: the dataset was written before there was such a table.
         """
-        file = self.path / KNOWN_LINKS
-        if not file.is_file():
+        if self.path is not None and not (self.path / KNOWN_LINKS).is_file():
             raise InputError(f"{self.path}: no {KNOWN_LINKS} here; write the pairs again")
-        return pq.read_table(file)
+        return self._table(KNOWN_LINKS)
 
     @property
     def domains(self) -> list[str]:
         """The names of the domains, sorted."""
         return sorted(self.manifest["domains"])
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the pairs were compiled with; empty for pairs from tables."""
+        settings: dict[str, Any] = self.manifest.get("settings", {})
+        return settings
+
+    @property
+    def name(self) -> str:
+        """What messages call the dataset: its path, or "pairs in memory"."""
+        return "pairs in memory" if self.path is None else str(self.path)
+
     def fingerprint(self) -> str:
-        """A hash that changes when the bytes of a split or of the known links do."""
-        return sha256_text(*(digest for _, digest in sorted(self.manifest["files"].items())))
+        """A hash that changes when the bytes of a split or of the known links do; the same after saving."""
+        files = self.manifest.get("files") or {name: _hash(table) for name, table in self.tables.items()}
+        return sha256_text(*(digest for _, digest in sorted(files.items())))
+
+    def save(self, out: Path | str) -> Pairs:
+        """Write the dataset to a folder, completely or not at all, and return it as opened from there.
+
+        Raises:
+            UsageError: `out` exists and holds something other than a pairs dataset.
+        """
+        out = Path(out)
+        check_replaceable(out)
+        with replacing_folder(out) as folder:
+            files = {}
+            for name in (*(f"{split}.parquet" for split in SPLITS), KNOWN_LINKS):
+                write_parquet(folder / name, self._table(name))
+                files[name] = sha256_file(folder / name)
+            manifest = {**self.manifest, "files": files}
+            write_json(folder / MANIFEST, manifest)
+            (folder / "README.md").write_text(dataset_card(manifest, TRAINER_COLUMNS), encoding="utf-8")
+        return Pairs.open(out)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All pairs as one DataFrame, with a column `split`."""
+        tables = [self.split(name).select(PAIR_COLUMNS) for name in SPLITS]
+        named = [
+            table.append_column("split", pa.array([name] * table.num_rows, pa.string()))
+            for name, table in zip(SPLITS, tables, strict=True)
+        ]
+        return pa.concat_tables(named).to_pandas()
+
+    def __repr__(self) -> str:
+        counts = [f"{name}: {self._rows(f'{name}.parquet'):,}" for name in SPLITS]
+        place = "in memory" if self.path is None else self.path
+        return f"Pairs({', '.join(counts)}; domains: {', '.join(self.domains)}; {place})"
+
+    def _rows(self, file: str) -> int:
+        rows: int = (
+            self.tables[file].num_rows if self.path is None else pq.read_metadata(self.path / file).num_rows
+        )
+        return rows
+
+    def _table(self, file: str) -> pa.Table:
+        return self.tables[file] if self.path is None else pq.read_table(self.path / file)
 
 
 def check_replaceable(out: Path) -> None:
-    """Whether a pairs dataset may be written to `out`.
+    """Refuse to write a pairs dataset over anything else.
 
     Raises:
-        UsageError: `out` is there and holds something else, which would be lost.
+        UsageError: `out` exists and holds something else, which would be lost.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    manifest = out / "manifest.json"
+    manifest = out / MANIFEST
     if not manifest.is_file() or read_json(manifest).get("kind") != "pairs":
-        raise UsageError(f"{out} is there and holds no pairs dataset; choose another --out")
+        raise UsageError(f"{out} exists and holds no pairs dataset; choose another `out`")
 
 
-def write_pairs_folder(
-    out: Path, splits: dict[str, pa.Table], known_links: pa.Table, manifest: dict[str, Any]
-) -> PairsFolder:
-    """Write the splits, the known links, the manifest and the card to `out`, whole or not at all.
+def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
+    """Domain -> split -> the numbers of positives, negatives and papers."""
+    names = sorted({name for table in splits.values() for name in table["domain"].unique().to_pylist()})
+    counts: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for domain in names:
+        for split, table in splits.items():
+            rows = table.filter(pc.equal(table["domain"], domain))
+            papers = pa.chunked_array([*rows["anchor_id"].chunks, *rows["positive_id"].chunks], pa.string())
+            positives = pc.sum(rows["label"]).as_py() or 0
+            counts[domain][split] = {
+                "positives": positives,
+                "negatives": rows.num_rows - positives,
+                "papers": len(papers.unique()),
+            }
+    return counts
 
-    Raises:
-        UsageError: as `check_replaceable`.
-    """
-    check_replaceable(out)
-    tables = {f"{name}.parquet": splits[name] for name in SPLITS} | {KNOWN_LINKS: known_links}
-    with replacing_folder(out) as folder:
-        for name, table in tables.items():
-            write_parquet(folder / name, table)
-        files = {name: sha256_file(folder / name) for name in tables}
-        manifest = {"kind": "pairs", "format": FORMAT, "version": __version__, "files": files, **manifest}
-        write_json(folder / "manifest.json", manifest)
-        (folder / "README.md").write_text(dataset_card(manifest, TRAINER_COLUMNS), encoding="utf-8")
-    return PairsFolder.open(out)
+
+def _hash(table: pa.Table) -> str:
+    """The SHA-256 of the file that `write_parquet` writes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return hashlib.sha256(sink.getvalue()).hexdigest()
+
+
+def _pair_table(table: pa.Table, split: str) -> pa.Table:
+    """The table with all of `PAIR_COLUMNS`, checked."""
+    missing = [name for name in ("anchor", "positive") if name not in table.column_names]
+    if missing:
+        raise InputError(
+            f"{split}: column {missing[0]!r} is missing, found {', '.join(table.column_names) or 'none'}"
+        )
+    columns = {name: table[name] for name in PAIR_COLUMNS if name in table.column_names}
+    rows = table.num_rows
+    columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
+    columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))
+    columns.setdefault("count", columns["label"])
+    for end in ("anchor", "positive"):
+        if f"{end}_id" not in columns:
+            ids = [None if text is None else sha256_text(text)[:16] for text in columns[end].to_pylist()]
+            columns[f"{end}_id"] = pa.array(ids, pa.string())
+    try:
+        whole = pa.table({name: columns[name] for name in PAIR_COLUMNS}).cast(PAIRS_SCHEMA)
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(f"{split}: {' '.join(str(error).split())}") from error
+    empty = [name for name in PAIR_COLUMNS if whole[name].null_count]
+    if empty:
+        raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
+    if not pc.all(pc.is_in(whole["label"], pa.array([0, 1]))).as_py() and rows:
+        raise InputError(f"{split}: a label is 1 (linked) or 0 (a negative)")
+    return whole.combine_chunks()
+
+
+def _links_of(train: pa.Table) -> pa.Table:
+    """The linked pairs of a training table, in the form of `Pairs.known_links`."""
+    linked = train.filter(pc.equal(train["label"], 1))
+    ends = zip(linked["anchor_id"].to_pylist(), linked["positive_id"].to_pylist(), strict=True)
+    pairs = sorted({(min(two), max(two)) for two in ends if two[0] != two[1]})
+    columns = [pa.array(side, pa.string()) for side in zip(*pairs, strict=True)] if pairs else None
+    return pa.table(columns, schema=LINKS_SCHEMA) if columns else LINKS_SCHEMA.empty_table()
+
+
+PairsFolder = Pairs

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.errors import SentenceExpertsError, UsageError, require
-from sentence_experts.pairs.engine_settings import DUCKDB, MEMORY, SPARK_MASTER, EngineSettings
+from sentence_experts.pairs.config import DUCKDB, MEMORY, SPARK_MASTER, PairsConfig
 
 # Of a self-join on one machine: tasks a core, so that none is left waiting for the largest.
 TASKS_A_CORE = 2
@@ -74,8 +74,8 @@ class Engine:
             self._backend.to_parquet(expression, str(path))
         except duckdb.OutOfMemoryException as error:
             raise SentenceExpertsError(
-                "the join needs more memory than --memory allows it: give more, or link less with "
-                "--max-references, or lower --threads, of which each has tables of its own"
+                "the join needs more memory than `memory` allows: raise it, or link less with "
+                "`max_references`, or lower `threads`, each of which has its own tables"
             ) from error
         return path
 
@@ -97,34 +97,36 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def opened(settings: EngineSettings, beside: Path) -> Iterator[Engine]:
+def opened(settings: PairsConfig, beside: Path | None) -> Iterator[Engine]:
     """The engine of the settings, with a scratch folder that is removed at the end.
 
     Args:
         settings: which engine, and its limits.
-        beside: the scratch folder is made in the folder that has `beside`, unless the settings name another.
+        beside: the scratch folder is made beside this path (without one, in the system's temporary folder),
+            unless the settings name another place.
 
     Raises:
         SentenceExpertsError: Spark is asked for and is not installed, or does not start.
         UsageError: the scratch folder cannot be made.
     """
-    home = Path(settings.scratch) if settings.scratch else beside.absolute().parent
+    name = beside.name if beside else "pairs"
+    home = settings.scratch or (beside.absolute().parent if beside else Path(tempfile.gettempdir()))
     try:
         home.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix=f".{beside.name}.scratch-", dir=home)
+        folder = tempfile.TemporaryDirectory(prefix=f".{name}.scratch-", dir=home)
     except OSError as error:
         raise UsageError(
-            f"--scratch {home}: cannot be written to ({error.strerror}); choose another"
+            f"`scratch` {home}: cannot be written to ({error.strerror}); choose another"
         ) from error
-    with folder as name:
-        scratch = Path(name).resolve()
+    with folder as created:
+        scratch = Path(created).resolve()
         connect = _duckdb if settings.engine == DUCKDB else _spark
         with connect(settings, scratch) as backend:
             yield Engine(backend, scratch)
 
 
 @contextmanager
-def _duckdb(settings: EngineSettings, scratch: Path) -> Iterator[Any]:
+def _duckdb(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
     backend = ibis.duckdb.connect()
     try:
         backend.raw_sql("SET enable_progress_bar = false")
@@ -142,7 +144,7 @@ def _duckdb(settings: EngineSettings, scratch: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _spark(settings: EngineSettings, scratch: Path) -> Iterator[Any]:
+def _spark(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
     sql = require("pyspark.sql", "spark")
     # A session that runs already (a notebook's, a cluster's) is used as it is and left running.
     running = sql.SparkSession.getActiveSession()
@@ -158,7 +160,7 @@ def _spark(settings: EngineSettings, scratch: Path) -> Iterator[Any]:
             session.stop()
 
 
-def _session(sql: ModuleType, settings: EngineSettings, scratch: Path) -> Any:
+def _session(sql: ModuleType, settings: PairsConfig, scratch: Path) -> Any:
     builder = sql.SparkSession.builder.master(settings.engine).appName("sentence-experts pairs")
     wanted = {
         "spark.ui.enabled": "false",
@@ -179,10 +181,10 @@ def _session(sql: ModuleType, settings: EngineSettings, scratch: Path) -> Any:
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
-    except Exception as error:  # whatever Java, the network or the cluster has to say
+    except Exception as error:  # anything from Java, the network or the cluster
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise SentenceExpertsError(
-            f"--engine {settings.engine}: Spark did not start ({reason[0]}); it needs Java 17 or newer"
+            f"`engine` {settings.engine}: Spark did not start ({reason[0]}); it needs Java 17 or newer"
         ) from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 
 import ibis
 import ibis.expr.types as ir
@@ -14,12 +13,12 @@ from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.article_split import CitingArticles
+from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.links import MEMBER_ENDS, RELATIONS, identified, long_lists, references_of_few
 from sentence_experts.pairs.memberships import domains_of_works
 from sentence_experts.pairs.neighbours import Neighbours
-from sentence_experts.pairs.settings import PairSettings
 from sentence_experts.pairs.splits import UNKNOWN_YEAR, PairArrays, WorkArrays
 from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, with_texts_of
 
@@ -41,16 +40,14 @@ class LinkGraph:
             pair (with coupling: by such works); None without that setting.
     """
 
-    def __init__(
-        self, corpus: CorpusFolder, settings: PairSettings, rules_file: Path | None, engine: Engine
-    ) -> None:
+    def __init__(self, corpus: CorpusFolder, settings: PairsConfig, engine: Engine) -> None:
         self._engine = engine
         self._settings = settings
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
         self._citations = identified(references)
         self._texts = engine.kept(folded_texts(settings.unit, papers, references))
         domains = domains_of_works(
-            engine, settings.unit, self._texts, papers, references, rules_file, corpus.domains
+            engine, settings.unit, self._texts, papers, references, settings.domains, corpus.domains
         )
         self._works = engine.kept(numbered_works(self._texts, domains))
         self._wanted = engine.kept(with_texts_of(self._texts, self._works))
@@ -120,11 +117,11 @@ class LinkGraph:
 
     def _nothing_linked(self) -> str:
         settings = self._settings
-        longer = ", a larger --max-references" if self.long_lists else ""
+        longer = ", a larger `max_references`" if self.long_lists else ""
         return (
             f"no two works of one domain with a {settings.unit} are linked by {settings.relation} at least "
-            f"{settings.min_count} times; look at --domains and --min-count, or try another --relation or "
-            f"--unit{longer}"
+            f"{settings.min_count} times; check `domains` and `min_count`, or try another `relation` or "
+            f"`unit`{longer}"
         )
 
     @cached_property

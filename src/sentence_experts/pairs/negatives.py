@@ -136,5 +136,5 @@ class NegativeSampler:
             what += f" (and {len(short) - 1} more sets fall short)"
         would_do = self._largest_min_cited(requests, min_cited)
         if would_do is None:
-            return f"{what}; no threshold gives enough: lower the positives with --max-eval-per-domain"
-        return f"{what}; the largest that would do is --negatives-min-cited {would_do}"
+            return f"{what}; no threshold gives enough: lower the positives with `max_eval_per_domain`"
+        return f"{what}; the largest that would do is `negatives_min_cited` {would_do}"

@@ -21,7 +21,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.encoding.engine import Encoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.pairs.subset import write_training_sample
+from sentence_experts.pairs.subset import sample_training
 from sentence_experts.storage import read_json, replacing, sha256_text, write_json
 from sentence_experts.training.callbacks import BadNumbersError
 from sentence_experts.training.config import TrainConfig
@@ -97,7 +97,7 @@ def search(plan: SearchPlan, resume: bool = False) -> list[Trial]:
         raise UsageError(f"sampler {plan.sampler!r}: choose one of {', '.join(SAMPLERS)}")
     _prepare(plan, resume)
     if not (plan.out / "pairs").exists():
-        write_training_sample(plan.pairs, plan.out / "pairs", plan.share, plan.seed)
+        sample_training(plan.pairs, plan.share, plan.seed).save(plan.out / "pairs")
     sample = PairsFolder.open(plan.out / "pairs")
     study = _open_study(plan.out / "study.db")
     for number in range(len(study.trials), plan.trials):

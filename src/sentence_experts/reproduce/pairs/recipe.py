@@ -13,7 +13,7 @@ from pydantic import Field
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.reproduce.pairs.published import Published
 from sentence_experts.reproduce.protocol import Choice, Strict
 from sentence_experts.reproduce.reading import RecipeFile, checked
@@ -178,8 +178,8 @@ def read_recipe(path: Path) -> Recipe:
 def _check_settings(recipe: Recipe, path: Path, source: Path) -> None:
     """Every group of settings against the class that takes it, at both scales."""
     protocol = recipe.protocol
-    checked(PairSettings, protocol.pairs, source, "pairs")
-    checked(PairSettings, protocol.small.pairs, source, "small.pairs")
+    checked(PairsConfig, protocol.pairs, source, "pairs")
+    checked(PairsConfig, protocol.small.pairs, source, "small.pairs")
     checked(TrainConfig, protocol.train, source, "train")
     checked(TrainConfig, protocol.small.train, source, "small.train")
     for run in (*recipe.runs, None):

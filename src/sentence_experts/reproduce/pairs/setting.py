@@ -15,7 +15,7 @@ from sentence_experts.corpus.tables import DOMAINS, CorpusFolder
 from sentence_experts.demo.plan import Material, data_folder, real_articles, simulated_articles
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.settings import PairSettings
+from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.reproduce.experiment import FULL, SCALES, SMALL
 from sentence_experts.reproduce.pairs.recipe import Protocol, Recipe
 from sentence_experts.reproduce.reading import checked
@@ -164,7 +164,7 @@ def _small_pairs(protocol: Protocol, material: Mapping[str, str]) -> dict[str, A
     if "fractions" not in merged and merged.get("split") == material.get("split"):
         # The same split with no shares of its own: those that leave enough in each set here.
         merged["fractions"] = material.get("fractions")
-    return checked(PairSettings, merged, protocol.file, "pairs with small.pairs").model_dump(
+    return checked(PairsConfig, merged, protocol.file, "pairs with small.pairs").model_dump(
         exclude_unset=True
     )
 

@@ -1,0 +1,156 @@
+"""The settings of `compile_pairs`: what makes a pair, how pairs are split and sampled, on which engine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from sentence_experts.config import Config
+
+DUCKDB = "duckdb"
+SPARK_MASTER = re.compile(r"local(\[(\d+|\*)\])?|spark://.+|yarn|k8s://.+")
+# As Spark counts (k, m, g) and as DuckDB does (KB, MB, GB): whole numbers, so that both take them.
+MEMORY = re.compile(r"(\d+)\s*(MB|GB)", re.IGNORECASE)
+# Settings that change no byte of the pairs, and so are not in the manifest.
+MACHINE_SETTINGS = ("engine", "memory", "threads", "scratch")
+
+
+def check_shares(value: Any, example: str) -> list[float] | None:
+    """Three shares of train, validation and test, given as a list or as "0.6,0.2,0.2".
+
+    Raises:
+        ValueError: they are not three numbers that add up to 1, or nothing is left for training.
+    """
+    if value is None:
+        return None
+    message = f"give three shares that add up to 1, such as {example}"
+    try:
+        shares = [float(part) for part in (value.split(",") if isinstance(value, str) else value)]
+    except (TypeError, ValueError):
+        raise ValueError(message) from None
+    if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(message)
+    return shares
+
+
+class PairsConfig(Config):
+    """Settings of `compile_pairs`."""
+
+    domains: Path | None = Field(
+        None,
+        description="YAML rules that sort papers into domains; without, the domains whose queries found the "
+        "papers (of a fetched corpus), or else one domain 'all'",
+    )
+    relation: Literal["co-citation", "coupling", "citation"] = Field(
+        "co-citation",
+        description="What links two papers: co-citation (a third paper cites both), coupling (they share "
+        "references), citation (one cites the other)",
+    )
+    unit: Literal["abstract", "title", "title+abstract"] = Field(
+        "abstract",
+        description="The text of a paper: abstract, title or title+abstract; with title, cited works outside "
+        "the corpus count too",
+    )
+    rare: int = Field(
+        10, ge=2, description="With coupling, a shared reference counts if at most this many papers cite it"
+    )
+    min_count: int = Field(1, ge=1, description="Leave out pairs that are linked fewer times")
+    max_references: int | None = Field(
+        None,
+        ge=2,
+        description="Papers with a longer reference list link nothing: a review with 2,000 references would "
+        "make two million co-cited pairs. Negatives are still not linked through them",
+    )
+    split: Literal["paper", "article", "random", "year"] = Field(
+        "paper",
+        description="How train, validation and test are separated: paper (no paper in two sets), article "
+        "(also no article that cites both papers of a pair; co-citation only), random (pairs, as published: "
+        "the same papers are in train and test), year (the newest year is the test set)",
+    )
+    fractions: list[float] | None = Field(
+        None,
+        description="Shares of train,validation,test: of papers with split paper, of citing articles with "
+        "article (both 0.6,0.2,0.2 if not given), of pairs with random (0.98,0.01,0.01) and year "
+        "(0.99,0.01,0)",
+    )
+    negatives_min_cited: int = Field(
+        15,
+        ge=0,
+        description="Minimum number of citations, within the corpus, of each paper of a negative pair",
+    )
+    frequency: Literal["sampling", "duplication", "none"] = Field(
+        "sampling",
+        description="How frequently linked pairs weigh more in training: sampling (more likely to be sampled "
+        "under `max_train_per_domain`), duplication (a pair linked 5 times occurs 5 times), none",
+    )
+    max_train_per_domain: int | None = Field(
+        None, ge=1, description="Maximum number of training pairs per domain, sampled at random"
+    )
+    max_eval_per_domain: int | None = Field(
+        None, ge=1, description="Maximum number of positive pairs per domain in validation, and in test"
+    )
+    max_validation_per_domain: int | None = Field(
+        None,
+        ge=1,
+        description="A lower maximum for validation, which is measured again and again during training",
+    )
+    seed: int = Field(0, ge=0, description="Random seed; the same seed gives the same bytes")
+    engine: str = Field(
+        DUCKDB,
+        description="What joins the citations: duckdb, or Spark as local[CORES] or spark://HOST:PORT (all "
+        "its machines must see the corpus and `scratch`)",
+    )
+    memory: str | None = Field(
+        None,
+        description="Memory limit of the engine, such as 4GB; the rest goes to `scratch`. By default the "
+        "engine decides (DuckDB: 80% of the machine's memory)",
+    )
+    threads: int | None = Field(
+        None, ge=1, description="Cores that DuckDB uses, by default all; those of Spark are part of `engine`"
+    )
+    scratch: Path | None = Field(
+        None, description="Folder for intermediate tables, removed at the end; by default beside the output"
+    )
+
+    @field_validator("fractions", mode="before")
+    @classmethod
+    def _check_fractions(cls, value: Any) -> Any:
+        return check_shares(value, "0.6,0.2,0.2")
+
+    @field_validator("engine")
+    @classmethod
+    def _check_engine(cls, name: str) -> str:
+        if name != DUCKDB and not SPARK_MASTER.fullmatch(name):
+            raise ValueError("give duckdb, local[CORES] or spark://HOST:PORT")
+        return name
+
+    @field_validator("memory")
+    @classmethod
+    def _check_memory(cls, size: str | None) -> str | None:
+        if size is not None and not MEMORY.fullmatch(size.strip()):
+            raise ValueError("give a whole number of MB or GB, such as 4GB")
+        return size
+
+    @model_validator(mode="after")
+    def _check_split_fits_relation(self) -> PairsConfig:
+        if self.split == "article" and self.relation != "co-citation":
+            raise ValueError(
+                "`split` article needs `relation` co-citation, where an article cites both papers of a pair; "
+                f"with {self.relation}, use `split` paper"
+            )
+        return self
+
+    def max_per_domain(self, split: str) -> int | None:
+        """The maximum number of positive pairs of a domain in a split; None for all."""
+        if split == "train":
+            return self.max_train_per_domain
+        if split == "validation" and self.max_validation_per_domain is not None:
+            return self.max_validation_per_domain
+        return self.max_eval_per_domain
+
+    def stored(self) -> dict[str, Any]:
+        """The settings that a manifest holds: those that decide the bytes of the pairs."""
+        return self.model_dump(mode="json", exclude={"domains", *MACHINE_SETTINGS})

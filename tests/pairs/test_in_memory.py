@@ -1,0 +1,107 @@
+"""Pairs that were never written: from tables, or compiled without a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from helpers.compile_pairs import RULES, SMALL, Compile
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.dataset import PAIR_COLUMNS, Pairs
+from sentence_experts.pairs.splits import SPLITS
+
+FRAME = pd.DataFrame(
+    {
+        "anchor": ["a cat", "a dog", "a rose"],
+        "positive": ["a kitten", "a puppy", "a tulip"],
+        "domain": ["animals", "animals", "plants"],
+    }
+)
+
+
+def test_compiled_in_memory_equals_compiled_to_folder(
+    compiled: Compile, corpus: CorpusFolder, tmp_path: Path
+) -> None:
+    in_memory = compile_pairs(corpus.path, domains=RULES, **SMALL)
+    on_disk = compiled()
+    assert in_memory.path is None
+    assert in_memory.domains == on_disk.domains
+    assert in_memory.fingerprint() == on_disk.fingerprint()
+    for name in SPLITS:
+        assert in_memory.split(name).equals(on_disk.split(name))
+    assert in_memory.known_links().equals(on_disk.known_links())
+    saved = in_memory.save(tmp_path / "saved")
+    for file in on_disk.path.iterdir():
+        assert (saved.path / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def test_corpus_from_tables_gives_the_same_pairs(compiled: Compile, corpus: CorpusFolder) -> None:
+    papers, citations = (pq.read_table(file) for file in (corpus.papers, corpus.citations))
+    pairs = compile_pairs((papers.to_pandas(), citations), domains=RULES, **SMALL)
+    for name in SPLITS:
+        assert pairs.split(name).equals(compiled().split(name))
+
+
+def test_papers_with_a_domain_column_need_no_rules(corpus: CorpusFolder) -> None:
+    papers, citations = (pq.read_table(file) for file in (corpus.papers, corpus.citations))
+    domain = pa.array(["one" if row % 2 else "two" for row in range(papers.num_rows)])
+    pairs = compile_pairs((papers.append_column("domain", domain), citations), **SMALL)
+    assert pairs.domains == ["one", "two"]
+
+
+@pytest.mark.parametrize("form", ["pandas", "arrow", "polars", "datasets"])
+def test_tables_of_every_library(form: str) -> None:
+    table = FRAME
+    if form == "arrow":
+        table = pa.Table.from_pandas(FRAME)
+    elif form == "polars":
+        table = pytest.importorskip("polars").from_pandas(FRAME)
+    elif form == "datasets":
+        table = pytest.importorskip("datasets").Dataset.from_pandas(FRAME)
+    pairs = Pairs.from_table(table)
+    assert tuple(pairs.split("train").column_names) == PAIR_COLUMNS
+    assert pairs.split("train")["anchor"].to_pylist() == list(FRAME["anchor"])
+    assert pairs.split("validation").num_rows == 0
+    assert pairs.domains == ["animals", "plants"]
+    assert repr(pairs) == "Pairs(train: 3, validation: 0, test: 0; domains: animals, plants; in memory)"
+
+
+def test_defaults_of_optional_columns() -> None:
+    pairs = Pairs.from_tables(train={"anchor": ["a", "b"], "positive": ["b", "c"]})
+    rows = pairs.split("train").to_pylist()
+    assert [(row["label"], row["domain"], row["count"]) for row in rows] == [(1, "all", 1)] * 2
+    assert rows[0]["positive_id"] == rows[1]["anchor_id"]
+    assert pairs.known_links().num_rows == 2
+
+
+def test_split_column_and_saving(tmp_path: Path) -> None:
+    table = FRAME.assign(split=["train", "train", "test"], label=[1, 1, 0])
+    pairs = Pairs.from_table(table)
+    saved = pairs.save(tmp_path / "pairs")
+    assert saved.fingerprint() == pairs.fingerprint()
+    assert Pairs.of(tmp_path / "pairs").split("test").equals(pairs.split("test"))
+    assert saved.to_pandas()["split"].tolist() == ["train", "train", "test"]
+    assert Pairs.of(pairs) is pairs
+    with pytest.raises(UsageError, match="holds no pairs dataset"):
+        pairs.save(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"anchor": ["a"]}, "'positive' is missing"),
+        ({"anchor": ["a"], "positive": [None]}, "'positive' has rows without"),
+        ({"anchor": ["a"], "positive": ["b"], "label": [2]}, "label is 1"),
+        ({"anchor": [], "positive": []}, "no pairs"),
+        ({"anchor": ["a"], "positive": ["b"], "split": ["dev"]}, "'dev' is none of"),
+    ],
+)
+def test_tables_that_hold_no_pairs_are_refused(columns: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Pairs.from_table(columns)
