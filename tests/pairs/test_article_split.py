@@ -134,7 +134,7 @@ def test_articles_seen_counts_articles_of_both_sets() -> None:
 
 @pytest.mark.parametrize("relation", ["coupling", "citation"])
 def test_other_relations_have_no_citing_articles(relation: str) -> None:
-    with pytest.raises(UsageError, match="`split` article needs `relation` co-citation"):
+    with pytest.raises(UsageError, match="`split=article` needs `relation=co-citation`"):
         PairsConfig.of(relation=relation, split="article")
 
 

@@ -309,7 +309,7 @@ def test_datasets_and_the_stock_trainer_take_the_folder_as_it_is(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"negatives_min_cited": 999}, "`negatives_min_cited`"),
+        ({"negatives_min_cited": 999}, "`negatives_min_cited="),
         ({"min_count": 10_000}, "`min_count`"),
         ({"fractions": (1.0, 0.0, 0.0)}, "validation split got none"),
     ],
@@ -322,7 +322,7 @@ def test_what_cannot_be_made_is_said(compiled: Compile, settings: dict, message:
 def test_the_threshold_that_is_advised_works(compiled: Compile) -> None:
     with pytest.raises(InputError) as caught:
         compiled(negatives_min_cited=999)
-    advised = int(str(caught.value).split()[-1])
+    advised = int(str(caught.value).rsplit("=", 1)[1].rstrip("`"))
     assert compiled(negatives_min_cited=advised).split("test").num_rows > 0
     with pytest.raises(InputError):
         compiled(negatives_min_cited=advised + 1)

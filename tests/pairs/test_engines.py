@@ -61,7 +61,7 @@ def test_the_scratch_folder_lies_beside_out_or_where_it_is_told_and_goes_away(tm
 def test_a_scratch_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(UsageError, match="`scratch`"),
+        pytest.raises(UsageError, match="`scratch="),
         opened(limits(scratch=str(tmp_path / "file")), tmp_path / "pairs"),
     ):
         pass

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import typer
-from sentence_experts.pairs.config import PairsConfig
 
 from helpers.samples import write_corpus
 from helpers.shipped_recipes import RECIPES, SHIPPED, copy_recipe
@@ -21,6 +20,7 @@ from sentence_experts.corpus.fetch_plan import FetchPlan
 from sentence_experts.corpus.tables import DOMAINS, DOMAINS_SCHEMA
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.surgery.extend import extend
+from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.reproduce.experiment import SCALES
 from sentence_experts.reproduce.pairs.commands import compile_pairs

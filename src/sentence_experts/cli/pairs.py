@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results
-from sentence_experts.cli.options import with_settings
+from sentence_experts.cli.options import add_verb
 from sentence_experts.pairs.config import PairsConfig
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("pairs")(with_settings(PairsConfig)(pairs))
+    add_verb(app, pairs)
 
 
 def pairs(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="folder written by `corpus import`")],
     out: Annotated[Path, typer.Option(help="folder to write the dataset to")],
-    given: dict[str, Any],
+    config: PairsConfig,
 ) -> None:
     """Compile pairs of linked papers from a corpus: train, validation and test sets.
 
@@ -34,8 +34,6 @@ def pairs(
     Example: sentence-experts pairs my-corpus --domains domains.yaml --relation coupling
     --negatives-min-cited 0 --out my-pairs
     """
-    config = PairsConfig.of(**given)
-
     from sentence_experts.pairs.compile import compile_pairs
 
     _show(compile_pairs(corpus, config, out))

@@ -27,7 +27,7 @@ from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains
 from sentence_experts.evaluation.results import Evaluation
 from sentence_experts.evaluation.routing import RouterAccuracy, router_accuracy
 from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.storage import sha256_file, write_json, write_parquet
+from sentence_experts.storage import write_json, write_parquet
 
 logger = logging.getLogger(__name__)
 
@@ -95,11 +95,11 @@ def run_evaluation(plan: EvaluationPlan) -> Evaluation:
     if plan.linked_only:
         table = table.filter(pc.equal(table["label"], 1))
     settings = {
-        "pairs": folder.path.resolve().name,
+        "pairs": folder.name,
         "pairs_fingerprint": folder.fingerprint(),
         "pairs_settings": folder.manifest.get("settings", {}),
         "split": plan.split,
-        "split_sha256": sha256_file(folder.path / f"{plan.split}.parquet"),
+        "split_sha256": folder.split_hash(plan.split),
         "route_map": dict(plan.route_map),
         "linked_only": plan.linked_only,
         "versions": versions(),

@@ -206,6 +206,6 @@ def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tupl
 
 def _empty_split(name: str, settings: PairsConfig, pairs: int) -> str:
     return (
-        f"the {name} split got none of the {pairs} pairs; with `split` {settings.split}, give it a larger "
+        f"the {name} split got none of the {pairs} pairs; with `split={settings.split}`, give it a larger "
         "share with `fractions`, or link more papers"
     )

@@ -138,8 +138,8 @@ class PairsConfig(Config):
     def _check_split_fits_relation(self) -> PairsConfig:
         if self.split == "article" and self.relation != "co-citation":
             raise ValueError(
-                "`split` article needs `relation` co-citation, where an article cites both papers of a pair; "
-                f"with {self.relation}, use `split` paper"
+                "`split=article` needs `relation=co-citation`, where an article cites both papers of a pair; "
+                f"with {self.relation}, use `split=paper`"
             )
         return self
 

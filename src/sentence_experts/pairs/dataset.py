@@ -157,10 +157,20 @@ class Pairs:
         missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
         if missing:
             raise InputError(
-                f"{self.name}, {name}: column {missing[0]!r} is missing, "
+                f"{self.path or self.name}, {name}: column {missing[0]!r} is missing, "
                 f"found {', '.join(table.column_names)}"
             )
         return table
+
+    @property
+    def has_known_links(self) -> bool:
+        """Whether `known_links` has its table; folders written by early versions lack it."""
+        return self.path is None or (self.path / KNOWN_LINKS).is_file()
+
+    def split_hash(self, name: str) -> str:
+        """The SHA-256 of a split's file, or of the file that saving would write."""
+        file = f"{name}.parquet"
+        return _hash(self.tables[file]) if self.path is None else sha256_file(self.path / file)
 
     def known_links(self) -> pa.Table:
         """Every linked pair of the training works, sampled or not: string columns `left_id` < `right_id`.
@@ -170,7 +180,7 @@ class Pairs:
         Raises:
             InputError: the dataset was written before there was such a table.
         """
-        if self.path is not None and not (self.path / KNOWN_LINKS).is_file():
+        if not self.has_known_links:
             raise InputError(f"{self.path}: no {KNOWN_LINKS} here; write the pairs again")
         return self._table(KNOWN_LINKS)
 
@@ -187,8 +197,8 @@ class Pairs:
 
     @property
     def name(self) -> str:
-        """What messages call the dataset: its path, or "pairs in memory"."""
-        return "pairs in memory" if self.path is None else str(self.path)
+        """The name of the folder, or "pairs in memory"."""
+        return "pairs in memory" if self.path is None else self.path.resolve().name
 
     def fingerprint(self) -> str:
         """A hash that changes when the bytes of a split or of the known links do; the same after saving."""

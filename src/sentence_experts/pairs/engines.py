@@ -116,7 +116,7 @@ def opened(settings: PairsConfig, beside: Path | None) -> Iterator[Engine]:
         folder = tempfile.TemporaryDirectory(prefix=f".{name}.scratch-", dir=home)
     except OSError as error:
         raise UsageError(
-            f"`scratch` {home}: cannot be written to ({error.strerror}); choose another"
+            f"`scratch={home}`: cannot be written to ({error.strerror}); choose another"
         ) from error
     with folder as created:
         scratch = Path(created).resolve()
@@ -184,7 +184,7 @@ def _session(sql: ModuleType, settings: PairsConfig, scratch: Path) -> Any:
     except Exception as error:  # anything from Java, the network or the cluster
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise SentenceExpertsError(
-            f"`engine` {settings.engine}: Spark did not start ({reason[0]}); it needs Java 17 or newer"
+            f"`engine={settings.engine}`: Spark did not start ({reason[0]}); it needs Java 17 or newer"
         ) from error
 
 

@@ -137,4 +137,4 @@ class NegativeSampler:
         would_do = self._largest_min_cited(requests, min_cited)
         if would_do is None:
             return f"{what}; no threshold gives enough: lower the positives with `max_eval_per_domain`"
-        return f"{what}; the largest that would do is `negatives_min_cited` {would_do}"
+        return f"{what}; there are enough up to `negatives_min_cited={would_do}`"

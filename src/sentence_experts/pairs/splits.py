@@ -154,7 +154,7 @@ def split_by_year(
     years = np.maximum(works.year[works.rows(pairs.left)], works.year[works.rows(pairs.right)])
     newest = years.max(initial=UNKNOWN_YEAR)
     if newest == UNKNOWN_YEAR:
-        raise InputError("split by year: no linked paper has a year; use `split` paper")
+        raise InputError("split by year: no linked paper has a year; use `split=paper`")
     is_test = years == newest
     if is_test.all():
         raise InputError(f"split by year: every pair has a paper of {newest}, nothing is left to train on")

@@ -66,7 +66,7 @@ def opened_corpus(corpus: CorpusFolder | Path | str | tuple[Any, Any]) -> Iterat
                 papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))
             write_parquet(folder / PAPERS, _with_schema(papers, PAPERS_SCHEMA, "papers"))
             write_parquet(folder / CITATIONS, _with_schema(citations, CITATIONS_SCHEMA, "citations"))
-            tables = {PAPERS: {}, CITATIONS: {}}
+            tables: dict[str, Any] = {PAPERS: {}, CITATIONS: {}}
             if "domain" in papers.column_names:
                 known = papers.select(["paper_id", "domain"]).drop_null()
                 write_parquet(folder / DOMAINS, _with_schema(known, DOMAINS_SCHEMA, "papers"))

@@ -53,7 +53,7 @@ class KnownPositives(nn.Module):
             works: the works' ids, as of `number_works`.
             train: the training pairs.
         """
-        if (pairs.path / "known_links.parquet").is_file():
+        if pairs.has_known_links:
             links, columns = pairs.known_links(), ("left_id", "right_id")
         else:
             links, columns = train, ID_COLUMNS

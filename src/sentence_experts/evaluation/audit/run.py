@@ -18,7 +18,7 @@ from sentence_experts.evaluation.audit.pair_sets import read_pair_sets
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.pairs import PairScorer, domains_of, score_pairs, texts_by_domain
 from sentence_experts.evaluation.results import POOLED, Figures
-from sentence_experts.pairs.dataset import KNOWN_LINKS, PairsFolder
+from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import write_json, write_parquet
 
 BASELINES = ("tfidf", "memory")
@@ -96,7 +96,7 @@ def run_audit(plan: AuditPlan) -> Audit:
     sets = read_pair_sets(plan.pairs, plan.files)
     train, test = sets["train"], sets["test"]
     folder = PairsFolder.open(plan.pairs) if plan.pairs is not None and plan.pairs.is_dir() else None
-    known = folder.known_links() if folder is not None and (folder.path / KNOWN_LINKS).is_file() else None
+    known = folder.known_links() if folder is not None and folder.has_known_links else None
     leaks = find_leaks(sets, plan.threshold, known)
     measurements = [
         each for scorer in _scorers(plan, train, test) for each in _measured(scorer, test, leaks, plan)

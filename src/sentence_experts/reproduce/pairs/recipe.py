@@ -12,8 +12,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sentence_experts.errors import InputError
-from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.reproduce.pairs.published import Published
 from sentence_experts.reproduce.protocol import Choice, Strict
 from sentence_experts.reproduce.reading import RecipeFile, checked

@@ -14,8 +14,8 @@ from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.corpus.tables import DOMAINS, CorpusFolder
 from sentence_experts.demo.plan import Material, data_folder, real_articles, simulated_articles
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.reproduce.experiment import FULL, SCALES, SMALL
 from sentence_experts.reproduce.pairs.recipe import Protocol, Recipe
 from sentence_experts.reproduce.reading import checked
