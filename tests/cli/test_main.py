@@ -96,7 +96,7 @@ def test_a_program_that_calls_it_often_has_each_verb_once(capsys: pytest.Capture
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
     code = (
-        "import sys, json; from sentence_experts.cli import main as m; m._add_verbs();"
+        "import sys, json; from sentence_experts.cli import main as m; m.app_with_verbs();"
         "print(json.dumps([n for n in ('torch', 'transformers', 'datasets', 'ibis') if n in sys.modules]))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

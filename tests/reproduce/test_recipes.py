@@ -49,7 +49,7 @@ def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def parse(arguments: list[str]) -> None:
     """Let the command line read the arguments, down to the last verb, and run nothing."""
-    command_line._add_verbs()
+    command_line.app_with_verbs()
     command: Any = typer.main.get_command(command_line.app)
     context = command.make_context("sentence-experts", list(arguments))
     while hasattr(command, "commands"):

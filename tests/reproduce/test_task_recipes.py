@@ -53,7 +53,7 @@ def planned(file: Path, out: Path, scale: str = "small", seeds: int = 1) -> tupl
 
 def parse(arguments: list[str]) -> None:
     """Let the command line read the arguments, and run nothing."""
-    command_line._add_verbs()
+    command_line.app_with_verbs()
     command: Any = typer.main.get_command(command_line.app)
     context = command.make_context("sentence-experts", list(arguments))
     while hasattr(command, "commands"):

@@ -76,9 +76,11 @@ def _options(
 
 
 @cache
-def _add_verbs() -> None:
+def app_with_verbs() -> typer.Typer:
+    """The command line with all its verbs."""
     for verb in VERBS:
         import_module(f"sentence_experts.cli.{verb.replace('-', '_')}").register(app)
+    return app
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -91,8 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        _add_verbs()
-        status = app(arguments, standalone_mode=False)
+        status = app_with_verbs()(arguments, standalone_mode=False)
     except TyperException as error:
         if error.format_message():  # empty where the help text was shown instead
             note(f"error: {error.format_message()} (--help after a verb shows its usage)")

@@ -76,7 +76,7 @@ def with_options(command: Callable[..., Any], short: Mapping[str, str] = {}) -> 
         given = {name: value for name, value in given.items() if value is not None}
         return command(**values, **_build(configs, given, config_file))
 
-    options = [_option(name, field, short.get(name)) for name, field in fields.items()]
+    options = [_option(name, field, short.get(name), fields) for name, field in fields.items()]
     if configs:
         options.insert(0, _keyword("config_file", ConfigFile, None))
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def name_flags(message: str, parameters: Iterable[Any]) -> str:
     known = {each.name: each for each in parameters}
 
     def flag(match: re.Match[str]) -> str:
-        name, value = match["name"], match["value"]
+        name, value = match["name"], match["value"] and match["value"].strip("'")
         parameter = known.get(name)
         if parameter is None:
             return match[0]
@@ -131,9 +131,11 @@ def _build(
     return built
 
 
-def _option(name: str, field: FieldInfo, short: str | None) -> inspect.Parameter:
+def _option(
+    name: str, field: FieldInfo, short: str | None, fields: Mapping[str, FieldInfo]
+) -> inspect.Parameter:
     kind = _Kind(field.annotation)
-    text = (field.description or "").strip()
+    text = _with_flags((field.description or "").strip(), fields)
     text = text if text.endswith("...") else text.removesuffix(".")
     default = field.get_default(call_default_factory=True) if not field.is_required() else None
     if default is not None and default is not False and default != [] and default != {}:
@@ -144,6 +146,13 @@ def _option(name: str, field: FieldInfo, short: str | None) -> inspect.Parameter
         *names, *([short] if short else []), help=text, metavar=kind.metavar, show_default=False
     )
     return _keyword(name, Annotated[kind.annotation, option], None)
+
+
+def _with_flags(text: str, fields: Mapping[str, FieldInfo]) -> str:
+    """The text with the flag of each field that it names in backticks."""
+    return re.sub(
+        r"`([a-z_]+)`", lambda name: f"--{name[1].replace('_', '-')}" if name[1] in fields else name[0], text
+    )
 
 
 def _shown(default: Any) -> str:

@@ -1,0 +1,88 @@
+"""Write docs/reference.md from the verbs and their settings: `python scripts/write_reference.py [--check]`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sentence_experts.cli.main import app_with_verbs
+
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
+INTRODUCTION = """# Reference
+
+Every verb, its arguments and its options. A setting has the same name everywhere: `--max-length` on the command line,
+`max_length` in the YAML file that `--config` reads, and `max_length=` in Python. Written by
+`python scripts/write_reference.py`.
+"""
+
+UNNAMED = "models"  # `evaluate MODEL...`, whose group also has `evaluate scores`
+NAMES = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
+
+
+def reference() -> str:
+    """The text of docs/reference.md."""
+    root = typer.main.get_command(app_with_verbs())
+    sections = [INTRODUCTION, "\n".join(_contents(root))]
+    sections += [_section(path, command) for path, command in _commands(root, ())]
+    return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def _contents(root: Any) -> Iterator[str]:
+    for path, command in _commands(root, ()):
+        title = " ".join(path)
+        yield f"- [`{title}`](#{title.replace(' ', '-')}): {_first_line(command)}"
+
+
+def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name in group.list_commands(None):
+        command = group.commands[name]
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*path, name))
+        elif name == UNNAMED:
+            yield path, command
+        else:
+            yield (*path, name), command
+
+
+def _section(path: tuple[str, ...], command: Any) -> str:
+    title = " ".join(path)
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option" and each.name != "help"]
+    usage = " ".join(["sentence-experts", title, *(_metavar(each) for each in arguments), "[OPTIONS]"])
+    text = (command.help or "").strip()
+    blocks = [f"## {title}", f"`{usage}`", text]
+    rows = [f"| `{_metavar(each)}` | {_cell(each.help)} |" for each in arguments]
+    rows += [
+        f"| {_flags(each)} | {_cell(each.help)}{' (required)' if each.required else ''} |" for each in options
+    ]
+    blocks.append("\n".join(["| | |", "|---|---|", *rows]))
+    return "\n\n".join(blocks)
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.upper())
+
+
+def _flags(option: Any) -> str:
+    flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
+    kind = option.metavar or NAMES.get(option.type_descriptor.annotation, "TEXT")
+    return f"{flags}{'' if option.is_bool_flag else f' `{kind}`'}".replace("|", "\\|")
+
+
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def _first_line(command: Any) -> str:
+    return _cell((command.help or "").strip().split("\n\n")[0])
+
+
+if __name__ == "__main__":
+    text = reference()
+    if "--check" in sys.argv:
+        sys.exit(0 if REFERENCE.read_text(encoding="utf-8") == text else f"{REFERENCE} is out of date")
+    REFERENCE.write_text(text, encoding="utf-8")
