@@ -35,9 +35,9 @@ def ways_to(
     texts: list[str], peer: Any, ours: Any, eight: Any, onnx: Callable[[], object]
 ) -> dict[str, Callable[[], object]]:
     """Each way of encoding the texts."""
-    from sentence_experts.encoding.parallel_cpu import Cores
+    from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
 
-    cores = Cores(ours)
+    cores = ParallelCpuEncoder(ours)
     ways: dict[str, Callable[[], object]] = {PEER: lambda: peer.encode(texts)}
     for size in BATCH_SIZES:
         ways[f"sentence-transformers, batches of {size}"] = lambda size=size: peer.encode(
@@ -46,7 +46,7 @@ def ways_to(
     ways[ONNX] = onnx
     ways["packed, in sentence-transformers' encode"] = lambda: ours.encode(texts)
     ways[OURS] = lambda: cores.encode(texts)
-    ways["sentence-experts encode, 8 bits"] = lambda: Cores(eight).encode(texts)
+    ways["sentence-experts encode, 8 bits"] = lambda: ParallelCpuEncoder(eight).encode(texts)
     return ways
 
 
@@ -70,7 +70,7 @@ def cost_of_8_bits(whole: Any, eight: Any, held: list[str]) -> list[list[str]]:
     import numpy as np
     from scipy.stats import spearmanr
 
-    from sentence_experts.encoding.engine import cosines
+    from sentence_experts.encoding.encoder import cosines
     from sentence_experts.evaluation.metrics import pair_metrics
     from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
 
@@ -173,7 +173,7 @@ def main() -> None:
 
     from sentence_experts.models.export import int8
     from sentence_experts.models.layers.packed_forward import use_packing
-    from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.sources import model_folder
 
     folder = model_folder("minilm")
     peer = SentenceTransformer(folder, device="cpu")

@@ -29,7 +29,7 @@ import gc, json, sys
 import torch
 torch.set_num_threads(1)
 from sentence_transformers import SentenceTransformer
-import sentence_experts.models.checkpoint as checkpoint
+from sentence_experts import load
 import transformers.utils.logging
 transformers.utils.logging.disable_progress_bar()
 
@@ -47,21 +47,21 @@ def touch(model):  # a mapped weight is resident once it was read
         parameter.sum()
 
 if way == "all loaded":
-    model = checkpoint.load(folder, device="cpu")
+    model = load(folder, device="cpu")
 elif way == "one loaded":
-    model = checkpoint.load(folder, device="cpu", routes=["task0"])
+    model = load(folder, device="cpu", routes=["task0"])
 elif way == "all loaded, then one kept":
-    model = checkpoint.load(folder, device="cpu")
+    model = load(folder, device="cpu")
     touch(model)
     model.use_routes(["task0"])
 elif way == "one after another":
-    model = checkpoint.load(folder, device="cpu", routes=["task1"])
+    model = load(folder, device="cpu", routes=["task1"])
     for name in [route.name for route in model.routes][1:]:
         model.use_routes([name])
         touch(model)
     model.use_routes(["task0"])
 elif way == "at most one in memory, all called":
-    model = checkpoint.load(folder, device="cpu", max_resident_experts=1)
+    model = load(folder, device="cpu", max_resident_experts=1)
     for route in reversed(model.routes):
         model.encode(texts[:4], prompt_name=route.name)
         touch(model)
@@ -95,8 +95,8 @@ def measure(folder: Path, way: str, rounds: int) -> tuple[float, float]:
 
 def make(folder: Path, experts: int) -> None:
     """MiniLM with experts that own their norms, in every block, and instructions: MoTE's shape."""
-    from sentence_experts.models.checkpoint import save
-    from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.encoder import save
+    from sentence_experts.models.sources import model_folder
     from sentence_experts.models.surgery.extend import extend
 
     names = [f"task{number}" for number in range(experts)]
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path, default=HERE / "results" / "memory.json")
     given = parser.parse_args()
-    from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.sources import model_folder
 
     rows = {"dense": measure(Path(model_folder("minilm")), "dense", given.rounds)}
     with tempfile.TemporaryDirectory() as folder:

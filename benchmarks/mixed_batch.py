@@ -85,15 +85,14 @@ def main() -> None:
 
     torch.set_num_threads(1)
     import sentence_experts
-    from sentence_experts.models.minilm import model_folder
 
     titles, abstracts = elife_texts(1000)
     texts = {"titles": titles, "abstracts": abstracts}
     found, rows = [], []
     for experts in given.experts:
         names = [f"domain{number}" for number in range(experts)]
-        ours = sentence_experts.extend(model_folder("minilm"), names)
-        dense = sentence_experts.extend(model_folder("minilm"), names, layers="none")
+        ours = sentence_experts.extend("minilm", names)
+        dense = sentence_experts.extend("minilm", names, layers="none")
         for tokens in given.tokens:
             for kind in texts if tokens >= 400 else ("titles",):
                 lead = [ours.prompts[name] for name in names]

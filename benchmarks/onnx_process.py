@@ -46,7 +46,7 @@ def serve(folder: Path, threads: int) -> None:
     from sentence_transformers import SentenceTransformer
 
     from sentence_experts.models.export.onnx import FILE, VECTOR, write_onnx
-    from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.sources import model_folder
 
     model = SentenceTransformer(model_folder("minilm"), device="cpu")
     write_onnx(model, folder)

@@ -50,14 +50,13 @@ def main() -> None:
     torch.set_num_threads(1)
     import sentence_experts
     from sentence_experts.models.layers.packed_forward import use_packing
-    from sentence_experts.models.minilm import model_folder
 
     names = [f"domain{number}" for number in range(given.experts)]
     titles, _ = elife_texts(2 * given.batch_size)
     found = {}
     for layers in ("all", "none"):
         for packed in (True, False):
-            model = sentence_experts.extend(model_folder("minilm"), names, layers=layers)
+            model = sentence_experts.extend("minilm", names, layers=layers)
             use_packing(model, packed)
             lead = [model.prompts[name] for name in names]
             routed = [lead[number // 2 % len(lead)] + text for number, text in enumerate(titles)]

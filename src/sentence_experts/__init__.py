@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from sentence_experts.models.architectures.registration import register
 
 if TYPE_CHECKING:
-    from sentence_experts.models.checkpoint import ExpertEncoder, load
+    from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.loading import load
     from sentence_experts.models.surgery.extend import extend
 
 __version__ = "0.1.0"
 
 # Public name -> the module that has it, imported when the name is first used.
 _LAZY = {
-    "ExpertEncoder": "sentence_experts.models.checkpoint",
+    "ExpertEncoder": "sentence_experts.models.encoder",
     "extend": "sentence_experts.models.surgery.extend",
-    "load": "sentence_experts.models.checkpoint",
+    "load": "sentence_experts.models.loading",
 }
 
 __all__ = ["ExpertEncoder", "__version__", "extend", "load"]

@@ -26,7 +26,7 @@ def untaught(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
 
 @pytest.fixture
 def model(untaught: Path, tmp_path: Path) -> Path:
-    sentence_experts.load(untaught, "cpu").save(str(tmp_path / "model"), create_model_card=False)
+    sentence_experts.load(untaught, device="cpu").save(str(tmp_path / "model"), create_model_card=False)
     return tmp_path / "model"
 
 
@@ -50,7 +50,7 @@ def test_teach_then_use(model: Path, pairs: Path, tmp_path: Path, capsys: pytest
     options = ["--input", tmp_path / "texts.txt", "--route", "auto", "--out", vectors]
     status, _, error = run(capsys, "encode", model, *options)
     assert status == 0, error
-    encoder = sentence_experts.load(model, "cpu")
+    encoder = sentence_experts.load(model, device="cpu")
     expected = encoder.encode(["rice yield drought", "neuron spike cortex"], prompt_name="auto")
     assert np.abs(np.load(vectors) - expected).max() <= 1e-6
 

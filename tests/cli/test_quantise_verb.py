@@ -12,7 +12,8 @@ import pytest
 
 from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.main import main
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.loading import load
 
 PROGRAM = "from sentence_experts.cli.main import main; main()"
 
@@ -58,8 +59,8 @@ def test_a_model_in_8_bits_encodes_like_the_whole(model, texts, made, tmp_path):
 
 
 def test_full_precision_is_there_under_another_name(model, made):
-    eight, full = (Encoder.open(str(made[0]), "cpu", dtype=dtype) for dtype in (None, "float32"))
-    whole = Encoder.open(str(model), "cpu")
+    eight, full = (BatchEncoder(load(made[0], device="cpu", dtype=dtype)) for dtype in (None, "float32"))
+    whole = BatchEncoder(load(model, device="cpu"))
     texts = ["rice in the rain", "maize"]
     assert np.array_equal(full.encode(texts, "crops"), whole.encode(texts, "crops"))
     assert not np.array_equal(eight.encode(texts, "crops"), whole.encode(texts, "crops"))

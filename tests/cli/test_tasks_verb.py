@@ -68,7 +68,7 @@ def tiny(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_experts_from_a_task_file_and_from_its_folder(
     task_file: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sentence_experts.models.checkpoint import load
+    from sentence_experts.models.loading import load
 
     assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
     assert _run("extend", tiny, "--tasks", task_file, "--out", tmp_path / "a") == 0
@@ -76,7 +76,7 @@ def test_experts_from_a_task_file_and_from_its_folder(
     assert "expert 1: clustering, which shares the expert of document" in shown
     no_norms = ("--no-expert-norms", "--layers", "alternate")
     assert _run("extend", tiny, "--tasks", tmp_path / "out", "--out", tmp_path / "b", *no_norms) == 0
-    first, second = load(tmp_path / "a", "cpu"), load(tmp_path / "b", "cpu")
+    first, second = load(tmp_path / "a", device="cpu"), load(tmp_path / "b", device="cpu")
     assert first.experts == second.experts == ("query", "document", "classification")
     assert first.prompts["clustering"] == "clustering: "
     assert [model.routed_model.config.expert_norms for model in (first, second)] == [True, False]
@@ -101,9 +101,9 @@ def test_what_goes_not_with_tasks(
 
 
 def test_shared_experts_by_hand(tiny: Path, tmp_path: Path) -> None:
-    from sentence_experts.models.checkpoint import load
+    from sentence_experts.models.loading import load
 
     shared = ("--route", "prefix", "--share", "clustering=document", "--prefix", "clustering=group: ")
     assert _run("extend", tiny, "--experts", "query,document", *shared, "--out", tmp_path / "m") == 0
-    routes = {route.name: (route.expert, route.text) for route in load(tmp_path / "m", "cpu").routes}
+    routes = {route.name: (route.expert, route.text) for route in load(tmp_path / "m", device="cpu").routes}
     assert routes["clustering"] == (1, "group: ")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from helpers.samples import make_tiny_encoder
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.loading import load
 
 EXPERTS = ("crops", "neuro")
 
@@ -31,10 +32,10 @@ def experts_model(tmp_path_factory, minilm) -> Path:
 
 
 @pytest.fixture(scope="session")
-def plain(plain_model) -> Encoder:
-    return Encoder.open(str(plain_model), "cpu", batch_size=4)
+def plain(plain_model) -> BatchEncoder:
+    return BatchEncoder(load(plain_model, device="cpu"), batch_size=4)
 
 
 @pytest.fixture(scope="session")
-def experts(experts_model) -> Encoder:
-    return Encoder.open(str(experts_model), "cpu", batch_size=4)
+def experts(experts_model) -> BatchEncoder:
+    return BatchEncoder(load(experts_model, device="cpu"), batch_size=4)

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.files import encode_file
 from sentence_experts.encoding.inputs import TextFile
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.loading import load
 
 TEXTS = ["Rice in drought", "", 'A "quoted", text', "Zürich", "two\fpages", "last"]
 
@@ -152,7 +153,7 @@ def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, cap
     process.kill()
     process.wait()
     assert not part.exists()
-    encoder = Encoder.open(str(plain_model), "cpu")
+    encoder = BatchEncoder(load(plain_model, device="cpu"))
     encode_file(encoder, TextFile(source), part, chunk=2)
     assert "already encoded" in capsys.readouterr().err
     encode_file(encoder, TextFile(source), tmp_path / "whole.npy", chunk=2)

@@ -10,8 +10,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding import parallel_cpu as cores
-from sentence_experts.encoding.engine import Encoder
-from sentence_experts.encoding.parallel_cpu import Cores
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
+from sentence_experts.models.loading import load
 
 TEXTS = [
     "",
@@ -35,14 +36,14 @@ def small_batches(monkeypatch):
 
 @pytest.mark.parametrize(("prompt", "normalize"), [("", False), ("query: ", True)])
 def test_vectors_are_those_of_encode(dense, prompt, normalize):
-    found = Cores(dense).encode(TEXTS, prompt, normalize)
+    found = ParallelCpuEncoder(dense).encode(TEXTS, prompt, normalize)
     expected = dense.encode(TEXTS, prompt=prompt, normalize_embeddings=normalize, batch_size=5)
     assert found.dtype == np.float32
     assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_batch_calls_few_experts(experts_model):
-    encoder = Encoder.open(str(experts_model), "cpu")
+    encoder = BatchEncoder(load(experts_model, device="cpu"))
     model = encoder.model
     routed: Any = model[0].auto_model
     texts = [prompt + text for text in TEXTS for prompt in encoder.routes.values()]
@@ -55,7 +56,7 @@ def test_a_batch_calls_few_experts(experts_model):
 
     routed._plan = watched
     try:
-        Cores(model, 1).encode(texts)
+        ParallelCpuEncoder(model, 1).encode(texts)
     finally:
         del routed._plan
     assert len(called) > 3
@@ -63,21 +64,21 @@ def test_a_batch_calls_few_experts(experts_model):
 
 
 def test_any_number_of_cores_gives_the_same_bytes(dense):
-    one, three = (Cores(dense, workers).encode(TEXTS) for workers in (1, 3))
+    one, three = (ParallelCpuEncoder(dense, workers).encode(TEXTS) for workers in (1, 3))
     assert one.tobytes() == three.tobytes()
 
 
 def test_a_shorter_vector_is_cut(dense):
     dense.truncate_dim = 4
     try:
-        assert Cores(dense).encode(TEXTS).shape == (len(TEXTS), 4)
+        assert ParallelCpuEncoder(dense).encode(TEXTS).shape == (len(TEXTS), 4)
     finally:
         dense.truncate_dim = None
 
 
 def test_torch_has_its_threads_back(dense):
     before = torch.get_num_threads()
-    Cores(dense, 2).encode(TEXTS)
+    ParallelCpuEncoder(dense, 2).encode(TEXTS)
     assert torch.get_num_threads() == before
 
 
@@ -87,24 +88,22 @@ def test_an_error_in_one_batch_ends_the_others(dense, monkeypatch):
 
     monkeypatch.setattr(dense, "preprocess", broken)
     with pytest.raises(ValueError, match="no such token"):
-        Cores(dense, 2).encode(TEXTS)
+        ParallelCpuEncoder(dense, 2).encode(TEXTS)
 
 
 def test_texts_of_several_routes_in_one_call(experts_model):
-    encoder = Encoder.open(str(experts_model), "cpu")
+    encoder = BatchEncoder(load(experts_model, device="cpu"))
     routes = list(encoder.routes.values())
     texts = [routes[number % len(routes)] + text for number, text in enumerate(TEXTS)]
-    found = Cores(encoder.model, 2).encode(texts)
+    found = ParallelCpuEncoder(encoder.model, 2).encode(texts)
     alone = np.stack([encoder.model.encode(text, prompt="") for text in texts])
     assert found == pytest.approx(alone, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"batch_size": 4}, {"packed": False}, {"batch_size": 4, "packed": False}]
-)
-def test_the_plain_ways_give_the_same_vectors(plain_model, settings):
-    fast = Encoder.open(str(plain_model), "cpu")
-    plain = Encoder.open(str(plain_model), "cpu", **settings)
+@pytest.mark.parametrize(("batch_size", "packed"), [(4, True), (None, False), (4, False)])
+def test_the_plain_ways_give_the_same_vectors(plain_model, batch_size, packed):
+    fast = BatchEncoder(load(plain_model, device="cpu"))
+    plain = BatchEncoder(load(plain_model, device="cpu", packed=packed), batch_size)
     assert fast.encode(TEXTS) == pytest.approx(plain.encode(TEXTS), abs=1e-6)
     assert fast.vector_settings(None) == plain.vector_settings(None)
     assert fast.exact_settings(None) != plain.exact_settings(None)

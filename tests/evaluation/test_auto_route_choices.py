@@ -13,7 +13,7 @@ import pytest
 import sentence_experts
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
-from sentence_experts.models.checkpoint import ExpertEncoder
+from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routing.automatic import AutoRoutes, fit_auto_routes
 from sentence_experts.pairs.dataset import PairsFolder
 
@@ -26,7 +26,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> PairsFolder:
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> ExpertEncoder:
     folder: Path = make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
-    return sentence_experts.load(folder, "cpu")
+    return sentence_experts.load(folder, device="cpu")
 
 
 def test_counts() -> None:

@@ -6,10 +6,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import paired_cosine_distances
 
 from helpers.samples import make_tiny_encoder
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
 from sentence_experts.evaluation.pairs import score_pairs
+from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import PairsFolder
 
 DOMAINS = ["crops", "neuro"]
@@ -36,7 +37,7 @@ def test_tfidf_of_an_unknown_or_empty_text_is_zero_and_no_words_at_all_an_error(
 
 
 def test_scores_are_the_stock_cosines_with_the_domains_route(pairs_folder, experts_model):
-    encoder = Encoder.open(str(experts_model), "cpu", batch_size=4)
+    encoder = BatchEncoder(load(experts_model, device="cpu"), batch_size=4)
     scorer = EncoderScorer(encoder, DOMAINS)
     table = PairsFolder.open(pairs_folder).split("test")
     scores = score_pairs(scorer, table)
@@ -50,7 +51,7 @@ def test_scores_are_the_stock_cosines_with_the_domains_route(pairs_folder, exper
 
 
 def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, plain_model):
-    encoder = Encoder.open(str(experts_model), "cpu")
+    encoder = BatchEncoder(load(experts_model, device="cpu"))
     with pytest.raises(RouteError, match=r"domain 'cvd'; its routes: crops, neuro; .*--route-map cvd=ROUTE"):
         EncoderScorer(encoder, ["crops", "cvd"])
     with pytest.raises(RouteError, match="no route for domain 'cvd'"):
@@ -58,7 +59,7 @@ def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, p
     assert EncoderScorer(encoder, ["crops", "cvd"], route_map={"cvd": "neuro"}).routes["cvd"] == "neuro"
     with pytest.raises(RouteError, match="no route 'x'; its routes: crops, neuro"):
         EncoderScorer(encoder, ["crops"], route_map={"crops": "x"})
-    assert EncoderScorer(Encoder.open(str(plain_model), "cpu"), DOMAINS).routes == {
+    assert EncoderScorer(BatchEncoder(load(plain_model, device="cpu")), DOMAINS).routes == {
         "crops": None,
         "neuro": None,
     }
@@ -68,7 +69,7 @@ def test_vectors_of_all_sets_of_texts_are_kept_in_one_file_a_model_and_route(
     pairs_folder, plain_model, experts_model, tmp_path
 ):
     folder = PairsFolder.open(pairs_folder)
-    encoder = Encoder.open(str(plain_model), "cpu")
+    encoder = BatchEncoder(load(plain_model, device="cpu"))
     scorer = EncoderScorer(encoder, DOMAINS, cache=tmp_path)
     expected = score_pairs(EncoderScorer(encoder, DOMAINS), folder.split("test"))
     assert score_pairs(scorer, folder.split("test")) == pytest.approx(expected, abs=1e-6)
@@ -77,13 +78,14 @@ def test_vectors_of_all_sets_of_texts_are_kept_in_one_file_a_model_and_route(
     encoder.encode = None  # from now on nothing may be encoded
     assert score_pairs(scorer, folder.split("test")) == pytest.approx(expected, abs=1e-6)
     score_pairs(
-        EncoderScorer(Encoder.open(str(experts_model), "cpu"), DOMAINS, cache=tmp_path), folder.split("test")
+        EncoderScorer(BatchEncoder(load(experts_model, device="cpu")), DOMAINS, cache=tmp_path),
+        folder.split("test"),
     )
     assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_model_of_one_domain_takes_its_route_everywhere(minilm, tmp_path):
-    encoder = Encoder.open(str(make_tiny_encoder(tmp_path / "se", minilm, ("crops",))), "cpu")
+    encoder = BatchEncoder(load(str(make_tiny_encoder(tmp_path / "se", minilm, ("crops",))), device="cpu"))
     assert EncoderScorer(encoder, DOMAINS).routes == {"crops": "crops", "neuro": "crops"}
     # A prompt that is no domain's is no route.
     encoder.routes = {"query": "query: "}
@@ -94,5 +96,5 @@ def test_a_model_of_one_domain_takes_its_route_everywhere(minilm, tmp_path):
 
 
 def test_empty_texts_and_one_text_sets_work(plain_model):
-    scorer = EncoderScorer(Encoder.open(str(plain_model), "cpu"), ["d"])
+    scorer = EncoderScorer(BatchEncoder(load(plain_model, device="cpu")), ["d"])
     assert scorer.score(["", "same"], ["", "same"], "d") == pytest.approx([1, 1])

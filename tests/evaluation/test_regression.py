@@ -9,10 +9,11 @@ import torch
 
 import sentence_experts
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.pairs import checked_table
 from sentence_experts.evaluation.regression import figures_by_domain, route_changes
+from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.grow import add_expert, drop_expert
 from sentence_experts.pairs.dataset import PairsFolder
 
@@ -23,23 +24,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def before(folder: Path) -> Encoder:
-    return Encoder.open(str(folder), "cpu")
+def before(folder: Path) -> BatchEncoder:
+    return BatchEncoder(load(folder, device="cpu"))
 
 
-def wrapped(model: sentence_experts.ExpertEncoder) -> Encoder:
-    return Encoder(model, "changed", "")
+def wrapped(model: sentence_experts.ExpertEncoder) -> BatchEncoder:
+    return BatchEncoder(model, name="changed")
 
 
-def test_routes_that_did_not_change(before: Encoder, folder: Path) -> None:
-    grown = wrapped(add_expert(sentence_experts.load(folder, "cpu"), "marine"))
+def test_routes_that_did_not_change(before: BatchEncoder, folder: Path) -> None:
+    grown = wrapped(add_expert(sentence_experts.load(folder, device="cpu"), "marine"))
     changes = route_changes(before, grown)
     assert [(change.route, change.bit_equal) for change in changes] == [("crops", True), ("neuro", True)]
     assert all(change.largest_difference == 0 for change in changes)
 
 
-def test_a_route_that_changed(before: Encoder, folder: Path) -> None:
-    model = sentence_experts.load(folder, "cpu")
+def test_a_route_that_changed(before: BatchEncoder, folder: Path) -> None:
+    model = sentence_experts.load(folder, device="cpu")
     token = next(route.token_ids[0] for route in model.routes if route.name == "neuro")
     with torch.no_grad():
         model[0].auto_model.get_input_embeddings().weight[token] += 0.5
@@ -51,16 +52,16 @@ def test_a_route_that_changed(before: Encoder, folder: Path) -> None:
     assert neuro.smallest_cosine <= one.smallest_cosine < 1
 
 
-def test_figures_of_a_domain_whose_route_went(before: Encoder, folder: Path, tmp_path: Path) -> None:
+def test_figures_of_a_domain_whose_route_went(before: BatchEncoder, folder: Path, tmp_path: Path) -> None:
     table = checked_table(PairsFolder.open(make_pairs_folder(tmp_path / "pairs")).split("test"))
-    dropped = wrapped(drop_expert(sentence_experts.load(folder, "cpu"), "crops"))
+    dropped = wrapped(drop_expert(sentence_experts.load(folder, device="cpu"), "crops"))
     first, second = figures_by_domain(before, table), figures_by_domain(dropped, table)
     assert second["crops"] is None
     assert first["crops"] is not None
     assert second["neuro"] == first["neuro"]
 
 
-def test_models_without_a_common_route(before: Encoder, minilm: str, tmp_path: Path) -> None:
-    other = Encoder.open(str(make_tiny_encoder(tmp_path / "other", minilm, ("marine",))), "cpu")
+def test_models_without_a_common_route(before: BatchEncoder, minilm: str, tmp_path: Path) -> None:
+    other = BatchEncoder(load(str(make_tiny_encoder(tmp_path / "other", minilm, ("marine",))), device="cpu"))
     with pytest.raises(InputError, match="no route in common: crops, neuro before, marine after"):
         route_changes(before, other)

@@ -9,11 +9,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.evaluation.routing import distinct_texts, router_accuracy
 from sentence_experts.evaluation.run import EvaluationPlan, run_evaluation
+from sentence_experts.models.loading import load
 from sentence_experts.models.routing.sequence_router import Router
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.report.tables import router_rows, router_table
@@ -39,7 +40,7 @@ def table(pairs_folder):
 
 
 def test_accuracy_is_the_share_of_distinct_texts_sent_to_their_domain(choosing, table):
-    found = router_accuracy(Encoder(choosing, "m", ""), table, NO_PROMPTS)
+    found = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS)
     right: dict[str, list[list[bool]]] = {}
     for number, domain in enumerate(NO_PROMPTS):
         rows = [row for row in table.to_pylist() if row["domain"] == domain]
@@ -57,31 +58,31 @@ def test_accuracy_is_the_share_of_distinct_texts_sent_to_their_domain(choosing, 
 def test_routers_that_read_the_domain_token_are_asked_with_it(plain_model, table):
     base = SentenceTransformer(str(plain_model), device="cpu")
     encoder = sentence_experts.extend(base, ["neuro", "crops"], router="learned")
-    found = router_accuracy(Encoder(encoder, "m", ""), table, {"crops": "crops", "neuro": "neuro"})
+    found = router_accuracy(BatchEncoder(encoder, name="m"), table, {"crops": "crops", "neuro": "neuro"})
     texts = distinct_texts(table, "crops")
     expected = (encoder.route_of(texts, prompt_name="crops").chosen == 1).mean()
     assert found.by_domain["crops"] == pytest.approx(expected)
 
 
 def test_a_part_of_the_texts_is_always_the_same(choosing, table):
-    part = router_accuracy(Encoder(choosing, "m", ""), table, NO_PROMPTS, texts_a_domain=5)
+    part = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS, texts_a_domain=5)
     assert part.texts == 10
     shuffled = table.take(np.random.default_rng(0).permutation(table.num_rows))
-    assert router_accuracy(Encoder(choosing, "m", ""), shuffled, NO_PROMPTS, texts_a_domain=5) == part
+    assert router_accuracy(BatchEncoder(choosing, name="m"), shuffled, NO_PROMPTS, texts_a_domain=5) == part
 
 
 def test_nothing_where_no_router_learns_or_no_expert_is_called_like_a_domain(choosing, experts_model, table):
-    routed = Encoder.open(str(experts_model), "cpu")
+    routed = BatchEncoder(load(experts_model, device="cpu"))
     assert router_accuracy(routed, table, {"crops": "crops", "neuro": "neuro"}) is None
     other = table.set_column(
         table.column_names.index("domain"), "domain", pa.array(["else"] * table.num_rows)
     )
-    assert router_accuracy(Encoder(choosing, "m", ""), other, {"else": None}) is None
+    assert router_accuracy(BatchEncoder(choosing, name="m"), other, {"else": None}) is None
 
 
 def test_the_trainers_evaluation_reports_it(choosing, table):
     found = PairEvaluator(table, "validation")(choosing)
-    expected = router_accuracy(Encoder(choosing, "m", ""), table, NO_PROMPTS)
+    expected = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS)
     assert found["validation_router_accuracy"] == expected.mean
     assert found["validation_router_accuracy_block_1"] == expected.by_block[1]
 
@@ -92,7 +93,7 @@ def test_an_evaluation_reports_it_by_domain_and_block(choosing, plain_model, pai
         [str(tmp_path / "learned"), str(plain_model)], pairs_folder, tmp_path / "out", replicates=0
     )
     found = run_evaluation(plan)
-    expected = router_accuracy(Encoder(choosing, "m", ""), table, NO_PROMPTS)
+    expected = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS)
     assert found.routers == {"learned": expected}
     written = json.loads((tmp_path / "out" / "evaluation.json").read_text())["routers"]["learned"]
     assert written["by_block"] == {str(block): share for block, share in expected.by_block.items()}
@@ -105,5 +106,5 @@ def test_an_evaluation_reports_it_by_domain_and_block(choosing, plain_model, pai
 
 def test_a_model_without_routes_says_so(choosing):
     with pytest.raises(RouteError, match="no route 'crops'; its routes: none, its blocks choose"):
-        Encoder(choosing, "m", "").chosen_route("crops")
-    assert Encoder(choosing, "m", "").chosen_route(None) is None
+        BatchEncoder(choosing, name="m").chosen_route("crops")
+    assert BatchEncoder(choosing, name="m").chosen_route(None) is None

@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModel
 import sentence_experts
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.checkpoint import save
+from sentence_experts.models.encoder import save
 from sentence_experts.models.surgery.grow import drop_expert
 
 NAMES = ["copd", "cvd", "skin cancer"]

@@ -10,8 +10,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.models.loading import load
 from sentence_experts.moee import MoeEmbedder
 from sentence_experts.moee.vectors import PARTS, unit
 
@@ -189,8 +190,9 @@ def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_pa
     expected = embedder.encode(texts)
     code = (
         "import json, sys, numpy as np\n"
-        "from sentence_experts.encoding.engine import Encoder\n"
-        "encoder = Encoder.open(sys.argv[1], 'cpu')\n"
+        "from sentence_experts.encoding.encoder import BatchEncoder\n"
+        "from sentence_experts.models.loading import load\n"
+        "encoder = BatchEncoder(load(sys.argv[1], device='cpu'))\n"
         "print(json.dumps([encoder.fingerprint, encoder.encode(json.loads(sys.argv[2])).tolist()]))"
     )
     command = [sys.executable, "-c", code, str(folder), json.dumps(texts)]
@@ -219,4 +221,6 @@ def test_a_folder_of_other_things_is_not_replaced(olmoe, tmp_path):
         MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
     with pytest.raises(InputError, match=r"moee.json missing"):
         MoeEmbedder.open(tmp_path)
-    assert Encoder.open(str(olmoe), "cpu").takes_empty  # the language model itself is an encoder like others
+    assert BatchEncoder(
+        load(olmoe, device="cpu")
+    ).takes_empty  # the language model itself is an encoder like others

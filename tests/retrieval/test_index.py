@@ -7,8 +7,9 @@ from sentence_transformers.util import semantic_search
 
 from helpers.samples import PAPERS, make_tiny_encoder, write_corpus
 from sentence_experts.corpus.tables import CorpusFolder
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.loading import load
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval.index import CorpusIndex, corpus_index
 from sentence_experts.retrieval.search import find_papers
@@ -85,7 +86,9 @@ def test_a_table_changed_behind_the_manifests_back_gets_new_vectors(tmp_path, pl
 def test_another_model_gets_vectors_of_its_own(tmp_path, plain, minilm):
     corpus = write_corpus(tmp_path / "corpus")
     before = np.array(corpus_index(plain, corpus).vectors)
-    other = Encoder.open(str(make_tiny_encoder(tmp_path / "plain", minilm, seed=1)), "cpu", batch_size=4)
+    other = BatchEncoder(
+        load(str(make_tiny_encoder(tmp_path / "plain", minilm, seed=1)), device="cpu"), batch_size=4
+    )
     assert np.abs(corpus_index(other, corpus).vectors - before).max() > 1e-4
     assert len(list((tmp_path / "corpus" / ".vectors").iterdir())) == 2
     assert np.array_equal(before, corpus_index(plain, corpus).vectors)
@@ -113,7 +116,7 @@ def test_an_interrupted_making_goes_on_to_the_same_bytes(tmp_path, plain, monkey
     assert len(list((tmp_path / "part" / ".vectors").iterdir())) == 1
 
 
-def test_what_cannot_be_searched_says_why(tmp_path, plain, experts: Encoder):
+def test_what_cannot_be_searched_says_why(tmp_path, plain, experts: BatchEncoder):
     corpus = write_corpus(tmp_path)
     with pytest.raises(UsageError, match="unknown text unit 'body'"):
         corpus_index(plain, corpus, unit="body")

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
-from sentence_experts.models.checkpoint import load
+from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.lora import load_adapter, merge_lora
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig

@@ -58,9 +58,10 @@ def auto_route(
     Example: sentence-experts auto-route runs/experts/model --pairs my-pairs
     """
     from sentence_experts.evaluation.auto_route import choices, cost_of_mistakes
-    from sentence_experts.models.checkpoint import load
-    from sentence_experts.models.loading import load_quietly
+    from sentence_experts.models.encoder import check_experts
+    from sentence_experts.models.loading import load
     from sentence_experts.models.routing.automatic import fit_auto_routes
+    from sentence_experts.models.sources import load_quietly
     from sentence_experts.pairs.dataset import PairsFolder
 
     if pairs is None and texts is None:
@@ -69,7 +70,7 @@ def auto_route(
     measured_on = None if folder is None else folder.split(split)
     known, unseen = _learned_and_unseen(folder, texts, column, route_column, texts_per_route, seed)
     load_quietly()
-    encoder = load(model, device)
+    encoder = check_experts(load(model, device=device, int8=False))
     fitted = fit_auto_routes(
         encoder, [text for text, _ in known], [route for _, route in known], confidence, otherwise
     )

@@ -13,7 +13,7 @@ from sentence_experts.cli.console import results
 from sentence_experts.cli.options import BATCH_SIZE_HELP
 
 if TYPE_CHECKING:
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.evaluation.metrics import Metrics
     from sentence_experts.evaluation.regression import RouteChange
 
@@ -46,16 +46,17 @@ def compare(
 
     Example: sentence-experts compare my-model my-model-with-crops --pairs my-pairs
     """
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.encoding.inputs import TextFile
     from sentence_experts.evaluation.regression import TEXTS, route_changes
+    from sentence_experts.models.loading import load
     from sentence_experts.pairs.dataset import PairsFolder
 
     compared: Sequence[str] = TEXTS
     if texts is not None:
         compared = [row.text for row in TextFile(texts, column).rows()]
     table = None if pairs is None else PairsFolder.open(pairs).split(split)
-    encoders = [Encoder.open(model, device, batch_size) for model in (before, after)]
+    encoders = [BatchEncoder(load(model, device=device), batch_size) for model in (before, after)]
     _show_changes(route_changes(encoders[0], encoders[1], compared), len(compared), encoders)
     if table is not None:
         from sentence_experts.evaluation.regression import figures_by_domain
@@ -64,7 +65,7 @@ def compare(
         _show_figures(first, second, split)
 
 
-def _show_changes(changes: Sequence[RouteChange], texts: int, encoders: Sequence[Encoder]) -> None:
+def _show_changes(changes: Sequence[RouteChange], texts: int, encoders: Sequence[BatchEncoder]) -> None:
     table = _table(f"Vectors of {texts:,} texts", "route")
     for heading in ("vectors", "largest difference", "smallest cosine"):
         table.add_column(heading, justify="right")

@@ -49,16 +49,18 @@ def encode(
 
     Example: sentence-experts encode runs/experts/model --input papers.csv --column text --out v.npy
     """
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.encoding.files import encode_file
     from sentence_experts.encoding.inputs import TextFile
     from sentence_experts.encoding.precisions import check_precision
+    from sentence_experts.models.loading import load
 
     source = TextFile(input, column, id_column)
     source.check()
     check_precision(precision, out)
-    encoder = Encoder.open(
-        model, device, batch_size, only_route=only_route(one_route, route), packed=not padded, dtype=dtype
+    encoder = BatchEncoder(
+        load(model, device=device, packed=not padded, dtype=dtype, routes=only_route(one_route, route)),
+        batch_size,
     )
     found = encode_file(encoder, source, out, route, normalize, chunk_size, precision)
     empty = f", {found.empty:,} of them empty" if found.empty else ""

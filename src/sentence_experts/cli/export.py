@@ -50,12 +50,13 @@ def export(
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
     shares = None if weights is None else _parse_weights(weights)
 
-    from sentence_experts.models.checkpoint import load, save
-    from sentence_experts.models.loading import load_quietly
+    from sentence_experts.models.encoder import check_experts, save
+    from sentence_experts.models.loading import load
+    from sentence_experts.models.sources import load_quietly
     from sentence_experts.models.surgery.merge import average_experts, export_route
 
     load_quietly()
-    encoder = load(model, device="cpu")
+    encoder = check_experts(load(model, device="cpu", int8=False))
     dense = average_experts(encoder, shares) if route is None else export_route(encoder, route)
     save(dense, out)
     _describe(dense, out)

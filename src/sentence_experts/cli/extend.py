@@ -14,7 +14,7 @@ from sentence_experts.cli.options import with_settings
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
-    from sentence_experts.models.checkpoint import ExpertEncoder
+    from sentence_experts.models.encoder import ExpertEncoder
 
 
 class ExtendSettings(BaseModel):
@@ -137,13 +137,12 @@ def extend(
     if growth and tasks is not None:
         prefixes, tasks = _instruction_of(tasks, growth, prefixes), None
     arguments = _arguments(ExtendSettings(**given), experts, tasks, prefixes, share or [])
-    from sentence_experts.models.checkpoint import save
-    from sentence_experts.models.loading import load_quietly
-    from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.encoder import save
+    from sentence_experts.models.sources import load_quietly
     from sentence_experts.models.surgery.extend import extend as extend_base
 
     load_quietly()
-    encoder = grow(model, growth, prefixes) if growth else extend_base(model_folder(model), **arguments)
+    encoder = grow(model, growth, prefixes) if growth else extend_base(model, **arguments)
     save(encoder, out)
     _describe(encoder, out)
 

@@ -11,7 +11,7 @@ from sentence_experts.cli.console import note
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
-    from sentence_experts.models.checkpoint import ExpertEncoder
+    from sentence_experts.models.encoder import ExpertEncoder
 
 
 class GrowOptions(BaseModel):
@@ -48,15 +48,15 @@ def grow(model: str, given: Mapping[str, Any], prefixes: Mapping[str, str]) -> E
     if unknown := sorted(set(prefixes) - {add}):
         raise UsageError(f"--prefix {unknown[0]}=...: only the new expert takes an instruction")
 
-    from sentence_experts.models.checkpoint import load
-    from sentence_experts.models.minilm import model_folder
+    from sentence_experts.models.encoder import check_experts
+    from sentence_experts.models.loading import load
     from sentence_experts.models.routing.route_classifier import has_auto_route
     from sentence_experts.models.surgery.grow import AVERAGE, add_expert, drop_expert
 
-    encoder = load(model, device="cpu")
+    encoder = check_experts(load(model, device="cpu", int8=False))
     if has_auto_route(model):
         note("the new model has no automatic routes: train them again with sentence-experts auto-route")
     if add is None:
         return drop_expert(encoder, str(drop))
-    base = None if options.base is None else model_folder(options.base)
+    base = options.base
     return add_expert(encoder, add, options.seed_from or AVERAGE, prefixes.get(add), base)

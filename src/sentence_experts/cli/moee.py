@@ -103,14 +103,14 @@ def encode(
 
     Example: sentence-experts moee encode allenai/OLMoE-1B-7B-0924 --input texts.txt --out vectors.npy
     """
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.encoding.files import encode_file
     from sentence_experts.encoding.inputs import TextFile
 
     source = TextFile(input, column, id_column)
     source.check()
     embedder = open_embedder(model, given, parts, alpha)
-    encoder = Encoder(embedder, Path(model).name, embedder.fingerprint)
+    encoder = BatchEncoder(embedder, name=Path(model).name)
     found = encode_file(encoder, source, out, None, normalize, chunk_size)
     results.print(
         f"{found.path}: {found.texts:,} texts, {found.dimension} dimensions ({embedder.parts})",
@@ -148,7 +148,7 @@ def evaluate(
     if bool(mteb) == bool(tasks):
         raise UsageError("give one of --mteb NAME and --tasks FOLDER")
     from sentence_experts.cli.evaluate_tasks import show_tasks
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
 
     embedder = open_embedder(model, given, alpha=alpha)
@@ -156,9 +156,7 @@ def evaluate(
     name, wanted = Path(model).name, tuple(dict.fromkeys(parts or PARTS))
     variants = {f"{name}-{part}": embedder.with_parts(part) for part in wanted}
     plan = TaskPlan(list(variants), out, mteb or (), tasks, only or (), replicates=bootstrap)
-    found = run_tasks(
-        plan, lambda entry: Encoder(variants[entry.source], entry.source, variants[entry.source].fingerprint)
-    )
+    found = run_tasks(plan, lambda entry: BatchEncoder(variants[entry.source], name=entry.source))
     show_tasks(found, out)
 
 

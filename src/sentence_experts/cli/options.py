@@ -283,15 +283,17 @@ def with_settings(settings: type[BaseModel], parameter: str = "given") -> Callab
     return decorate
 
 
-def only_route(one_route: bool, route: str | None) -> str | None:
+def only_route(one_route: bool, route: str | None) -> list[str] | None:
     """The route whose expert alone is to be loaded, if --one-route says so.
 
     Raises:
         UsageError: it does, but no route is named.
     """
-    if one_route and route is None:
+    if not one_route:
+        return None
+    if route is None:
         raise UsageError("--one-route loads the expert of one route: name it with --route")
-    return route if one_route else None
+    return [route]
 
 
 def _old_flag(name: str, field: FieldInfo) -> inspect.Parameter:

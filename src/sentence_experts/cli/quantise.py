@@ -11,7 +11,7 @@ from sentence_experts.cli.console import results
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
 
 READ = 512  # texts of a file that are read
 CHECKED_EVERY = 4  # one in so many is kept out of the calibration, for the check
@@ -39,10 +39,11 @@ def quantise(
 
     Example: sentence-experts quantise runs/experts/model --texts papers.csv --column abstract --out moe-int8
     """
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.encoding.inputs import TextFile
-    from sentence_experts.models.checkpoint import save
+    from sentence_experts.models.encoder import save
     from sentence_experts.models.export import int8
+    from sentence_experts.models.loading import load
 
     if out.exists() and not overwrite:
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
@@ -51,19 +52,19 @@ def quantise(
     read = [row.text for rows in source.chunks(READ) for row in rows if row.text.strip()][:READ]
     held = read[::CHECKED_EVERY]
     kept = [text for number, text in enumerate(read) if number % CHECKED_EVERY]
-    encoder = Encoder.open(model, "cpu", dtype="float32")
+    encoder = BatchEncoder(load(model, device="cpu", dtype="float32"))
     leads = list(encoder.routes.values()) if encoder.has_experts else [""]
     calibration = [lead + text for lead in leads for text in kept]
     found = int8.calibrate(encoder.model, calibration)
     save(encoder.model, out)
     int8.write(found, out)
-    _compare(encoder, Encoder.open(str(out), "cpu"), held, out)
+    _compare(encoder, BatchEncoder(load(out, device="cpu")), held, out)
 
 
-def _compare(whole: Encoder, eight: Encoder, texts: list[str], out: Path) -> None:
+def _compare(whole: BatchEncoder, eight: BatchEncoder, texts: list[str], out: Path) -> None:
     import numpy as np
 
-    from sentence_experts.encoding.engine import cosines
+    from sentence_experts.encoding.encoder import cosines
 
     routes = list(whole.routes) if whole.has_experts else [None]
     found = np.concatenate([cosines(whole.encode(texts, one), eight.encode(texts, one)) for one in routes])

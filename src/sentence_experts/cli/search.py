@@ -43,13 +43,14 @@ def search(
     Example: sentence-experts search runs/experts/model --corpus corpus "drought in rice" --route crops -k 5
     """
     from sentence_experts.corpus.tables import CorpusFolder
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
+    from sentence_experts.models.loading import load
     from sentence_experts.retrieval.search import find_papers
 
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
     folder = CorpusFolder.open(corpus)
-    encoder = Encoder.open(model, device, batch_size, only_route=only_route(one_route, route))
+    encoder = BatchEncoder(load(model, device=device, routes=only_route(one_route, route)), batch_size)
     found = find_papers(encoder, folder, queries, route, unit, k)
     if as_json:
         import json

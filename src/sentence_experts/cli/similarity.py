@@ -14,7 +14,7 @@ from sentence_experts.cli.options import BATCH_SIZE_HELP
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.evaluation.similarity import Cosines, Pair, Welch
 
 FIGURES, FIGURE = "similarity.json", "similarity.png"
@@ -53,7 +53,7 @@ def similarity(
 
     Example: sentence-experts similarity mote --against ic --texts articles.txt --out similarity
     """
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.encoding.inputs import TextFile
     from sentence_experts.errors import require
     from sentence_experts.evaluation.similarity import (
@@ -61,6 +61,7 @@ def similarity(
         chosen_texts,
         welch_by_pair,
     )
+    from sentence_experts.models.loading import load
     from sentence_experts.report.similarity_figure import write_similarity_figure
     from sentence_experts.storage import write_json
 
@@ -70,7 +71,7 @@ def similarity(
     every = [row.text for row in TextFile(texts, column).rows()]
     used, aside = chosen_texts(every, sample, seed)
     _say_set_aside(texts, aside)
-    encoders = [Encoder.open(each, device, batch_size) for each in (model, against) if each]
+    encoders = [BatchEncoder(load(each, device=device), batch_size) for each in (model, against) if each]
     models = _cosines(encoders, used, routes)
     found = list(models.values())
     tests = welch_by_pair(*found) if len(found) == 2 else {}
@@ -93,7 +94,7 @@ def _say_set_aside(texts: Path, aside: Mapping[str, int]) -> None:
             note(f"{texts}: {count:,} {reason} texts set aside")
 
 
-def _cosines(encoders: list[Encoder], texts: list[str], routes: str | None) -> dict[str, Cosines]:
+def _cosines(encoders: list[BatchEncoder], texts: list[str], routes: str | None) -> dict[str, Cosines]:
     """Each model's cosines on the routes that all of them have."""
     from sentence_experts.evaluation.similarity import comparable_routes, inter_route_cosines
 
@@ -107,7 +108,7 @@ def _cosines(encoders: list[Encoder], texts: list[str], routes: str | None) -> d
     }
 
 
-def _labels(encoders: list[Encoder]) -> list[str]:
+def _labels(encoders: list[BatchEncoder]) -> list[str]:
     names = [encoder.name for encoder in encoders]
     return names if len(set(names)) == len(names) else [names[0], f"{names[1]} (--against)"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.engine import Vectors
+from sentence_experts.encoding.encoder import Vectors
 from sentence_experts.progress import Advance
 from sentence_experts.storage import read_json, replacing, write_json
 

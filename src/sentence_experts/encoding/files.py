@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.encoding.chunks import encode_chunks, read_chunks
-from sentence_experts.encoding.engine import Encoder, Vectors
+from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.encoding.inputs import Row, TextFile
 from sentence_experts.encoding.precisions import FLOAT32, check_precision, write_in_precision
 from sentence_experts.errors import InputError, UsageError
@@ -34,7 +34,7 @@ class Encoded:
 
 
 def encode_file(
-    encoder: Encoder,
+    encoder: BatchEncoder,
     source: TextFile,
     out: Path,
     route: str | None = None,

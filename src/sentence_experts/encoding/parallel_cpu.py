@@ -26,7 +26,7 @@ LEAST_TOKENS, MOST_TOKENS = 1024, 2048
 BATCHES = 24  # aimed at, so that cores end at about the same time
 
 
-class Cores:
+class ParallelCpuEncoder:
     """A model and the cores that it encodes on."""
 
     def __init__(self, model: SentenceTransformer, workers: int | None = None) -> None:
@@ -47,9 +47,9 @@ class Cores:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Transformer
 
-        from sentence_experts.models.encoder import RoutedEncoder
+        from sentence_experts.models.encoder import ExpertEncoder
 
-        ordinary = type(model).encode is SentenceTransformer.encode or isinstance(model, RoutedEncoder)
+        ordinary = type(model).encode is SentenceTransformer.encode or isinstance(model, ExpertEncoder)
         on_cpu = model.device.type == "cpu" and getattr(model[0], "backend", None) == "torch"
         return ordinary and on_cpu and isinstance(model[0], Transformer) and model.tokenizer is not None
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import read_chunks, write_matrix
-from sentence_experts.encoding.engine import Vectors
+from sentence_experts.encoding.encoder import Vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import replacing
 

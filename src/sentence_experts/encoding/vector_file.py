@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.engine import Vectors
+from sentence_experts.encoding.encoder import Vectors
 from sentence_experts.errors import InputError
 from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text, write_parquet

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.baselines import EncoderScorer
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
@@ -18,7 +18,7 @@ from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
-    from sentence_experts.models.checkpoint import ExpertEncoder
+    from sentence_experts.models.encoder import ExpertEncoder
 
 # A text, and the domain that it is of.
 Labelled = tuple[str, str]
@@ -114,7 +114,7 @@ def cost_of_mistakes(
     given = encoder.auto_routes
     encoder.auto_routes = AutoRoutes(replace(given.classifier, otherwise="average"), given.averaged(encoder))
     try:
-        engine = Encoder(encoder, "model", "", batch_size)
+        engine = BatchEncoder(encoder, batch_size, "model")
         found = []
         for what, route_map in (("true routes", {}), ("automatic routes", dict.fromkeys(domains, AUTO))):
             scorer = EncoderScorer(engine, domains, what, route_map)

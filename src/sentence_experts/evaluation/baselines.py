@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.engine import Encoder, Vectors
+from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.encoding.vector_file import TEXTS_OF_A_PART, VectorFile
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.pairs import cosine_by_text
@@ -72,7 +72,7 @@ class EncoderScorer:
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: BatchEncoder,
         domains: Sequence[str],
         label: str | None = None,
         route_map: Mapping[str, str] | None = None,
@@ -112,7 +112,7 @@ class EncoderScorer:
 
 
 def routes_by_domain(
-    encoder: Encoder, domains: Sequence[str], route_map: Mapping[str, str]
+    encoder: BatchEncoder, domains: Sequence[str], route_map: Mapping[str, str]
 ) -> dict[str, str | None]:
     """The route with which each domain's texts are encoded; None means no prompt.
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.baselines import EncoderScorer
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
@@ -77,7 +77,7 @@ class PairEvaluator(SentenceEvaluator):
         steps: int = -1,
     ) -> dict[str, float]:
         """Evaluate `model`; nothing is written, `output_path` is there for the trainer."""
-        encoder = Encoder(model, name="the model in training", fingerprint="", batch_size=self.batch_size)
+        encoder = BatchEncoder(model, self.batch_size, "the model in training")
         scorer = EncoderScorer(encoder, domains_of(self.table), self.name, self.route_map)
         scores = score_pairs(scorer, self.table)
         measured = measure(self.table, scores, replicates=0, threshold_min=self.threshold_min)

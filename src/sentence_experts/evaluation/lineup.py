@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentence_experts.encoding.engine import source_name
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.baselines import ANY_DOMAIN
+from sentence_experts.models.sources import source_name
 
 TFIDF = "tfidf"
 

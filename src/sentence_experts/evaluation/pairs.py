@@ -82,7 +82,7 @@ def cosine_by_text(
     Texts are encoded in an order of their own (longest first), so a score depends neither on the order of
     the pairs nor on which side a text stands.
     """
-    from sentence_experts.encoding.engine import cosines
+    from sentence_experts.encoding.encoder import cosines
 
     texts = sorted({*anchors, *positives}, key=lambda text: (-len(text), text))
     row = {text: index for index, text in enumerate(texts)}

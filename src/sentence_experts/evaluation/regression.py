@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.encoding.engine import Encoder, cosines
+from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.metrics import Metrics, pair_metrics
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
@@ -46,7 +46,9 @@ class RouteChange:
     smallest_cosine: float
 
 
-def route_changes(before: Encoder, after: Encoder, texts: Sequence[str] = TEXTS) -> list[RouteChange]:
+def route_changes(
+    before: BatchEncoder, after: BatchEncoder, texts: Sequence[str] = TEXTS
+) -> list[RouteChange]:
     """Each route that both models have, in the order of `before`; routes of one alone are left out.
 
     Models that take texts without a route (dense ones) are compared so too.
@@ -76,7 +78,7 @@ def route_changes(before: Encoder, after: Encoder, texts: Sequence[str] = TEXTS)
     return changes
 
 
-def figures_by_domain(encoder: Encoder, pairs: pa.Table) -> dict[str, Metrics | None]:
+def figures_by_domain(encoder: BatchEncoder, pairs: pa.Table) -> dict[str, Metrics | None]:
     """The metrics of each domain's pairs, encoded with its route; None where the model lacks the route.
 
     Raises:
@@ -86,7 +88,7 @@ def figures_by_domain(encoder: Encoder, pairs: pa.Table) -> dict[str, Metrics | 
     return {domain: _figures(encoder, table, domain) for domain in domains_of(table)}
 
 
-def _figures(encoder: Encoder, table: pa.Table, domain: str) -> Metrics | None:
+def _figures(encoder: BatchEncoder, table: pa.Table, domain: str) -> Metrics | None:
     route = domain if domain in encoder.routes else None
     if route is None and encoder.has_experts:
         return None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
 
 # So many of a domain's texts tell the share to 3 points (two standard errors), for the watcher of a training.
 TEXTS_WHILE_TRAINING = 1000
@@ -38,7 +38,10 @@ class RouterAccuracy:
 
 
 def router_accuracy(
-    encoder: Encoder, table: pa.Table, routes: Mapping[str, str | None], texts_a_domain: int | None = None
+    encoder: BatchEncoder,
+    table: pa.Table,
+    routes: Mapping[str, str | None],
+    texts_a_domain: int | None = None,
 ) -> RouterAccuracy | None:
     """Measure a model's routers on the texts of pairs; None without learned routers, or experts for domains.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
 from sentence_experts.evaluation.evaluate import evaluate
@@ -26,6 +26,7 @@ from sentence_experts.evaluation.lineup import (
 from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, texts_by_domain
 from sentence_experts.evaluation.results import Evaluation
 from sentence_experts.evaluation.routing import RouterAccuracy, router_accuracy
+from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.storage import write_json, write_parquet
 
@@ -155,8 +156,9 @@ def _scorers(
             scorers.append(TfidfScorer(texts_by_domain(folder.split("train")), plan.tfidf_fit, entry.label))
             continue
         pooling = option_of(entry, plan.pooling)
-        encoder = Encoder.open(
-            entry.source, plan.device, plan.batch_size, pooling, max_length=plan.max_length
+        encoder = BatchEncoder(
+            load(entry.source, device=plan.device, pooling=pooling, max_length=plan.max_length),
+            plan.batch_size,
         )
         cache = plan.cache or plan.out / "vectors"
         scorer = EncoderScorer(encoder, domains, entry.label, routes.of(entry, encoder.routes), cache)

@@ -20,7 +20,7 @@ from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.models.routing.route_classifier import AUTO
 
 if TYPE_CHECKING:
-    from sentence_experts.encoding.engine import Encoder
+    from sentence_experts.encoding.encoder import BatchEncoder
 
 Pair = tuple[str, str]
 Cosines = Mapping[Pair, NDArray[np.float64]]  # two routes -> (texts,)
@@ -69,7 +69,7 @@ def chosen_texts(
     return distinct, aside
 
 
-def comparable_routes(encoder: Encoder, wanted: Sequence[str] | None = None) -> list[str]:
+def comparable_routes(encoder: BatchEncoder, wanted: Sequence[str] | None = None) -> list[str]:
     """The routes to compare: those that are wanted, or all, each instruction or token once.
 
     Raises:
@@ -93,14 +93,14 @@ def comparable_routes(encoder: Encoder, wanted: Sequence[str] | None = None) -> 
 
 
 def inter_route_cosines(
-    encoder: Encoder, texts: Sequence[str], routes: Sequence[str]
+    encoder: BatchEncoder, texts: Sequence[str], routes: Sequence[str]
 ) -> dict[Pair, NDArray[np.float64]]:
     """The cosine of each text's vectors under each pair of routes, in the routes' order.
 
     Raises:
         RouteError: the model does not have one of the routes.
     """
-    from sentence_experts.encoding.engine import cosines
+    from sentence_experts.encoding.encoder import cosines
 
     for route in routes:
         encoder.chosen_route(route)

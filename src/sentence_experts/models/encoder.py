@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.decorators import deprecated_kwargs
 
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.routing.automatic import AutoRoutes
+from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifier, has_auto_route
 from sentence_experts.models.routing.router_choices import RouterChoices, router_choices
 from sentence_experts.models.routing.routes import Route, describe
 from sentence_experts.models.routing.sequence_router import CHOOSING
 from sentence_experts.models.routing.token_router import TOKEN
+from sentence_experts.models.storage.fingerprint import name_of
+from sentence_experts.models.storage.offload import CPU, DISK, experts_of_names, use_routes
+from sentence_experts.models.storage.paging import ExpertPager, bytes_of_an_expert
+from sentence_experts.models.storage.shards import WeightFiles
+from sentence_experts.storage import replacing_folder
+
+logger = logging.getLogger(__name__)
 
 
-class RoutedEncoder(SentenceTransformer):
-    """A `SentenceTransformer` that knows its experts and routes; a stock one encodes the same files."""
+class ExpertEncoder(SentenceTransformer):
+    """A `SentenceTransformer` that knows its experts and routes; a stock one encodes the same files.
+
+    Attributes:
+        auto_routes: what chooses the routes for `prompt_name="auto"`; None until it is trained.
+        weight_files: the files that `load` read the weights from; None for a model that was made.
+    """
+
+    auto_routes: AutoRoutes | None = None
+    weight_files: WeightFiles | None = None
+
+    def __init__(self, model_name_or_path: str | None = None, *args: Any, **kwargs: Any) -> None:
+        """As `SentenceTransformer`; automatic routes are read from a folder that has them."""
+        super().__init__(model_name_or_path, *args, **kwargs)
+        if model_name_or_path is not None and has_auto_route(model_name_or_path):
+            self.auto_routes = AutoRoutes(RouteClassifier.read(Path(model_name_or_path)))
+
+    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """As `SentenceTransformer.save`, with the automatic routes if there are any.
+
+        Raises:
+            UsageError: some experts are not in memory.
+        """
+        self.routed_model.check_whole("saved")
+        super().save(path, *args, **kwargs)
+        if self.auto_routes is not None:
+            self.auto_routes.classifier.write(Path(path))
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -52,6 +91,72 @@ class RoutedEncoder(SentenceTransformer):
             raise InputError(f"a model of type {type(model).__name__} has no experts; make one with `extend`")
         return model
 
+    @property
+    def loaded_routes(self) -> tuple[str, ...]:
+        """The routes whose experts are in memory."""
+        idle = self.routed_model.idle_experts
+        return tuple(route.name for route in self.routes if route.expert not in idle)
+
+    def use_routes(self, routes: Sequence[str], idle: str | None = None) -> None:
+        """Keep the experts of these routes in memory, bring those that are not, and send all others away.
+
+        Texts with another route are then an error. The vectors stay the same, to the bit.
+
+        Args:
+            routes: names of routes or experts; those that share an expert come together.
+            idle: where the other experts wait: "disk" (dropped, and read again from the folder that `load`
+                read) or "cpu" (moved there; it frees a GPU's memory). By default "cpu" for a model on another
+                device, "disk" for one on the CPU.
+
+        Raises:
+            RouteError: no such route.
+            UsageError: learned routers choose the experts, or a dropped expert's changes would be lost.
+            InputError: an expert cannot be read, or the folder has changed since.
+        """
+        waiting = idle or (DISK if self.device.type == "cpu" else CPU)
+        use_routes(self, routes, waiting, self.weight_files)
+
+    def page_experts(self, most: int | None = None, most_bytes: int | None = None) -> None:
+        """Have at most so many experts in memory from now on, each from when a text calls it.
+
+        Args:
+            most: experts.
+            most_bytes: bytes of experts; at least one expert stays.
+
+        Raises:
+            UsageError: learned routers choose the experts, the model was not loaded from files, or no expert
+                would be left.
+        """
+        model: Any = self.routed_model
+        if model.config.router in CHOOSING:
+            raise UsageError("in this model what a text says chooses its experts, so all must be loaded")
+        if self.weight_files is None:
+            raise UsageError("save the model and load it again first: its idle experts are in no file")
+        if not model.config.expert_layers:
+            return  # a dense control
+        limits = [most] if most is not None else []
+        if most_bytes is not None:
+            limits.append(max(most_bytes // bytes_of_an_expert(model), 1))
+        model.pager = ExpertPager(model, self.weight_files, min(limits))
+
+    def prefetch(self, routes: Sequence[str]) -> Thread:
+        """Bring the experts of these routes into memory while the model works on other texts.
+
+        Args:
+            routes: names of routes or experts.
+
+        Returns:
+            What brings them; `join` waits for it.
+
+        Raises:
+            RouteError: no such route.
+            UsageError: experts do not come and go in this model: load it with `max_resident_experts`.
+        """
+        pager: ExpertPager | None = self.routed_model.pager
+        if pager is None:
+            raise UsageError("every expert is where it stays; load the model with max_resident_experts")
+        return pager.prefetch(sorted(experts_of_names(self, routes)))
+
     @deprecated_kwargs(sentences="inputs")
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
         """`SentenceTransformer.encode`, which also takes the experts by index or name.
@@ -73,6 +178,8 @@ class RoutedEncoder(SentenceTransformer):
             RouteError: a text, or `prompt_name`, has no known route.
         """
         prompt_name = args[0] if args else kwargs.get("prompt_name")
+        if prompt_name == AUTO and AUTO not in self.prompts:
+            return self._encode_by_choice(inputs, expert_ids, *args[1:], **kwargs)
         if prompt_name is not None and prompt_name not in self.prompts:
             raise RouteError(f"no route is named {prompt_name!r}; {describe(self.routes)}")
         if expert_ids is None:
@@ -91,6 +198,35 @@ class RoutedEncoder(SentenceTransformer):
         numbers = self._expert_numbers(expert_ids, len(texts))
         routed = [self._sent_to(number, text) for number, text in zip(numbers, texts, strict=True)]
         return super().encode(routed[0] if single else routed, *args, **kwargs)
+
+    def choose_route(self, texts: str | Sequence[str]) -> tuple[list[str], NDArray[np.float64]]:
+        """The most probable route of each text, and the probabilities, (texts, routes of the classifier).
+
+        Raises:
+            RouteError: no automatic routes have been trained.
+        """
+        given = [texts] if isinstance(texts, str) else list(texts)
+        return self._trained_auto_routes().choose(self, given)
+
+    def _trained_auto_routes(self) -> AutoRoutes:
+        if self.auto_routes is None:
+            raise RouteError(
+                f"this model has no automatic routes: train them with sentence-experts auto-route, or give a "
+                f"route; {describe(self.routes) if self.routes else 'it has none'}"
+            )
+        return self.auto_routes
+
+    def _encode_by_choice(self, inputs: Any, expert_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        if expert_ids is not None or args or kwargs.get("prompt"):
+            raise UsageError(f"prompt_name={AUTO!r} goes with neither expert_ids nor a prompt")
+        auto_routes = self._trained_auto_routes()
+        single = self.is_singular_input(inputs)
+        texts = [inputs] if single else list(inputs)
+        options = {name: value for name, value in kwargs.items() if name not in ("prompt", "prompt_name")}
+        vectors, unsure = auto_routes.encode(self, texts, **options)
+        if unsure:
+            logger.info(auto_routes.said_of(unsure, len(texts)))
+        return vectors[0] if single else vectors
 
     def route_of(
         self, texts: Sequence[str], prompt_name: str | None = None, batch_size: int = 32
@@ -154,6 +290,39 @@ class RoutedEncoder(SentenceTransformer):
             names = ", ".join(f"{index} or {name!r}" for index, name in enumerate(self.experts))
             raise UsageError(f"expert_ids {', '.join(unknown)}: no such expert; choose {names}")
         return [numbers[one] for one in chosen]
+
+
+def check_experts(model: SentenceTransformer) -> ExpertEncoder:
+    """The model itself, if it has experts.
+
+    Raises:
+        InputError: it has none.
+    """
+    if isinstance(model, ExpertEncoder):
+        return model
+    model_type = getattr(getattr(model[0], "config", None), "model_type", None)
+    raise InputError(
+        f"{name_of(model)}: a model of type {model_type!r} has no experts; "
+        "sentence-experts extend makes one of it"
+    )
+
+
+def is_replaceable(folder: Path) -> bool:
+    """Whether a new model may take this folder's place: it is empty or holds a model."""
+    return folder.is_dir() and ((folder / "modules.json").is_file() or not any(folder.iterdir()))
+
+
+def save(encoder: SentenceTransformer, path: str | Path) -> None:
+    """Write the encoder as a sentence-transformers directory (safetensors), whole or not at all.
+
+    Raises:
+        UsageError: the folder is there and holds something else than a model, which would be lost.
+    """
+    folder = Path(path)
+    if folder.exists() and not is_replaceable(folder):
+        raise UsageError(f"{path} is there and is not a model's folder; choose another, or remove it")
+    with replacing_folder(folder) as temporary:
+        encoder.save(str(temporary), create_model_card=False)
 
 
 class SentText(str):

@@ -1,106 +1,205 @@
-"""Load any sentence-transformers or transformers model, or say in one line why not."""
+"""`load`: the one way to open a model, whatever kind it is."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from sentence_experts.errors import InputError, UsageError, require
-from sentence_experts.models.decoders import is_decoder, pad_on_the_right
+from pydantic import Field
+
+from sentence_experts.config import Config
+from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, require
+from sentence_experts.models.architectures.families import MODEL_TYPES
+from sentence_experts.models.sources import check_source, load_quietly, model_folder, source_name
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from sentence_experts.models.encoder import ExpertEncoder
+
 logger = logging.getLogger(__name__)
 
-# Our names -> those of sentence-transformers' Pooling.
-POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
+
+class LoadConfig(Config):
+    """Settings of `load`."""
+
+    device: str | None = Field(None, description="cpu, cuda, ...; by default the best there is")
+    dtype: Literal["float32", "float16", "bfloat16"] | None = Field(
+        None, description="Number type to compute in; by default as saved (float32 turns `int8` off too)"
+    )
+    max_length: int | None = Field(
+        None, ge=1, description="Maximum number of tokens per text, if the model would read more"
+    )
+    pooling: Literal["mean", "last", "cls"] | None = Field(
+        None, description="Pooling of the token vectors, instead of the model's own"
+    )
+    int8: bool = Field(
+        True, description="Compute in 8 bits if the model has been quantized and runs on an x86 CPU"
+    )
+    packed: bool = Field(True, description="Leave out the padding on a CPU; the vectors stay the same")
+    routes: list[str] | None = Field(
+        None, description="Load only the experts of these routes; the other experts' files are not read"
+    )
+    max_resident_experts: int | None = Field(
+        None,
+        description="Maximum number of experts in memory: an expert is read when a text calls it, and the "
+        "least recently used one leaves",
+    )
+    max_resident_bytes: int | None = Field(
+        None, description="The same limit in bytes of experts; at least one expert stays"
+    )
+    revision: str | None = Field(None, description="Revision of a hub model: a branch, tag or commit")
+    cache_folder: str | None = Field(None, description="Folder for hub downloads")
+    token: str | None = Field(None, description="Access token for private hub models")
+    local_files_only: bool = Field(False, description="Download nothing")
+    trust_remote_code: bool = Field(False, description="Run code that comes with the weights")
+
+    @property
+    def hub(self) -> dict[str, Any]:
+        """The settings that find a hub model's files, those left at their defaults aside."""
+        names = ("revision", "cache_folder", "token", "local_files_only")
+        return {name: value for name in names if (value := getattr(self, name))}
+
+    @property
+    def partial(self) -> bool:
+        """Whether some experts stay out of memory."""
+        limits = (self.routes, self.max_resident_experts, self.max_resident_bytes)
+        return any(limit is not None for limit in limits)
 
 
-def load_model(source: str, device: str | None = None, pooling: str | None = None) -> SentenceTransformer:
-    """Load a sentence-transformers model; a plain transformers one gets a pooling.
+def load(
+    source: str | Path | SentenceTransformer, config: LoadConfig | None = None, **settings: Any
+) -> SentenceTransformer:
+    """Open a model.
 
     Args:
-        source: a folder, or a hub id.
-        device: chosen by itself when not given.
-        pooling: mean, last (the last token) or cls (the first), in place of the model's own. A plain
-            transformers checkpoint has none: it gets the mean over tokens, decoders too (as the 2025 paper
-            pools its own models; it does not say how it pools Llama).
+        source: a folder, a hub id, "minilm" (the packaged all-MiniLM-L6-v2), or a model in memory, to which
+            the settings are applied in place. Folders and hub models are sentence-transformers or plain
+            transformers checkpoints, models with experts (which come as `ExpertEncoder`), and saved
+            `MoeEmbedder`s. A plain checkpoint gets the mean over tokens as its pooling, decoders too (as the
+            2025 paper pools its own models; it does not say how it pools Llama).
+        config: the settings, and
+        **settings: single ones, by name (`LoadConfig`).
+
+    Returns:
+        The model, ready to encode. It can be pickled and copied.
 
     Raises:
-        UsageError: an unknown pooling.
-        InputError: there is no such folder, it holds no model that can be loaded, or no pooling to replace.
+        UsageError: settings that do not fit the model, such as `routes` where learned routers choose experts.
+        RouteError: a route that the model does not have.
+        InputError: there is no such model, or it cannot be loaded.
+
+    Example:
+        >>> load("minilm", max_length=64).encode("a text").shape
+        (384,)
     """
-    sentence_transformers = require("sentence_transformers", "models")
-    if pooling is not None and pooling not in POOLINGS:
-        raise UsageError(f"unknown pooling {pooling!r}: choose {', '.join(POOLINGS)}")
-    check_source(source)
+    require("sentence_transformers", "models")
+    from sentence_experts.models.export import int8
+    from sentence_experts.models.storage.fingerprint import Origin, set_origin
+
+    chosen = LoadConfig.of(config, **settings)
+    if not isinstance(source, str | Path):
+        return _apply(source, chosen, chosen.model_fields_set)
+    name, place = source_name(str(source)), model_folder(str(source))
+    check_source(place)
     load_quietly()
     try:
-        model = sentence_transformers.SentenceTransformer(source, device=device)
-        plain = not sentence_transformers.util.is_sentence_transformer_model(source)
+        model = _open(place, chosen)
+    except SentenceExpertsError:
+        raise
     except Exception as error:  # whatever a broken file or a missing device makes the libraries raise
-        where = f" on {device}" if device else ""
+        where = f" on {chosen.device}" if chosen.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {error}") from error
+    origin = Origin(name, place, chosen.revision)
+    set_origin(model, origin)
+    model = _apply(model, chosen, {*chosen.model_fields_set, "packed"})
+    if chosen.int8 and chosen.dtype != "float32" and int8.apply_kept(model, Path(place)):
+        origin.arithmetic = int8.ARITHMETIC
+    return model
+
+
+def _open(place: str, config: LoadConfig) -> SentenceTransformer:
+    """The model of a folder or hub id, of the class that fits it."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    from sentence_experts.models.decoders import is_decoder, pad_on_the_right
+    from sentence_experts.models.pooling import set_pooling
+
+    if (Path(place) / "moee.json").is_file():
+        from sentence_experts.moee.embedder import MoeEmbedder
+
+        return MoeEmbedder.open(place, config.device)
+    if _model_type(place, config) in MODEL_TYPES:
+        return _open_experts(place, config)
+    options = {"trust_remote_code": config.trust_remote_code, **config.hub}
+    model = SentenceTransformer(place, device=config.device, **options)
     if is_decoder(model):
         pad_on_the_right(model)
-        if plain and pooling is None:
-            pooling = "mean"
-            logger.info(f"{source}: a decoder language model; its vectors are the mean over the tokens")
-    if pooling is not None:
-        _set_pooling(model, source, POOLINGS[pooling])
-    return model  # type: ignore[no-any-return]
+        if config.pooling is None and not is_sentence_transformer_model(place, **config.hub):
+            set_pooling(model, "mean")
+            logger.info(f"{place}: a decoder language model; its vectors are the mean over the tokens")
+    return model
 
 
-def check_source(source: str) -> None:
-    """Whether a source that looks like a folder is one that holds a model; a hub id is not looked for.
+def _model_type(place: str, config: LoadConfig) -> str | None:
+    """The `model_type` of the model's config; None if there is no config, as where no transformer is."""
+    from transformers import PreTrainedConfig
 
-    Raises:
-        InputError: it is not.
-    """
-    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
-    if looks_local and not Path(source).is_dir():
-        raise InputError(f"{source}: no such model folder")
-    if Path(source).is_dir() and not any(Path(source).glob("*.json")):
-        raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
-
-
-def load_quietly() -> None:
-    """Show no progress bar for weights: it would break the program's own lines."""
-    require("transformers.utils.logging", "models").disable_progress_bar()
+    hub = {"cache_dir" if name == "cache_folder" else name: value for name, value in config.hub.items()}
+    try:
+        found, _ = PreTrainedConfig.get_config_dict(place, **hub)
+    except OSError:
+        return None
+    return found.get("model_type")
 
 
-def pooling_of(model: SentenceTransformer) -> str | None:
-    """The name of the model's pooling (`POOLINGS`); sentence-transformers' own for others; None without."""
-    for module in model:
-        mode = getattr(module, "pooling_mode", None)
-        if isinstance(mode, str):
-            return {theirs: ours for ours, theirs in POOLINGS.items()}.get(mode, mode)
-        if mode is not None:
-            return "+".join(mode)
-    return None
+def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
+    """A model with experts, only those in memory that are asked for."""
+    from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, shared_part
+
+    folder = Path(place)
+    if folder.exists() and not (folder / "modules.json").is_file():
+        raise InputError(f"{place}: not a sentence-transformers directory (no modules.json)")
+    if not config.partial:
+        model = ExpertEncoder(place, device=config.device, **config.hub)
+        if (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
+            model.weight_files = WeightFiles.find(place)
+        return model
+    with shared_part(place, **config.hub) as part:
+        options = {"config_kwargs": {"experts_on_disk": True}, **config.hub}
+        model = ExpertEncoder(part, device=config.device, **options)
+    model.weight_files = WeightFiles.find(place, **config.hub)
+    return model
 
 
-def _set_pooling(model: SentenceTransformer, source: str, mode: str) -> None:
-    modules = require("sentence_transformers.sentence_transformer.modules", "models")
-    for name, module in model.named_children():
-        if isinstance(module, modules.Pooling):
-            replacement = modules.Pooling(module.embedding_dimension, mode, module.include_prompt)
-            model.add_module(name, replacement)
-            return
-    raise InputError(f"{source}: this model has no pooling of tokens that another could replace")
-
-
-def to_dtype(model: SentenceTransformer, name: str) -> None:
-    """Have a model compute in float32, float16 or bfloat16.
-
-    Raises:
-        UsageError: another name.
-    """
+def _apply(model: SentenceTransformer, config: LoadConfig, given: set[str]) -> SentenceTransformer:
+    """Apply the settings that were given to a model in memory, in place."""
     import torch
 
-    known = ("float32", "float16", "bfloat16")
-    if name not in known:
-        raise UsageError(f"unknown dtype {name!r}: choose {', '.join(known)}")
-    model.to(dtype=getattr(torch, name))
+    from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.layers.packed_forward import can_pack, use_packing
+    from sentence_experts.models.pooling import set_pooling
+
+    if isinstance(model, ExpertEncoder):
+        if config.routes is not None:
+            model.use_routes(config.routes)
+        if config.max_resident_experts is not None or config.max_resident_bytes is not None:
+            model.page_experts(config.max_resident_experts, config.max_resident_bytes)
+    elif config.routes is not None:
+        raise RouteError(f"this model has no experts, so `routes` {config.routes} cannot be loaded alone")
+    elif config.partial:
+        raise UsageError("this model has no experts that `max_resident_experts` could limit")
+    if config.device is not None:
+        model.to(config.device)
+    if config.pooling is not None:
+        set_pooling(model, config.pooling)
+    if config.max_length is not None:
+        model.max_seq_length = min(config.max_length, model.max_seq_length or config.max_length)
+    if config.dtype is not None:
+        model.to(dtype=getattr(torch, config.dtype))
+    if "packed" in given and can_pack(model):
+        use_packing(model, config.packed)
+    return model

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.minilm import model_folder
+from sentence_experts.models.sources import model_folder
 from sentence_experts.models.storage.fingerprint import folder_fingerprint, weights_fingerprint
 from sentence_experts.moee.batches import TOKENS_AT_ONCE, read_states
 from sentence_experts.moee.folder import read_embedder, write_embedder

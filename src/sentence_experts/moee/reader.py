@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.loading import check_source, load_quietly
+from sentence_experts.models.sources import check_source, load_quietly
 from sentence_experts.moee.families import RouterFamily, family_of, is_known
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.routing_weights import SCORES, TOKENS, WEIGHTS, router_records, text_weights

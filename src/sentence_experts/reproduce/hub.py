@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sentence_experts.errors import InputError, require
-from sentence_experts.models.minilm import NAME as PACKAGED
+from sentence_experts.models.sources import NAME as PACKAGED
 
 # What the small scale has without the hub.
 TFIDF = "tfidf"

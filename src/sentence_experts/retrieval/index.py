@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import encode_chunks, write_matrix
-from sentence_experts.encoding.engine import Encoder, Vectors
+from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
 from sentence_experts.storage import read_json, replacing_folder, sha256_text, write_json
@@ -76,7 +76,7 @@ class CorpusIndex:
 
 
 def corpus_index(
-    encoder: Encoder, corpus: CorpusFolder, route: str | None = None, unit: str = "title+abstract"
+    encoder: BatchEncoder, corpus: CorpusFolder, route: str | None = None, unit: str = "title+abstract"
 ) -> CorpusIndex:
     """The corpus's vectors: read where they are, made where not; an interrupted making goes on.
 
@@ -117,7 +117,7 @@ def shown_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, An
 
 
 def _build(
-    encoder: Encoder,
+    encoder: BatchEncoder,
     corpus: CorpusFolder,
     route: str | None,
     unit: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.retrieval.index import corpus_index, shown_papers
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def find_papers(
-    encoder: Encoder,
+    encoder: BatchEncoder,
     corpus: CorpusFolder,
     queries: Sequence[str],
     route: str | None = None,

@@ -14,7 +14,7 @@ from transformers.integrations.integration_utils import TensorBoardCallback, Wan
 from transformers.trainer_callback import PrinterCallback
 
 from sentence_experts.errors import InputError, UsageError, require
-from sentence_experts.models.loading import load_model
+from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.lora import merge_lora, save_adapter
 from sentence_experts.progress import progress
 from sentence_experts.storage import read_json, replacing_folder, write_json, write_text
@@ -149,7 +149,7 @@ def keep_best(
         ],
         "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
     }
-    best = load_model(str(state.best_model_checkpoint))
+    best = load(state.best_model_checkpoint)
     best.max_seq_length = max_length
     if identity["config"]["lora_rank"]:
         save_adapter(best, out / "adapter")

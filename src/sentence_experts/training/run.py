@@ -10,9 +10,10 @@ from typing import Any
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import EarlyStoppingCallback, set_seed
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.evaluator import PairEvaluator
+from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.lora import add_lora
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training import processes
@@ -69,7 +70,7 @@ def train(
     if processes.count() > 1:
         raise UsageError("--pairs: pairs train in one process; several together are for --tasks")
     set_seed(config.seed)
-    encoder = Encoder.open(model_source)
+    encoder = BatchEncoder(load(model_source, int8=False))
     model = encoder.model
     identity = {"model": encoder.fingerprint, "pairs": pairs.fingerprint(), "config": config.model_dump()}
     # Whatever can be wrong with the settings shows before anything is written.

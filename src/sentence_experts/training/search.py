@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
+from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.pairs.subset import sample_training
 from sentence_experts.storage import read_json, replacing, sha256_text, write_json
@@ -136,7 +137,7 @@ def _check_shared(plan: SearchPlan, model: SentenceTransformer) -> None:
 
 def _prepare(plan: SearchPlan, resume: bool) -> None:
     """Check what all trials share; note what this search is, or that the one in the folder is the same."""
-    encoder = Encoder.open(plan.model)
+    encoder = BatchEncoder(load(plan.model, int8=False))
     _check_shared(plan, encoder.model)
     identity = {
         "model": encoder.fingerprint,

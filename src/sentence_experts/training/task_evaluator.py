@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
-from sentence_experts.encoding.engine import Encoder, Vectors
+from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.training.task_data import TrainedTask
@@ -165,7 +165,7 @@ class TaskEvaluator(SentenceEvaluator):
         steps: int = -1,
     ) -> dict[str, float]:
         """Evaluate `model`; nothing is written, `output_path` is there for the trainer."""
-        encoder = Encoder(model, name="the model in training", fingerprint="", batch_size=self.batch_size)
+        encoder = BatchEncoder(model, self.batch_size, "the model in training")
         tasks: dict[str, float] = {}
         for task, searches in self.searches.items():
             figures = [_figure(encoder, search) for search in searches]
@@ -180,6 +180,6 @@ class TaskEvaluator(SentenceEvaluator):
         return {"tasks": list(self.searches)}
 
 
-def _figure(encoder: Encoder, search: SearchSet) -> float | None:
+def _figure(encoder: BatchEncoder, search: SearchSet) -> float | None:
     vectors = encoder.encode([*search.anchors, *search.candidates], normalize=True)
     return search.ndcg(vectors[: len(search.anchors)], vectors[len(search.anchors) :])

@@ -10,7 +10,8 @@ from typing import Any
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import EarlyStoppingCallback, set_seed
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.lora import add_lora
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.training import processes
@@ -86,7 +87,7 @@ def train_tasks(
     """
     processes.let_first_speak()
     set_seed(config.seed)
-    encoder = Encoder.open(model_source)
+    encoder = BatchEncoder(load(model_source, int8=False))
     model = encoder.model
     identity = {
         "model": encoder.fingerprint,

@@ -9,11 +9,12 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
-from sentence_experts.encoding.engine import Encoder, cosines
+from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.local import CANDIDATES, LocalTask, candidates, local_tasks
 from sentence_experts.evaluation.mteb.routes import TaskRoutes
+from sentence_experts.models.loading import load
 from sentence_experts.tasks.dataset import TasksFolder
 
 
@@ -23,8 +24,8 @@ def tasks(tasks_folder) -> dict[str, LocalTask]:
 
 
 @pytest.fixture(scope="module")
-def encoder(task_model) -> Encoder:
-    return Encoder.open(str(task_model), "cpu")
+def encoder(task_model) -> BatchEncoder:
+    return BatchEncoder(load(task_model, device="cpu"))
 
 
 class Watched(TaskEncoder):
@@ -39,13 +40,13 @@ class Watched(TaskEncoder):
         return super()._encode(texts, route, what)
 
 
-def score(encoder: Encoder, source: LocalTask) -> tuple[float, list[str | None]]:
+def score(encoder: BatchEncoder, source: LocalTask) -> tuple[float, list[str | None]]:
     model = Watched(encoder, TaskRoutes.of(encoder, own=source.routes))
     found = mteb.evaluate(model, source.make(), cache=None, co2_tracker=False, show_progress_bar=False)
     return found.task_results[0].get_score(), model.taken
 
 
-def pair_cosines(encoder: Encoder, source: LocalTask, route: str) -> tuple[np.ndarray, np.ndarray]:
+def pair_cosines(encoder: BatchEncoder, source: LocalTask, route: str) -> tuple[np.ndarray, np.ndarray]:
     table = source.pairs()
     sides = [encoder.encode(table[side].to_pylist(), route) for side in ("anchor", "positive")]
     return cosines(*sides), table["score"].to_numpy()

@@ -5,17 +5,18 @@ import pytest
 from mteb.types import PromptType
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder, task_encoder
 from sentence_experts.evaluation.mteb.groups import HubTask
 from sentence_experts.evaluation.mteb.routes import TaskRoutes
+from sentence_experts.models.loading import load
 
 TEXTS = ["rice yield", "a sample of maize root in dry soil, measured twice", "rice yield", "", "neuron"]
 
 
 @pytest.fixture(scope="module")
-def encoder(task_model) -> Encoder:
-    return Encoder.open(str(task_model), "cpu")
+def encoder(task_model) -> BatchEncoder:
+    return BatchEncoder(load(task_model, device="cpu"))
 
 
 def encode(model: TaskEncoder, task: str, texts=TEXTS, cut: int = 2, role: str | None = None) -> np.ndarray:
@@ -73,10 +74,10 @@ def revision(model: TaskEncoder) -> str:
 
 def test_the_revision_changes_with_whatever_decides_figures(encoder, task_model, dense_model):
     base = revision(TaskEncoder(encoder))
-    assert revision(TaskEncoder(Encoder.open(str(task_model), "cpu", batch_size=3))) == base
+    assert revision(TaskEncoder(BatchEncoder(load(task_model, device="cpu"), batch_size=3))) == base
     assert revision(TaskEncoder(encoder, TaskRoutes.of(encoder, {"STS": "query"}))) != base
-    assert revision(TaskEncoder(Encoder.open(str(dense_model), "cpu"))) != base
-    shorter = Encoder.open(str(task_model), "cpu")
+    assert revision(TaskEncoder(BatchEncoder(load(dense_model, device="cpu")))) != base
+    shorter = BatchEncoder(load(task_model, device="cpu"))
     shorter.model.max_seq_length = 8
     assert revision(TaskEncoder(shorter)) != base
     loaded = SentenceTransformer(str(dense_model), device="cpu")

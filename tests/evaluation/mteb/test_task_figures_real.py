@@ -8,8 +8,9 @@ import json
 import pytest
 from scipy.stats import spearmanr
 
-from sentence_experts.encoding.engine import Encoder, cosines
+from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
+from sentence_experts.models.loading import load
 from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import TasksFolder
 from sentence_experts.tasks.settings import TaskSettings
@@ -38,7 +39,7 @@ def test_minilm_on_sts_benchmark_and_banking77(real_data, minilm, tmp_path):
 
     table = TasksFolder.open(tmp_path / "tasks").pairs("sts", "stsb", "test")
     assert table.num_rows == 150
-    encoder = Encoder.open("minilm", "cpu")
+    encoder = BatchEncoder(load("minilm", device="cpu"))
     near = cosines(*(encoder.encode(table[side].to_pylist()) for side in ("anchor", "positive")))
     assert figures["sts.stsb"] == pytest.approx(spearmanr(near, table["score"]).statistic, abs=1e-5)
     assert 0.8 < figures["sts.stsb"] < 0.95

@@ -20,9 +20,10 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.loading import load_model, pooling_of
+from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import pooling_of
 
 TEXTS = ["lungs", "the heart pumps blood", "skin cancer grows slowly in the light", "a"]
 VOCABULARY = 300  # of the tokenizer; some classes add tokens of their own
@@ -78,7 +79,7 @@ def by_hand(folder: Path, text: str, pooling: str) -> np.ndarray:
 
 @pytest.mark.parametrize("pooling", ["mean", "last", "cls"])
 def test_vectors_are_those_of_each_text_alone_in_any_batch(decoder, pooling):
-    encoder = Encoder.open(str(decoder), "cpu", batch_size=4, pooling=pooling)
+    encoder = BatchEncoder(load(decoder, device="cpu", pooling=pooling), batch_size=4)
     assert encoder.pooling == pooling
     expected = np.stack([by_hand(decoder, text, pooling) for text in TEXTS])
     assert encoder.encode(TEXTS) == pytest.approx(expected, abs=1e-5)
@@ -88,18 +89,18 @@ def test_vectors_are_those_of_each_text_alone_in_any_batch(decoder, pooling):
 
 
 def test_without_a_word_the_mean_is_taken_and_said(decoder, capsys):
-    encoder = Encoder.open(str(decoder), "cpu")
+    encoder = BatchEncoder(load(decoder, device="cpu"))
     assert "decoder language model; its vectors are the mean over the tokens" in capsys.readouterr().err
     assert encoder.encode(TEXTS)[2] == pytest.approx(by_hand(decoder, TEXTS[2], "mean"), abs=1e-5)
 
 
 def test_the_language_modelling_head_is_not_loaded(decoder):
-    names = [name for name, _ in load_model(str(decoder), "cpu").named_parameters()]
+    names = [name for name, _ in load(decoder, device="cpu").named_parameters()]
     assert not [name for name in names if "lm_head" in name]
 
 
 def test_a_text_without_tokens_has_the_zero_vector(decoder):
-    encoder = Encoder.open(str(decoder), "cpu")
+    encoder = BatchEncoder(load(decoder, device="cpu"))
     assert not encoder.encode([""]).any()
     both = encoder.encode(["", TEXTS[1]])
     assert not both[0].any()
@@ -107,24 +108,24 @@ def test_a_text_without_tokens_has_the_zero_vector(decoder):
 
 
 def test_each_pooling_has_settings_of_its_own(decoder):
-    found = [Encoder.open(str(decoder), "cpu", pooling=pooling) for pooling in ("mean", "last")]
+    found = [BatchEncoder(load(decoder, device="cpu", pooling=pooling)) for pooling in ("mean", "last")]
     assert found[0].vector_settings(None) != found[1].vector_settings(None)
     assert found[1].settings()["pooling"] == "last"
 
 
 def test_encoders_keep_theirs_unless_another_is_named(base_folders, plain_folders):
-    own = load_model(str(base_folders["bert"]), "cpu")
+    own = load(base_folders["bert"], device="cpu")
     assert pooling_of(own) == "mean"
-    first = load_model(str(base_folders["bert"]), "cpu", "cls")
+    first = load(base_folders["bert"], device="cpu", pooling="cls")
     assert (pooling_of(first), [type(module) for module in first]) == (
         "cls",
         [type(module) for module in own],
     )
     text = [TEXTS[1]]
     assert np.abs(first.encode(text) - own.encode(text)).max() > 1e-3
-    assert pooling_of(load_model(str(plain_folders["bert"]), "cpu")) == "mean"
+    assert pooling_of(load(plain_folders["bert"], device="cpu")) == "mean"
     with pytest.raises(UsageError, match="unknown pooling 'max': choose mean, last, cls"):
-        load_model(str(base_folders["bert"]), "cpu", "max")
+        load(base_folders["bert"], device="cpu", pooling="max")
 
 
 def test_a_model_without_pooling_has_none_to_replace(tmp_path):
@@ -134,6 +135,6 @@ def test_a_model_without_pooling_has_none_to_replace(tmp_path):
     tokenizer = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu")
     static.save(str(tmp_path), create_model_card=False)
-    assert pooling_of(load_model(str(tmp_path), "cpu")) is None
+    assert pooling_of(load(tmp_path, device="cpu")) is None
     with pytest.raises(InputError, match="no pooling of tokens"):
-        load_model(str(tmp_path), "cpu", "mean")
+        load(tmp_path, device="cpu", pooling="mean")

@@ -13,7 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.models.checkpoint import ExpertEncoder, load, save
+from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.grow import add_expert, drop_expert
 from sentence_experts.models.surgery.merge import average_experts, export_route
 
@@ -74,7 +75,7 @@ def test_mixed_batches_and_expert_ids(shared: ExpertEncoder, texts: list[str]) -
 def test_saved_and_loaded(shared: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
     save(shared, tmp_path / "model")
     for loaded in (
-        load(tmp_path / "model", "cpu"),
+        load(tmp_path / "model", device="cpu"),
         SentenceTransformer(str(tmp_path / "model"), device="cpu"),
     ):
         for name, vectors in _vectors(shared, texts).items():

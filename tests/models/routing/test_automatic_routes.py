@@ -13,9 +13,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.checkpoint import ExpertEncoder, save
+from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutes, fit_auto_routes
 from sentence_experts.models.routing.route_classifier import (
     FOLDER,
@@ -158,7 +159,7 @@ np.save(sys.argv[2], model.encode(sys.argv[3:], prompt_name="auto"))
 def test_in_the_engine(routed: ExpertEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     confident(routed, 1.0)
     save(routed, tmp_path / "model")
-    encoder = Encoder.open(str(tmp_path / "model"), "cpu")
+    encoder = BatchEncoder(load(tmp_path / "model", device="cpu"))
     assert encoder.chosen_route("auto") == "auto"
     vectors = encoder.encode(CLEAR, "auto")
     assert np.abs(vectors - average_experts(routed).encode(CLEAR)).max() <= 1e-6
@@ -166,9 +167,9 @@ def test_in_the_engine(routed: ExpertEncoder, tmp_path: Path, capsys: pytest.Cap
     encoder.say_unsure()
     assert "6 of 6 texts" in capsys.readouterr().err
     save(sentence_experts.load(tmp_path / "model"), tmp_path / "other")
-    other = Encoder.open(str(tmp_path / "other"), "cpu")
+    other = BatchEncoder(load(tmp_path / "other", device="cpu"))
     assert other.fingerprint == encoder.fingerprint
-    plain = Encoder(encoder.model, "x", "")
+    plain = BatchEncoder(encoder.model, name="x")
     assert plain.chosen_route("cvd") == "cvd"
 
 
@@ -180,7 +181,7 @@ def test_no_automatic_routes(mixed: ExpertEncoder, tmp_path: Path) -> None:
         mixed.choose_route("heart")
     save(mixed, tmp_path / "model")
     with pytest.raises(RouteError, match="no route 'auto'"):
-        Encoder.open(str(tmp_path / "model"), "cpu").chosen_route("auto")
+        BatchEncoder(load(tmp_path / "model", device="cpu")).chosen_route("auto")
 
 
 def test_two_routes_and_instructions(

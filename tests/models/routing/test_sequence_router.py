@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import sentence_experts
 from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.models.checkpoint import save
+from sentence_experts.models.encoder import save
 from sentence_experts.models.routing.sequence_router import Router, sequence_states
 
 NAMES = ["copd", "cvd", "skin cancer"]

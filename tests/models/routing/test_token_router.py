@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import sentence_experts
 from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.models.checkpoint import save
+from sentence_experts.models.encoder import save
 from sentence_experts.models.layers.experts import Experts
 from sentence_experts.models.routing.token_router import TokenRouter, token_balance_loss, token_loads_of
 

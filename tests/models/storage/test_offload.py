@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.checkpoint import save
+from sentence_experts.models.encoder import save
 from sentence_experts.models.surgery.grow import drop_expert
 from sentence_experts.models.surgery.merge import average_experts, export_route
 

@@ -16,9 +16,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from sentence_experts.encoding.parallel_cpu import Cores
+from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
 from sentence_experts.errors import UsageError
-from sentence_experts.models.checkpoint import save
+from sentence_experts.models.encoder import save
 from sentence_experts.models.storage.paging import bytes_of_an_expert
 
 NAMES = ["a", "b", "c", "d"]
@@ -92,7 +92,7 @@ def test_the_next_expert_comes_in_the_background(folder: Path, whole: SentenceTr
 def test_threads_share_the_experts(folder: Path, whole: SentenceTransformer) -> None:
     part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
     expected = {route: whole.encode("lungs", prompt_name=route) for route in NAMES}
-    one = Cores(part, 3)
+    one = ParallelCpuEncoder(part, 3)
 
     def encode(number: int) -> bool:
         route = NAMES[number % 4]

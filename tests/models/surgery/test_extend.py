@@ -14,7 +14,7 @@ from transformers import DistilBertConfig, DistilBertModel
 
 import sentence_experts
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.checkpoint import save
+from sentence_experts.models.encoder import save
 
 
 @pytest.mark.parametrize(

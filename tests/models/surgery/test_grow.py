@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.checkpoint import ExpertEncoder, save
+from sentence_experts.models.encoder import ExpertEncoder, save
 from sentence_experts.models.surgery.grow import add_expert, drop_expert
 from sentence_experts.models.surgery.merge import export_route
 

@@ -17,7 +17,8 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
-from sentence_experts.models.checkpoint import ExpertEncoder, load, save
+from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.lora import add_lora, load_adapter, merge_lora, save_adapter
 
 NAMES = ["copd", "cvd"]
@@ -102,7 +103,7 @@ def test_a_model_made_from_the_config_starts_with_an_adapter_of_zero(encoder: Se
 
 IN_A_FRESH_PROCESS = """
 import sys, numpy, torch
-from sentence_experts.models.checkpoint import load
+from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.lora import load_adapter
 torch.set_num_threads(1)
 encoder = load(sys.argv[1], device="cpu")

@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
-from sentence_experts.models.checkpoint import ExpertEncoder, save
+from sentence_experts.models.encoder import ExpertEncoder, save
 from sentence_experts.models.surgery.merge import average_experts, export_route
 
 NAMES = ["copd", "cvd", "skin cancer"]

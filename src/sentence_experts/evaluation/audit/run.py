@@ -146,11 +146,11 @@ def _scorers(plan: AuditPlan, train: pa.Table, test: pa.Table) -> list[PairScore
     if "memory" in plan.baselines:
         scorers.append(MemoryScorer(train))
     if plan.models:
-        from sentence_experts.encoding.engine import Encoder
-        from sentence_experts.models.minilm import model_folder
+        from sentence_experts.encoding.encoder import BatchEncoder
+        from sentence_experts.models.loading import load
 
         for model in plan.models:
-            encoder = Encoder.open(model_folder(model), plan.device)
+            encoder = BatchEncoder(load(model, device=plan.device))
             scorers.append(EncoderScorer(encoder, domains_of(test), model))
     return scorers
 

@@ -12,9 +12,8 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.encoding.engine import Encoder, Vectors
+from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.evaluation.mteb.routes import ROUTES, TaskRoutes
-from sentence_experts.models.storage.fingerprint import weights_fingerprint
 from sentence_experts.progress import progress
 from sentence_experts.storage import sha256_text
 
@@ -39,7 +38,7 @@ class TaskEncoder(AbsEncoder):
 
     mteb_model_meta: ModelMeta
 
-    def __init__(self, encoder: Encoder, routes: TaskRoutes | None = None) -> None:
+    def __init__(self, encoder: BatchEncoder, routes: TaskRoutes | None = None) -> None:
         self.encoder = encoder
         self.routes = routes or TaskRoutes.of(encoder)
         self.model = encoder.model
@@ -101,11 +100,11 @@ def task_encoder(
         route_map: key -> route (`routes`), before the table of types.
         batch_size: texts encoded at once.
     """
-    encoder = Encoder(model, name, weights_fingerprint(model), batch_size)
+    encoder = BatchEncoder(model, batch_size, name)
     return TaskEncoder(encoder, TaskRoutes.of(encoder, route_map))
 
 
-def model_meta(encoder: Encoder, routes: TaskRoutes) -> ModelMeta:
+def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
     """The model for mteb's results: `revision` is a hash of all that decides its figures.
 
     That is: the model's files, the pooling, the longest text, the number type and the routes. `loader_kwargs`

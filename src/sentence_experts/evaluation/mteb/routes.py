@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError, UsageError
 
 ROLES = ("query", "document")
@@ -53,7 +53,10 @@ class TaskRoutes:
 
     @classmethod
     def of(
-        cls, encoder: Encoder, given: Mapping[str, str] | None = None, own: Mapping[str, str] | None = None
+        cls,
+        encoder: BatchEncoder,
+        given: Mapping[str, str] | None = None,
+        own: Mapping[str, str] | None = None,
     ) -> TaskRoutes:
         """The routes of an encoder's texts."""
         return cls(tuple(encoder.routes), encoder.name, not encoder.has_experts, given or {}, own or {})

@@ -20,7 +20,7 @@ import mteb
 from mteb.abstasks import AbsTask
 from mteb.results import TaskResult
 
-from sentence_experts.encoding.engine import Encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.evaluation.lineup import Entry, check_names, line_up, option_of
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
@@ -29,6 +29,7 @@ from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
 from sentence_experts.evaluation.mteb.results import Run, Task, TaskEvaluation, joined
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
 from sentence_experts.evaluation.run import versions
+from sentence_experts.models.loading import load
 from sentence_experts.storage import write_json, write_text
 from sentence_experts.tasks.dataset import TasksFolder
 
@@ -76,7 +77,7 @@ class TaskPlan:
     max_length: int | None = None
 
 
-def run_tasks(plan: TaskPlan, opened: Callable[[Entry], Encoder] | None = None) -> TaskEvaluation:
+def run_tasks(plan: TaskPlan, opened: Callable[[Entry], BatchEncoder] | None = None) -> TaskEvaluation:
     """Measure all models of the plan on all its tasks and write the results to `plan.out`.
 
     `opened` gives an entry's encoder where it is no folder or hub id. A task whose data cannot be had is
@@ -111,9 +112,11 @@ def run_tasks(plan: TaskPlan, opened: Callable[[Entry], Encoder] | None = None) 
     return found
 
 
-def _opened(entry: Entry, plan: TaskPlan) -> Encoder:
+def _opened(entry: Entry, plan: TaskPlan) -> BatchEncoder:
     pooling = option_of(entry, plan.pooling)
-    return Encoder.open(entry.source, plan.device, plan.batch_size, pooling, max_length=plan.max_length)
+    return BatchEncoder(
+        load(entry.source, device=plan.device, pooling=pooling, max_length=plan.max_length), plan.batch_size
+    )
 
 
 class _Measure:
@@ -221,7 +224,9 @@ def _check(plan: TaskPlan, entries: Sequence[Entry]) -> None:
         raise UsageError(f"the number of bootstrap replicates cannot be {plan.replicates}")
 
 
-def _given(entry: Entry, maps: Mapping[str | None, Mapping[str, str]], encoder: Encoder) -> dict[str, str]:
+def _given(
+    entry: Entry, maps: Mapping[str | None, Mapping[str, str]], encoder: BatchEncoder
+) -> dict[str, str]:
     """Key -> route for this model: what is for all models that have routes, then what names this one."""
     found = dict(maps.get(None, {})) if encoder.routes else {}
     for name, some in maps.items():

@@ -60,6 +60,15 @@ def can_pack(model: nn.Module) -> bool:
     return next(_encoders(model), None) is not None
 
 
+def is_packed(model: nn.Module) -> bool:
+    """Whether an encoder in the model leaves the padding out on the CPU."""
+    return any(
+        encoder.config._attn_implementation == PACKED
+        and (isinstance(encoder, RoutedModel) or isinstance(encoder.forward, PackedForward))
+        for encoder in _encoders(model)
+    )
+
+
 def _encoders(model: nn.Module) -> Iterator[PreTrainedModel]:
     for module in model.modules():
         if not isinstance(module, PreTrainedModel) or module.base_model is not module:

@@ -16,7 +16,7 @@ from sentence_experts.models.surgery.merge import average_experts
 from sentence_experts.progress import progress
 
 if TYPE_CHECKING:
-    from sentence_experts.models.encoder import RoutedEncoder
+    from sentence_experts.models.encoder import ExpertEncoder
 
 TEXTS_AT_ONCE = 512
 # Options of `encode` for several processes, which hold the model with experts and not the averaged one.
@@ -35,7 +35,7 @@ class AutoRoutes:
         self._averaged = averaged
 
     def choose(
-        self, encoder: RoutedEncoder, texts: Sequence[Any], batch_size: int = 32
+        self, encoder: ExpertEncoder, texts: Sequence[Any], batch_size: int = 32
     ) -> tuple[list[str], NDArray[np.float64]]:
         """The most probable route of each text, and the probabilities of all, (texts, routes)."""
         if not texts:
@@ -44,7 +44,7 @@ class AutoRoutes:
         probabilities = self.classifier.probabilities(vectors)
         return [self.classifier.routes[best] for best in probabilities.argmax(axis=1)], probabilities
 
-    def encode(self, encoder: RoutedEncoder, texts: Sequence[Any], **options: Any) -> tuple[Any, int]:
+    def encode(self, encoder: ExpertEncoder, texts: Sequence[Any], **options: Any) -> tuple[Any, int]:
         """What `encoder.encode` gives, each text by its own route; and how many no route was found for.
 
         Raises:
@@ -74,7 +74,7 @@ class AutoRoutes:
             f"{self.classifier.confidence:g}; they were encoded with the average of all experts"
         )
 
-    def averaged(self, encoder: RoutedEncoder) -> SentenceTransformer:
+    def averaged(self, encoder: ExpertEncoder) -> SentenceTransformer:
         """The mean of all experts, on the encoder's device."""
         if self._averaged is None:
             self._averaged = average_experts(encoder)
@@ -91,7 +91,7 @@ class AutoRoutes:
 
 
 def fit_auto_routes(
-    encoder: RoutedEncoder,
+    encoder: ExpertEncoder,
     texts: Sequence[str],
     routes: Sequence[str],
     confidence: float = 0.5,

@@ -1,12 +1,14 @@
-"""What a model is, as one hash: vectors are kept under it, and made again when it changes."""
+"""What a model is called, and what it is as one hash: vectors are cached under that hash."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentence_experts.models.sources import source_name
 from sentence_experts.storage import sha256_file, sha256_text
 
 if TYPE_CHECKING:
@@ -14,6 +16,78 @@ if TYPE_CHECKING:
 
 # Files of a model folder that do not change a vector.
 IGNORED_SUFFIXES = (".md", ".tmp", ".lock")
+_ATTRIBUTE = "sentence_experts_origin"
+
+
+@dataclass
+class Origin:
+    """Where `load` found a model.
+
+    Attributes:
+        name: what the model is called in results.
+        place: its folder or hub id.
+        revision: of a hub model.
+        arithmetic: how it computes, if not as its weights say (8 bits).
+        versions: how often each weight had been changed in place when the model was loaded.
+    """
+
+    name: str
+    place: str
+    revision: str | None = None
+    arithmetic: str = ""
+    versions: dict[str, int] = field(default_factory=dict)
+
+
+def set_origin(model: SentenceTransformer, origin: Origin) -> None:
+    """Note where a model was found, so that it is named and hashed by its files."""
+    origin.versions = _versions(model)
+    setattr(model, _ATTRIBUTE, origin)
+
+
+def origin_of(model: SentenceTransformer) -> Origin | None:
+    """Where the model was found; None for one that was made in memory, or has been trained since."""
+    origin: Origin | None = getattr(model, _ATTRIBUTE, None)
+    if origin is None:
+        return None
+    # Experts that came into memory later are as their files have them.
+    changed = any(version > origin.versions.get(name, 0) for name, version in _versions(model).items())
+    return None if changed else origin
+
+
+def _versions(model: SentenceTransformer) -> dict[str, int]:
+    return {name: weight._version for name, weight in model.named_parameters()}
+
+
+def name_of(model: SentenceTransformer) -> str:
+    """What a model is called in results: its folder's base name, its hub id, or else its class."""
+    origin: Origin | None = getattr(model, _ATTRIBUTE, None)
+    if origin is not None:
+        return origin.name
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    return source_name(getattr(config, "name_or_path", "") or type(model).__name__)
+
+
+def fingerprint_of(model: SentenceTransformer) -> str:
+    """The hash of everything in a model that decides a vector.
+
+    That of its folder's files, or of its hub revision, if it is as `load` found it there; else that of its
+    weights. A model may have a `fingerprint` of its own: that of an embedder whose folder lacks its weights.
+    """
+    if (own := getattr(model, "fingerprint", None)) is not None:
+        return str(own)
+    origin = origin_of(model)
+    found = None if origin is None else _fingerprint_of_files(origin, model)
+    if origin is None or found is None:
+        return weights_fingerprint(model)
+    return sha256_text(found, origin.arithmetic) if origin.arithmetic else found
+
+
+def _fingerprint_of_files(origin: Origin, model: SentenceTransformer) -> str | None:
+    if Path(origin.place).is_dir():
+        return folder_fingerprint(Path(origin.place))
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    commit = getattr(config, "_commit_hash", None)
+    return sha256_text("hub", origin.place, commit) if commit else None
 
 
 def folder_fingerprint(folder: Path) -> str:
@@ -26,20 +100,6 @@ def folder_fingerprint(folder: Path) -> str:
         and not any(part.startswith((".", "checkpoint-")) for part in file.relative_to(folder).parts)
     )
     return sha256_text(*(part for file in files for part in (file.as_posix(), _file_hash(folder / file))))
-
-
-def model_fingerprint(source: str, model: SentenceTransformer) -> str:
-    """The hash of the model loaded from `source`: of its folder, of its hub revision, or of its weights.
-
-    A model may have a `fingerprint` of its own: that of an embedder whose folder does not hold its weights.
-    """
-    if (own := getattr(model, "fingerprint", None)) is not None:
-        return str(own)
-    if Path(source).is_dir():
-        return folder_fingerprint(Path(source))
-    config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    commit = getattr(config, "_commit_hash", None)
-    return sha256_text("hub", source, commit) if commit else weights_fingerprint(model)
 
 
 def weights_fingerprint(model: SentenceTransformer) -> str:

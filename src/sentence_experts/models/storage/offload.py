@@ -20,12 +20,12 @@ from sentence_experts.models.routing.sequence_router import CHOOSING
 from sentence_experts.models.storage.shards import WeightFiles
 
 if TYPE_CHECKING:
-    from sentence_experts.models.encoder import RoutedEncoder
+    from sentence_experts.models.encoder import ExpertEncoder
 
 DISK, CPU = "disk", "cpu"
 
 
-def use_routes(encoder: RoutedEncoder, routes: Sequence[str], idle: str, files: WeightFiles | None) -> None:
+def use_routes(encoder: ExpertEncoder, routes: Sequence[str], idle: str, files: WeightFiles | None) -> None:
     """Bring the experts of these routes into memory, and send all others away.
 
     Args:
@@ -64,7 +64,7 @@ def use_routes(encoder: RoutedEncoder, routes: Sequence[str], idle: str, files: 
         model.idle_experts -= {number}
 
 
-def experts_of_names(encoder: RoutedEncoder, names: Sequence[str]) -> set[int]:
+def experts_of_names(encoder: ExpertEncoder, names: Sequence[str]) -> set[int]:
     """The experts behind names of routes, experts, or prompts that begin with a route.
 
     Raises:
@@ -142,7 +142,7 @@ def _leave_mapping(model: nn.Module) -> None:
 
 
 def _check_unchanged(
-    encoder: RoutedEncoder, blocks: Mapping[str, Experts], dropped: Sequence[int], files: WeightFiles | None
+    encoder: ExpertEncoder, blocks: Mapping[str, Experts], dropped: Sequence[int], files: WeightFiles | None
 ) -> None:
     """Refuse to drop weights that are in no file."""
     for number in dropped:

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentence_experts.models.architectures.families import NOT_INHERITED, base_key, family_of
-from sentence_experts.models.checkpoint import ExpertEncoder
+from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routing.routes import Route
 from sentence_experts.models.surgery.reassemble import rebuilt
 from sentence_experts.models.surgery.weighted_experts import Shares, blend, equal_shares, expert_of, of_expert

@@ -19,8 +19,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import NOT_INHERITED, Family, base_key, family_of_base
-from sentence_experts.models.checkpoint import ExpertEncoder
-from sentence_experts.models.loading import load_model
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.loading import load
 from sentence_experts.models.routing.route_tokens import prefix_routes, with_domain_tokens
 from sentence_experts.models.routing.routes import Route
 from sentence_experts.models.routing.sequence_router import CHOOSING, ROUTERS, initialize_routers
@@ -86,7 +86,7 @@ def extend(
     shared = _checked_share(names, share or {}, route)
     _check_routing([*names, *shared], layers, route, router, prefixes, default_prompt_name)
     check_head(pooling, head)
-    encoder = base if isinstance(base, SentenceTransformer) else load_model(str(base), device="cpu")
+    encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
     dense = _dense_model(encoder)
     tokenizer, routes = _routes(encoder.tokenizer, route, names, shared, prefixes)
     fields = {"experts": names, "route_kind": route, "router": router, "top_k": top_k}

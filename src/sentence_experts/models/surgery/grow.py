@@ -17,8 +17,8 @@ from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import base_key, family_of
-from sentence_experts.models.checkpoint import ExpertEncoder
-from sentence_experts.models.loading import load_model
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.loading import load
 from sentence_experts.models.routing.route_tokens import (
     prefix_routes,
     with_domain_tokens,
@@ -135,7 +135,7 @@ def _seeded(
 
 
 def _base_weights(encoder: ExpertEncoder, base: SentenceTransformer | str | Path) -> dict[str, Tensor]:
-    loaded = base if isinstance(base, SentenceTransformer) else load_model(str(base), device="cpu")
+    loaded = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
     model: Any = loaded[0].auto_model
     weights: dict[str, Tensor] = model.state_dict()
     family = family_of(encoder.routed_model.config.model_type)

@@ -19,7 +19,6 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import NOT_INHERITED, base_key, family_of
-from sentence_experts.models.encoder import RoutedEncoder
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
 from sentence_experts.models.routing.routes import Route, describe
 from sentence_experts.models.routing.sequence_router import LEARNED
@@ -28,12 +27,13 @@ from sentence_experts.models.surgery.reassemble import rebuilt
 from sentence_experts.models.surgery.weighted_experts import Shares, blend, equal_shares, expert_of, of_expert
 
 if TYPE_CHECKING:
+    from sentence_experts.models.encoder import ExpertEncoder
     from transformers import PreTrainedConfig
 
 logger = logging.getLogger(__name__)
 
 
-def export_route(encoder: RoutedEncoder, name: str) -> SentenceTransformer:
+def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     """The dense encoder that gives the vectors of one route.
 
     The route's expert becomes the MLP of every block (and its norms, where experts own them), its domain
@@ -67,7 +67,7 @@ def export_route(encoder: RoutedEncoder, name: str) -> SentenceTransformer:
 
 
 def average_experts(
-    encoder: RoutedEncoder, weights: Mapping[str, float] | None = None
+    encoder: ExpertEncoder, weights: Mapping[str, float] | None = None
 ) -> SentenceTransformer:
     """The dense encoder whose MLPs are the mean of the experts, and whose [CLS] is that of the domain tokens.
 
@@ -99,7 +99,7 @@ def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, f
     return _normalised({experts.index(name): weight for name, weight in weights.items()})
 
 
-def _dense_model(encoder: RoutedEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
+def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
     """The base's architecture with the experts in `shares`, and the tokens of `routes` in [CLS]'s row."""
     routed = encoder.routed_model
     routed.check_whole("made dense")
@@ -120,7 +120,7 @@ def _dense_model(encoder: RoutedEncoder, shares: Shares, routes: Sequence[Route]
     return model
 
 
-def _dense_state(encoder: RoutedEncoder, shares: Shares) -> dict[str, Tensor]:
+def _dense_state(encoder: ExpertEncoder, shares: Shares) -> dict[str, Tensor]:
     """The model's weights under the base's names, the experts blended."""
     family = family_of(encoder.routed_model.config.model_type)
     weights: dict[str, Tensor] = encoder.routed_model.state_dict()  # type: ignore[attr-defined]
@@ -140,7 +140,7 @@ def _normalised(weights: Mapping[int, float]) -> dict[int, float]:
     return {key: weight / total for key, weight in weights.items()}
 
 
-def _dense_config(encoder: RoutedEncoder) -> PreTrainedConfig:
+def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
     """The config of the base's family, without a word of experts."""
     config = encoder.routed_model.config
     ours = {*NOT_INHERITED, *(field.name for field in fields(ExpertsFields))}
@@ -157,7 +157,7 @@ def _embeddings_key(model: PreTrainedModel) -> str:
     return next(name for name, parameter in model.named_parameters() if parameter is weight)
 
 
-def _prompt(encoder: RoutedEncoder, route: Route) -> str:
+def _prompt(encoder: ExpertEncoder, route: Route) -> str:
     """What stands in front of a text of the dense encoder: the instruction, or the base's own prompt."""
     prompt = encoder.prompts.get(route.name) or route.text
     token = encoder.routed_model.config.route_kind == "token"
@@ -165,7 +165,7 @@ def _prompt(encoder: RoutedEncoder, route: Route) -> str:
 
 
 def _around(
-    encoder: RoutedEncoder, model: PreTrainedModel, prompts: Mapping[str, str], default: str | None
+    encoder: ExpertEncoder, model: PreTrainedModel, prompts: Mapping[str, str], default: str | None
 ) -> SentenceTransformer:
     tokenizer: PreTrainedTokenizerBase = encoder.tokenizer
     if encoder.routed_model.config.route_kind == "token":

@@ -5,23 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.parallel_cpu import Cores, batching
+from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder, batching
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.decoders import is_decoder
-from sentence_experts.models.export import int8
-from sentence_experts.models.layers.packed_forward import can_pack, use_packing
-from sentence_experts.models.loading import load_model, load_quietly, pooling_of, to_dtype
-from sentence_experts.models.minilm import model_folder
-from sentence_experts.models.routing.route_classifier import AUTO, has_auto_route
-from sentence_experts.models.storage.fingerprint import model_fingerprint
-from sentence_experts.moee.folder import is_embedder
-from sentence_experts.storage import sha256_text
+from sentence_experts.models.layers.packed_forward import is_packed
+from sentence_experts.models.pooling import pooling_of
+from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -32,32 +27,34 @@ Vectors = NDArray[np.float32]
 BATCH_SIZE = 32  # where batches are of so many texts and none says how many
 
 
-class Encoder:
-    """A loaded model with what is needed to use and to name it.
+class BatchEncoder:
+    """Encodes many texts with one model, and names the model in results.
+
+    It takes any `SentenceTransformer`, wherever that came from (`sentence_experts.load` opens one).
 
     Attributes:
         model: the sentence-transformers model.
-        name: the folder's base name, or the hub id.
-        fingerprint: a hash of the model's files (`models.fingerprint`), and of how it computes in 8 bits.
-        pooling: how token vectors become one: mean, last, cls, or sentence-transformers' name.
-        routes: route name -> prompt text; empty prompts are left out. "auto" is among them where the model
+        name: what the model is called in results.
+        fingerprint: a hash of everything in the model that decides a vector.
+        pooling: how token vectors become one: mean, last, cls, or sentence-transformers' own name.
+        routes: route name -> prompt text; empty prompts are left out. "auto" is among them if the model
             chooses routes by itself.
-        packed: whether padding is left out, where the model can.
     """
 
     def __init__(
-        self,
-        model: SentenceTransformer,
-        name: str,
-        fingerprint: str,
-        batch_size: int | None = None,
-        packed: bool = True,
+        self, model: SentenceTransformer, batch_size: int | None = None, name: str | None = None
     ) -> None:
+        """Prepare a model for many texts.
+
+        Args:
+            model: a model in memory.
+            batch_size: number of texts per batch; by default, on a CPU, batches have a number of tokens and
+                run side by side on all cores (`parallel_cpu`), elsewhere they have 32 texts.
+            name: by default the model's own (`fingerprint.name_of`).
+        """
         self.model = model
-        self.name = name
-        self.fingerprint = fingerprint
+        self.name = name or name_of(model)
         self.batch_size = batch_size
-        self.packed = packed
         self.routes = {route: prompt for route, prompt in (model.prompts or {}).items() if prompt}
         self._auto_routes: Any = None if AUTO in self.routes else getattr(model, "auto_routes", None)
         if self._auto_routes is not None:
@@ -65,47 +62,10 @@ class Encoder:
         self._unsure = self._routed_by_choice = 0
         self.pooling = pooling_of(model)
 
-    @classmethod
-    def open(
-        cls,
-        source: str,
-        device: str | None = None,
-        batch_size: int | None = None,
-        pooling: str | None = None,
-        only_route: str | None = None,
-        max_length: int | None = None,
-        packed: bool = True,
-        dtype: str | None = None,
-    ) -> Encoder:
-        """Load a model folder, a hub id, or "minilm" (the packaged all-MiniLM-L6-v2).
-
-        `pooling` (mean, last, cls) takes the place of the model's own; `models.loading.load_model` says what
-        a plain transformers model gets. With `only_route`, no other route's expert is loaded. `max_length`
-        cuts texts to so many tokens where the model would read more. `batch_size` None lets a CPU's cores
-        take batches of so many tokens (`cores`); a number makes batches of so many texts. `packed` False
-        computes the padding too (`models.use_packing`). `dtype` is what to compute in; vectors stay float32.
-        Without it, a folder that is calibrated for 8 bits computes in them on a CPU (`models.int8`).
-
-        Raises:
-            UsageError: an unknown pooling or `dtype`, `only_route` for a model whose learned routers choose,
-                or a `dtype` of 16 bits for one that is calibrated for 8.
-            RouteError: the model does not have `only_route`.
-            InputError: there is no such folder, or it holds no model that can be loaded.
-        """
-        name = source_name(source)
-        source = model_folder(source)
-        model = None if pooling else _load_as_ours(source, device, only_route)
-        model = model or load_model(source, device, pooling)
-        if max_length is not None:
-            model.max_seq_length = min(max_length, model.max_seq_length or max_length)
-        if dtype is not None:
-            to_dtype(model, dtype)
-        if can_pack(model):
-            use_packing(model, packed)
-        fingerprint = model_fingerprint(source, model)
-        if dtype != "float32" and int8.apply_kept(model, Path(source)):
-            fingerprint = sha256_text(fingerprint, int8.ARITHMETIC)
-        return cls(model, name, fingerprint, batch_size, packed)
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of everything in the model that decides a vector."""
+        return fingerprint_of(self.model)
 
     @property
     def has_experts(self) -> bool:
@@ -176,8 +136,8 @@ class Encoder:
         # An empty prompt, because no name would mean the model's default one.
         prompt = self.routes[route] if route else ""
         chooses = route == AUTO and self._auto_routes is not None
-        if self._cores is not None and not chooses:
-            return self._cores.encode(texts, prompt, normalize)
+        if self._parallel_cpu is not None and not chooses:
+            return self._parallel_cpu.encode(texts, prompt, normalize)
         options: dict[str, Any] = {
             "batch_size": self.texts_at_once,
             "normalize_embeddings": normalize,
@@ -192,8 +152,12 @@ class Encoder:
         return self.model.encode(list(texts), prompt=prompt, **options)
 
     @cached_property
-    def _cores(self) -> Cores | None:
-        return Cores(self.model) if self.batch_size is None and Cores.takes(self.model) else None
+    def _parallel_cpu(self) -> ParallelCpuEncoder | None:
+        return (
+            ParallelCpuEncoder(self.model)
+            if self.batch_size is None and ParallelCpuEncoder.takes(self.model)
+            else None
+        )
 
     def say_unsure(self) -> None:
         """Say of how many texts since the last time no automatic route was found, if of any."""
@@ -214,8 +178,8 @@ class Encoder:
     def exact_settings(self, route: str | None) -> dict[str, Any]:
         """Everything about the model that decides a vector to the last bit: what parts are kept under."""
         machine = {
-            "batches": batching() if self._cores else self.texts_at_once,
-            "packed": self.packed,
+            "batches": batching() if self._parallel_cpu else self.texts_at_once,
+            "packed": is_packed(self.model),
             "device": self.model.device.type,
         }
         return self.vector_settings(route) | machine
@@ -242,26 +206,6 @@ class Encoder:
     @cached_property
     def _empty_has_no_token(self) -> bool:
         return is_decoder(self.model) and not self.model.tokenizer("")["input_ids"]
-
-
-def _load_as_ours(source: str, device: str | None, only_route: str | None) -> SentenceTransformer | None:
-    """The model, for what a stock `SentenceTransformer` cannot do: choose routes by itself, load one only,
-    read a language model's routers."""
-    if is_embedder(source):
-        from sentence_experts.moee.embedder import MoeEmbedder
-
-        return MoeEmbedder.open(source, device)
-    if only_route is None and not has_auto_route(source):
-        return None
-    from sentence_experts.models.checkpoint import load
-
-    load_quietly()
-    return load(source, device, None if only_route is None else [only_route])
-
-
-def source_name(source: str) -> str:
-    """What a model is called that nobody named: the folder's base name, or the hub id."""
-    return Path(source).resolve().name if Path(source).is_dir() else source
 
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:

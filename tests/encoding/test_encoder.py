@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.encoding.engine import Encoder, cosines
+from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
+from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import folder_fingerprint, weights_fingerprint
 
 TEXTS = ["Rice yields fall in drought.", "", "Sleep helps memory " * 30, "One word"]
@@ -33,13 +34,13 @@ def test_vectors_do_not_depend_on_batches_order_or_company(plain):
 
 
 def test_texts_are_cut_to_the_longest_asked_for_or_that_the_model_reads(plain, plain_model):
-    short = Encoder.open(str(plain_model), "cpu", max_length=8)
+    short = BatchEncoder(load(plain_model, device="cpu", max_length=8))
     long, start = "Sleep helps memory " * 30, "Sleep helps memory Sleep helps memory "
     assert np.abs(short.encode([long]) - short.encode([long + "rice"])).max() < 1e-6
     assert np.abs(short.encode([start]) - plain.encode([start])).max() < 1e-6
     assert np.abs(short.encode([long]) - plain.encode([long])).max() > 1e-4
     assert short.vector_settings(None) != plain.vector_settings(None)
-    unchanged = Encoder.open(str(plain_model), "cpu", max_length=10**6)
+    unchanged = BatchEncoder(load(plain_model, device="cpu", max_length=10**6))
     assert unchanged.vector_settings(None) == plain.vector_settings(None)
 
 
@@ -55,7 +56,7 @@ def test_no_or_unknown_route_names_the_routes(plain, experts):
 
 
 def test_a_default_route_is_taken(experts_model):
-    encoder = Encoder.open(str(experts_model), "cpu")
+    encoder = BatchEncoder(load(experts_model, device="cpu"))
     encoder.model.default_prompt_name = "neuro"
     assert encoder.chosen_route(None) == "neuro"
     assert encoder.chosen_route("crops") == "crops"
@@ -70,13 +71,13 @@ def test_a_folder_without_a_model_is_an_error(tmp_path, files, message):
         folder.mkdir()
         (folder / files[0]).touch()
     with pytest.raises(InputError, match=message):
-        Encoder.open(str(folder))
+        BatchEncoder(load(folder))
 
 
 def test_a_broken_model_is_an_error(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nothing"}))
     with pytest.raises(InputError, match="cannot be loaded"):
-        Encoder.open(str(tmp_path))
+        BatchEncoder(load(tmp_path))
 
 
 def test_fingerprint_follows_content_not_place(plain_model, tmp_path):
@@ -104,7 +105,7 @@ def test_weights_fingerprint_follows_weights_and_prompts(plain_model):
 
 
 def test_a_vector_that_is_not_finite_names_the_text(plain_model):
-    encoder = Encoder.open(str(plain_model), "cpu")
+    encoder = BatchEncoder(load(plain_model, device="cpu"))
     next(encoder.model.parameters()).data.fill_(float("nan"))
     with pytest.raises(InputError, match="not finite for the text 'One word'"):
         encoder.encode(["One word"])

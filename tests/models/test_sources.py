@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sentence_experts.errors import InputError, SentenceExpertsError
-from sentence_experts.models import minilm as room
-from sentence_experts.models.minilm import minilm_path
+from sentence_experts.models import sources
+from sentence_experts.models.sources import minilm_path
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def test_the_folder_is_found(minilm: str) -> None:
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "PACKAGE", "no_such_package_anywhere")
+    monkeypatch.setattr(sources, "PACKAGE", "no_such_package_anywhere")
     with pytest.raises(SentenceExpertsError, match=r"sentence-experts\[minilm\]"):
         minilm_path()
 
@@ -37,6 +37,6 @@ def test_other_weights(weights: bytes | None, tmp_path: Path, monkeypatch: pytes
     if weights is not None:
         (tmp_path / "other_minilm" / "model" / "model.safetensors").write_bytes(weights)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(room, "PACKAGE", "other_minilm")
+    monkeypatch.setattr(sources, "PACKAGE", "other_minilm")
     with pytest.raises(InputError, match=r"model\.safetensors.*53aa5117"):
         minilm_path()

@@ -1,0 +1,47 @@
+"""How token vectors become the vector of a text: the name of a model's pooling, and its replacement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sentence_experts.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+# Our names -> those of sentence-transformers' Pooling.
+POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
+
+
+def pooling_of(model: SentenceTransformer) -> str | None:
+    """The name of the model's pooling (`POOLINGS`, else sentence-transformers' own); None if it has none."""
+    for module in model:
+        mode = getattr(module, "pooling_mode", None)
+        if isinstance(mode, str):
+            return {theirs: ours for ours, theirs in POOLINGS.items()}.get(mode, mode)
+        if mode is not None:
+            return "+".join(mode)
+    return None
+
+
+def set_pooling(model: SentenceTransformer, pooling: str) -> None:
+    """Replace the model's pooling, in place.
+
+    Args:
+        model: a model with a pooling of tokens.
+        pooling: "mean", "last" (the last token) or "cls" (the first).
+
+    Raises:
+        UsageError: an unknown pooling.
+        InputError: the model pools no tokens.
+    """
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    if pooling not in POOLINGS:
+        raise UsageError(f"unknown `pooling` {pooling!r}: choose {', '.join(POOLINGS)}")
+    for name, module in model.named_children():
+        if isinstance(module, Pooling):
+            replacement = Pooling(module.embedding_dimension, POOLINGS[pooling], module.include_prompt)
+            model.add_module(name, replacement)
+            return
+    raise InputError("this model has no pooling of tokens that another could replace")
