@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
 
 logger = logging.getLogger(__name__)
+
+# The file that marks a folder of another kind -> the class whose `open(folder, device)` opens it. By name, as
+# entry points are, since those rooms build on this one.
+OPENERS = {"moee.json": "sentence_experts.moee.embedder:MoeEmbedder"}
 
 
 class LoadConfig(Config):
@@ -127,10 +132,11 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     from sentence_experts.models.decoders import is_decoder, pad_on_the_right
     from sentence_experts.models.pooling import set_pooling
 
-    if (Path(place) / "moee.json").is_file():
-        from sentence_experts.moee.embedder import MoeEmbedder
-
-        return MoeEmbedder.open(place, config.device)
+    for marker, opener in OPENERS.items():
+        if (Path(place) / marker).is_file():
+            module, _, name = opener.partition(":")
+            opened: SentenceTransformer = getattr(import_module(module), name).open(place, config.device)
+            return opened
     if _model_type(place, config) in MODEL_TYPES:
         return _open_experts(place, config)
     options = {"trust_remote_code": config.trust_remote_code, **config.hub}

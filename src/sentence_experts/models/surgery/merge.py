@@ -27,8 +27,9 @@ from sentence_experts.models.surgery.reassemble import rebuilt
 from sentence_experts.models.surgery.weighted_experts import Shares, blend, equal_shares, expert_of, of_expert
 
 if TYPE_CHECKING:
-    from sentence_experts.models.encoder import ExpertEncoder
     from transformers import PreTrainedConfig
+
+    from sentence_experts.models.encoder import ExpertEncoder
 
 logger = logging.getLogger(__name__)
 
