@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the verbs and their settings: `python scripts/write_reference.py [--check]`."""
+"""Write docs/reference.md from the verbs and their settings (--check: fail if it is out of date)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sentence_experts.cli.main import app_with_verbs
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 INTRODUCTION = """# Reference
 
-Every verb, its arguments and its options. A setting has the same name everywhere: `--max-length` on the command line,
-`max_length` in the YAML file that `--config` reads, and `max_length=` in Python. Written by
+Every verb, its arguments and its options. A setting has the same name everywhere: `--max-length` on the
+command line, `max_length` in the YAML file that `--config` reads, and `max_length=` in Python. Written by
 `python scripts/write_reference.py`.
 """
 
