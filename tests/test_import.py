@@ -54,3 +54,7 @@ def test_any_import_may_come_first(code: str) -> None:
     code = f"{code}; import sentence_experts; {THEN}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "BertExpertsConfig" in done.stdout, done.stderr[-2000:]
+
+
+def test_public_names_stand_once() -> None:
+    assert set(sentence_experts.__all__) == {"__version__", *sentence_experts._MODULE_OF}

@@ -13,29 +13,66 @@ from typing import TYPE_CHECKING, Any
 from sentence_experts.models.architectures.registration import register
 
 if TYPE_CHECKING:
+    from sentence_experts.config import Config
+    from sentence_experts.corpus.importing import import_corpus
+    from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError
     from sentence_experts.models.encoder import ExpertEncoder
-    from sentence_experts.models.loading import load
+    from sentence_experts.models.loading import LoadConfig, load
     from sentence_experts.models.surgery.extend import extend
+    from sentence_experts.models.surgery.grow import add_expert, drop_expert
+    from sentence_experts.moee.embedder import MoeEmbedder
+    from sentence_experts.pairs.compile import compile_pairs
+    from sentence_experts.pairs.config import PairsConfig
+    from sentence_experts.pairs.dataset import Pairs
 
 __version__ = "0.1.0"
 
-# Public name -> the module that has it, imported when the name is first used.
-_LAZY = {
-    "ExpertEncoder": "sentence_experts.models.encoder",
-    "extend": "sentence_experts.models.surgery.extend",
-    "load": "sentence_experts.models.loading",
+# Module -> the public names that it has, imported when first used.
+_PUBLIC = {
+    "sentence_experts.config": ("Config",),
+    "sentence_experts.corpus.importing": ("import_corpus",),
+    "sentence_experts.errors": ("InputError", "RouteError", "SentenceExpertsError", "UsageError"),
+    "sentence_experts.models.encoder": ("ExpertEncoder",),
+    "sentence_experts.models.loading": ("LoadConfig", "load"),
+    "sentence_experts.models.surgery.extend": ("extend",),
+    "sentence_experts.models.surgery.grow": ("add_expert", "drop_expert"),
+    "sentence_experts.moee.embedder": ("MoeEmbedder",),
+    "sentence_experts.pairs.compile": ("compile_pairs",),
+    "sentence_experts.pairs.config": ("PairsConfig",),
+    "sentence_experts.pairs.dataset": ("Pairs",),
 }
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
-__all__ = ["ExpertEncoder", "__version__", "extend", "load"]
+__all__ = [
+    "Config",
+    "ExpertEncoder",
+    "InputError",
+    "LoadConfig",
+    "MoeEmbedder",
+    "Pairs",
+    "PairsConfig",
+    "RouteError",
+    "SentenceExpertsError",
+    "UsageError",
+    "__version__",
+    "add_expert",
+    "compile_pairs",
+    "drop_expert",
+    "extend",
+    "import_corpus",
+    "load",
+]
 
 register()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+    if name in _MODULE_OF:
+        value = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_MODULE_OF})

@@ -17,8 +17,8 @@ from sentence_experts import __version__
 from sentence_experts.cli.console import note, show_logs
 from sentence_experts.errors import SentenceExpertsError
 
-# One module a verb, in the order of the work; each has `register(app)` and imports its heavy parts only
-# when it runs.
+# One module per verb, in the order of the work. Each has `register(app)` and imports heavy modules only when
+# it runs.
 VERBS = (
     "corpus",
     "pairs",
@@ -39,6 +39,7 @@ VERBS = (
     "reproduce",
     "demo",
 )
+RUN_OTHERS = ("reproduce", "demo")  # verbs that run other verbs
 INTERRUPTED = 130
 
 
@@ -51,7 +52,7 @@ app = typer.Typer(
     cls=_InOrder,
     name="sentence-experts",
     help="Mixture-of-experts text embeddings: articles -> co-cited pairs -> experts -> evaluation -> search. "
-    "Add --debug anywhere for a traceback when something fails.",
+    "Add --debug to any command for the traceback of an error.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -75,28 +76,34 @@ def _options(
     pass
 
 
-@cache
-def app_with_verbs() -> typer.Typer:
-    """The command line with all its verbs."""
-    for verb in VERBS:
-        import_module(f"sentence_experts.cli.{verb.replace('-', '_')}").register(app)
+def app_with_verbs(*verbs: str) -> typer.Typer:
+    """The command line with the given verbs, by default all; each is imported and added once."""
+    for verb in verbs or VERBS:
+        _add(verb)
     return app
+
+
+@cache
+def _add(verb: str) -> None:
+    import_module(f"sentence_experts.cli.{verb.replace('-', '_')}").register(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line: exit 0 on success, 1 on failure, 2 on wrong usage, 130 when interrupted."""
-    # Waiting threads that spin take the cores from everybody else on a shared machine: a training step
-    # took 5 times as long beside one other busy process, against 10% for threads that sleep.
+    # Threads that spin while they wait take the cores from other processes: on a shared machine a training
+    # step took 5 times as long beside one other busy process, with threads that sleep 10% longer.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     show_logs()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        status = app_with_verbs()(arguments, standalone_mode=False)
+        # Only the verb that runs is imported; all of them for the list of verbs.
+        alone = [argument for argument in arguments[:1] if argument in VERBS and argument not in RUN_OTHERS]
+        status = app_with_verbs(*alone)(arguments, standalone_mode=False)
     except TyperException as error:
         if error.format_message():  # empty where the help text was shown instead
-            note(f"error: {error.format_message()} (--help after a verb shows its usage)")
+            note(f"error: {error.format_message()} (add --help to see the usage)")
         sys.exit(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
@@ -107,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
             note(f"error: {_one_line(error)}")
         sys.exit(getattr(error, "exit_code", 1))
     if status == INTERRUPTED:
-        note("interrupted: what was finished is kept; the same command goes on (train, tune: with --resume)")
+        note("interrupted; the same command continues where it stopped (train and tune: with --resume)")
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -117,4 +124,4 @@ def _one_line(error: Exception) -> str:
         return message
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return f"{type(error).__name__}: {message} (not foreseen; --debug shows the traceback)"
+    return f"{type(error).__name__}: {message} (unexpected; --debug shows the traceback)"
