@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from sentence_experts.tasks.compile import compile_tasks
-from sentence_experts.tasks.dataset import TasksFolder
-from sentence_experts.tasks.settings import TaskSettings
+from sentence_experts.tasks.config import TasksConfig
+from sentence_experts.tasks.dataset import Tasks
 
 CROPS = ("rice", "wheat", "maize", "barley", "millet")
 MOODS = ("glad", "sad", "cross")
@@ -98,7 +98,7 @@ def write_task_file(folder: Path, tasks: dict[str, Any]) -> Path:
     return path
 
 
-def compiled(folder: Path, tasks: dict[str, Any], **settings: Any) -> TasksFolder:
+def compiled(folder: Path, tasks: dict[str, Any], **settings: Any) -> Tasks:
     """Compile the tasks to `folder`/out; small sets need large shares, or one gets nothing."""
-    chosen = TaskSettings.model_validate({"fractions": (0.6, 0.2, 0.2), **settings})
-    return compile_tasks(write_task_file(folder, tasks), folder / "out", chosen, overwrite=True)
+    chosen = TasksConfig.model_validate({"fractions": (0.6, 0.2, 0.2), **settings})
+    return compile_tasks(write_task_file(folder, tasks), chosen, folder / "out", overwrite=True)

@@ -52,7 +52,7 @@ def make_tasks_folder(folder: Path) -> Path:
 
     make_task_rows(folder)
     (folder / "tasks.yaml").write_text(TASKS)
-    compile_tasks(folder / "tasks.yaml", folder / "tasks")
+    compile_tasks(folder / "tasks.yaml", out=folder / "tasks")
     return folder / "tasks"
 
 

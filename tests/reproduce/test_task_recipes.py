@@ -30,8 +30,8 @@ from sentence_experts.reproduce.tasks.recipe import ExtendOptions, Recipe, read_
 from sentence_experts.reproduce.tasks.setting import Setting, setting_for
 from sentence_experts.reproduce.tasks.tables import Compared
 from sentence_experts.storage import write_json
-from sentence_experts.tasks.hierarchy import Hierarchy
 from sentence_experts.tasks.kinds import KINDS
+from sentence_experts.tasks.task_file import TaskFile
 
 MOTE = RECIPES / "mote"
 PARTS = ("protocol", "published", "tasks", "small_tasks", "simulated_tasks")
@@ -137,7 +137,7 @@ def test_all_models_see_the_same_data_as_often_from_the_same_base(tmp_path: Path
 
 def test_the_task_files_have_the_published_instructions_and_ways_to_train() -> None:
     for name in ("tasks", "small_tasks", "simulated_tasks"):
-        hierarchy = Hierarchy.read(MOTE / f"{name}.yaml")
+        hierarchy = TaskFile.read(MOTE / f"{name}.yaml")
         assert hierarchy.instructions() == {
             "query": "search query: ",
             "document": "search document: ",

@@ -14,18 +14,18 @@ import pytest
 
 from helpers.small_tasks import compiled, moods, questions, task_content, write_rows
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TasksFolder
+from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
 from sentence_experts.tasks.rows import text_key
 from sentence_experts.tasks.split import SPLITS
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> TasksFolder:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Tasks:
     path = tmp_path_factory.mktemp("tasks")
     return compiled(path, task_content(path), pairs_per_text=2)
 
 
-def _texts(folder: TasksFolder, split: str) -> set[str]:
+def _texts(folder: Tasks, split: str) -> set[str]:
     keys: set[str] = set()
     for task, datasets in folder.counts.items():
         for dataset in datasets:
@@ -34,7 +34,7 @@ def _texts(folder: TasksFolder, split: str) -> set[str]:
     return keys
 
 
-def test_pairs_of_every_kind(folder: TasksFolder) -> None:
+def test_pairs_of_every_kind(folder: Tasks) -> None:
     for task, datasets in folder.counts.items():
         for dataset, splits in datasets.items():
             for split, count in splits.items():
@@ -46,7 +46,7 @@ def test_pairs_of_every_kind(folder: TasksFolder) -> None:
     assert folder.pairs("sts", "small", "train").num_rows == 0
 
 
-def test_no_text_in_two_sets(folder: TasksFolder) -> None:
+def test_no_text_in_two_sets(folder: Tasks) -> None:
     train, validation, test = (_texts(folder, split) for split in SPLITS)
     assert train
     assert validation
@@ -55,7 +55,7 @@ def test_no_text_in_two_sets(folder: TasksFolder) -> None:
     assert not (train | validation) & test
 
 
-def test_pairs_that_share_a_text_are_of_one_group_and_one_set(folder: TasksFolder) -> None:
+def test_pairs_that_share_a_text_are_of_one_group_and_one_set(folder: Tasks) -> None:
     tables = [folder.pairs("retrieval", "plants", split) for split in SPLITS]
     rows = [(row["positive"], row["group"], split) for split, t in zip(SPLITS, tables, strict=True)
             for row in t.to_pylist()]  # fmt: skip
@@ -67,14 +67,14 @@ def test_pairs_that_share_a_text_are_of_one_group_and_one_set(folder: TasksFolde
     assert len({group for _, group, _ in rows}) == len(of_passage)
 
 
-def test_given_sets_are_kept_and_validation_comes_out_of_training(folder: TasksFolder) -> None:
+def test_given_sets_are_kept_and_validation_comes_out_of_training(folder: Tasks) -> None:
     texts = {split: folder.texts("classification", "moods", split) for split in SPLITS}
     assert texts["test"]["text"].to_pylist() == [row["text"] for row in moods(15, start=60)]
     assert texts["train"].num_rows + texts["validation"].num_rows == 60
     assert 0.1 < texts["validation"].num_rows / 60 < 0.45  # 0.25 asked for
 
 
-def test_threads_stay_together(folder: TasksFolder) -> None:
+def test_threads_stay_together(folder: Tasks) -> None:
     where: dict[str, set[str]] = {}
     for split in SPLITS:
         for text in folder.texts("clustering", "posts", split)["text"].to_pylist():
@@ -83,7 +83,7 @@ def test_threads_stay_together(folder: TasksFolder) -> None:
     assert all(len(splits) == 1 for splits in where.values())
 
 
-def test_pairs_of_labelled_texts_have_one_label(folder: TasksFolder) -> None:
+def test_pairs_of_labelled_texts_have_one_label(folder: Tasks) -> None:
     for task, dataset in (("classification", "moods"), ("clustering", "posts")):
         for split in SPLITS:
             labels = dict(zip(*(folder.texts(task, dataset, split)[c].to_pylist() for c in ("text", "label")),
@@ -224,7 +224,7 @@ MISTAKES = {
     _missing_file: r"clustering\.datasets\.posts: .*posts\.csv: no such file",
     _unset_variable: r"sts\.datasets\.small: .*the environment variable NO_SUCH_FOLDER is not set",
     _nothing_usable: r"small: no row can be used; 1 were set aside, the first since: sts\.jsonl row 1: score",
-    _too_few: r"plants: the \w+ split got none of the 2 rows; give it more with --fractions",
+    _too_few: r"plants: the \w+ split got none of the 2 rows; give it a larger share with `fractions`",
     _no_pair: r"moods: no class has two training texts",
     _no_corpus: r"plants: .* holds no corpus",
 }
@@ -240,7 +240,7 @@ def test_one_line_for_what_cannot_be_compiled(tmp_path: Path, spoil: Any) -> Non
     assert not (tmp_path / "out").exists()
 
 
-def test_what_the_folder_does_not_have(folder: TasksFolder, tmp_path: Path) -> None:
+def test_what_the_folder_does_not_have(folder: Tasks, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no task 'x'; the tasks are retrieval, classification"):
         folder.task("x")
     with pytest.raises(UsageError, match="task 'sts' has no dataset 'x'; it has small"):
@@ -250,13 +250,13 @@ def test_what_the_folder_does_not_have(folder: TasksFolder, tmp_path: Path) -> N
     with pytest.raises(UsageError, match="it has pairs, no labelled texts"):
         folder.texts("sts", "small", "test")
     with pytest.raises(InputError, match="no task datasets here"):
-        TasksFolder.open(tmp_path)
+        Tasks.open(tmp_path)
 
 
-def test_the_folder_keeps_the_order_of_the_file(folder: TasksFolder) -> None:
-    opened = TasksFolder.open(folder.path)
-    assert list(opened.hierarchy.tasks) == ["retrieval", "classification", "clustering", "sts"]
-    assert opened.hierarchy.tasks["retrieval"].anchor_route == "query"
+def test_the_folder_keeps_the_order_of_the_file(folder: Tasks) -> None:
+    opened = Tasks.open(folder.path)
+    assert list(opened.task_file.tasks) == ["retrieval", "classification", "clustering", "sts"]
+    assert opened.task_file.tasks["retrieval"].anchor_route == "query"
     assert opened.fingerprint() == folder.fingerprint()
 
 

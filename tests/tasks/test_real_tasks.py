@@ -13,7 +13,7 @@ import pytest
 
 from helpers.small_tasks import compiled
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.tasks.dataset import TasksFolder
+from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.tasks.rows import text_key, thread
 from sentence_experts.tasks.split import SPLITS
 
@@ -36,7 +36,7 @@ def _some_articles(archive: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def real_tasks(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> TasksFolder:
+def real_tasks(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Tasks:
     folder = tmp_path_factory.mktemp("real-tasks")
     articles = _some_articles(real_data / "corpora" / "elife_jats.tar.xz", folder / "articles")
     import_corpus([articles], folder / "elife", workers=1)
@@ -58,7 +58,7 @@ def real_tasks(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Tas
     )
 
 
-def test_sizes_and_classes(real_tasks: TasksFolder) -> None:
+def test_sizes_and_classes(real_tasks: Tasks) -> None:
     entries = real_tasks.manifest["datasets"]
     banking = entries["classification"]["banking77"]
     assert banking["classes"] == 77
@@ -73,7 +73,7 @@ def test_sizes_and_classes(real_tasks: TasksFolder) -> None:
     assert not news["set_aside"]
 
 
-def test_titles_find_abstracts(real_tasks: TasksFolder) -> None:
+def test_titles_find_abstracts(real_tasks: Tasks) -> None:
     tables = [real_tasks.pairs("retrieval", "elife", split) for split in SPLITS]
     assert ARTICLES - 8 <= sum(table.num_rows for table in tables) <= ARTICLES  # corrections have no abstract
     for table in tables:
@@ -81,7 +81,7 @@ def test_titles_find_abstracts(real_tasks: TasksFolder) -> None:
             assert len(row["anchor"]) < len(row["positive"])
 
 
-def test_no_thread_and_no_text_in_two_sets(real_tasks: TasksFolder, real_data: Path) -> None:
+def test_no_thread_and_no_text_in_two_sets(real_tasks: Tasks, real_data: Path) -> None:
     split_of: dict[str, str] = {}
     for split in SPLITS:
         for text in real_tasks.texts("clustering", "news", split)["text"].to_pylist():
@@ -99,7 +99,7 @@ def test_no_thread_and_no_text_in_two_sets(real_tasks: TasksFolder, real_data: P
     assert 0.5 < shares["train"] / shares.total() < 0.7
 
 
-def test_banking_questions_that_differ_in_punctuation_are_removed(real_tasks: TasksFolder) -> None:
+def test_banking_questions_that_differ_in_punctuation_are_removed(real_tasks: Tasks) -> None:
     train, test = (
         set(map(text_key, real_tasks.texts("classification", "banking77", split)["text"].to_pylist()))
         for split in ("train", "test")

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from sentence_experts.tasks.labelled import same_label_pairs
+from sentence_experts.tasks.label_pairs import same_label_pairs
 from sentence_experts.tasks.rows import Row, text_key, thread
 from sentence_experts.tasks.split import assign, linked
 

@@ -9,18 +9,18 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results
-from sentence_experts.cli.options import parse_settings, with_settings
-from sentence_experts.tasks.settings import TaskSettings
+from sentence_experts.cli.options import add_verb
+from sentence_experts.tasks.config import TasksConfig
 
 if TYPE_CHECKING:
-    from sentence_experts.tasks.dataset import TasksFolder
+    from sentence_experts.tasks.dataset import Tasks
 
 NAMED_AT_MOST = 5
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("tasks")(with_settings(TaskSettings)(tasks))
+    add_verb(app, tasks)
 
 
 def tasks(
@@ -28,7 +28,7 @@ def tasks(
         Path, typer.Argument(metavar="FILE", help="YAML: the tasks, their instructions and their datasets")
     ],
     out: Annotated[Path, typer.Option(help="folder to write the datasets to")],
-    given: dict[str, Any],
+    config: TasksConfig,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="replace the datasets in that folder")
     ] = False,
@@ -40,14 +40,12 @@ def tasks(
 
     Example: sentence-experts tasks tasks.yaml --out my-tasks
     """
-    settings = parse_settings(TaskSettings, given)
-
     from sentence_experts.tasks.compile import compile_tasks
 
-    _show(compile_tasks(file, out, settings, overwrite))
+    _show(compile_tasks(file, config, out, overwrite))
 
 
-def _show(folder: TasksFolder) -> None:
+def _show(folder: Tasks) -> None:
     """How many pairs and texts each dataset got, what is not used and why, and what is wrong with classes."""
     from sentence_experts.tasks.split import SPLITS
 
@@ -66,8 +64,8 @@ def _show(folder: TasksFolder) -> None:
         for name, entry in datasets.items():
             for note in _notes(entry):
                 results.print(f"{task}/{name}: {note}", markup=False)
-    for route, instruction in folder.hierarchy.instructions().items():
-        expert = folder.hierarchy.experts()[route]
+    for route, instruction in folder.task_file.instructions().items():
+        expert = folder.task_file.experts()[route]
         shared = "" if expert == route else f", with the expert of {expert}"
         results.print(f"route {route}: texts begin with {instruction!r}{shared}", markup=False)
     results.print(f"written to {folder.path}", markup=False)

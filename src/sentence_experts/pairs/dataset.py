@@ -170,7 +170,7 @@ class Pairs:
     def split_hash(self, name: str) -> str:
         """The SHA-256 of a split's file, or of the file that saving would write."""
         file = f"{name}.parquet"
-        return _hash(self.tables[file]) if self.path is None else sha256_file(self.path / file)
+        return parquet_hash(self.tables[file]) if self.path is None else sha256_file(self.path / file)
 
     def known_links(self) -> pa.Table:
         """Every linked pair of the training works, sampled or not: string columns `left_id` < `right_id`.
@@ -202,7 +202,9 @@ class Pairs:
 
     def fingerprint(self) -> str:
         """A hash that changes when the bytes of a split or of the known links do; the same after saving."""
-        files = self.manifest.get("files") or {name: _hash(table) for name, table in self.tables.items()}
+        files = self.manifest.get("files")
+        if files is None:
+            files = {name: parquet_hash(table) for name, table in self.tables.items()}
         return sha256_text(*(digest for _, digest in sorted(files.items())))
 
     def save(self, out: Path | str) -> Pairs:
@@ -277,7 +279,7 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
     return counts
 
 
-def _hash(table: pa.Table) -> str:
+def parquet_hash(table: pa.Table) -> str:
     """The SHA-256 of the file that `write_parquet` writes."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")

@@ -1,8 +1,9 @@
-"""A task file -> the tasks folder: read, check, split, keep apart, draw, pair, write."""
+"""A task file -> datasets: read, check, split, keep apart, sample, pair."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,17 @@ import pyarrow as pa
 
 from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
+from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.dataset import (
     PAIRS_SCHEMA,
     TEXTS,
     TEXTS_SCHEMA,
-    TasksFolder,
+    Tasks,
     check_replaceable,
-    write_tasks_folder,
 )
-from sentence_experts.tasks.hierarchy import Hierarchy, Task
-from sentence_experts.tasks.labelled import same_label_pairs
+from sentence_experts.tasks.label_pairs import same_label_pairs
 from sentence_experts.tasks.reading import Reading, read
 from sentence_experts.tasks.rows import Row, SetAside, text_id, text_key, usable_rows
-from sentence_experts.tasks.settings import TaskSettings
 from sentence_experts.tasks.split import (
     SPLITS,
     TEST,
@@ -35,11 +34,12 @@ from sentence_experts.tasks.split import (
     linked,
     without,
 )
+from sentence_experts.tasks.task_file import Task, TaskFile
 
 
 @dataclass
 class Dataset:
-    """One dataset on its way: its rows, what was set aside, and what its manifest entry says."""
+    """One dataset while it is compiled: its rows, the records set aside, its entry in the manifest."""
 
     task: Task
     name: str
@@ -55,51 +55,79 @@ class Dataset:
 
 
 def compile_tasks(
-    file: Path | str, out: Path | str, settings: TaskSettings | None = None, overwrite: bool = False
-) -> TasksFolder:
-    """Write the datasets of a task file to `out` and return them.
+    source: Path | str | Mapping[str, Any],
+    config: TasksConfig | None = None,
+    out: Path | str | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> Tasks:
+    """Read the datasets of a task file, split them and make pairs.
 
-    No text of a validation or test set, of whichever dataset, is in a training set; nor one of a test set in
-    a validation set.
+    No text of a validation or test set, of any dataset, is in a training set; nor one of a test set in a
+    validation set.
+
+    Args:
+        source: a task file (YAML), or its content as a mapping; there a dataset may also be a table (pandas,
+            polars, Arrow, `datasets.Dataset`).
+        config: the settings; `settings` override its fields, by name.
+        out: the folder to write to; without, the datasets stay in memory.
+        overwrite: replace the task datasets in `out`.
 
     Raises:
-        InputError: a task file or source that cannot be used, a class without a text, a split without rows.
-        UsageError: `out` is there and `overwrite` is not given, or it holds something else.
+        InputError: a task file or source cannot be used, a class has no text, a split has no rows.
+        UsageError: `out` exists and `overwrite` is not given, or it holds something else.
+
+    Example:
+        >>> import pandas as pd
+        >>> texts = [f"I feel {mood}, {n}" for mood in ("fine", "sad") for n in range(20)]
+        >>> frame = pd.DataFrame({"text": texts, "label": ["fine"] * 20 + ["sad"] * 20})
+        >>> compile_tasks({"mood": {"kind": "classification", "datasets": {"small": frame}}})
+        Tasks(mood (train: 33, validation: 4, test: 2); in memory)
     """
-    file, out, settings = Path(file), Path(out), settings or TaskSettings.model_validate({})
-    check_replaceable(out, overwrite)
-    hierarchy = Hierarchy.read(file)
+    config = TasksConfig.of(config, **settings)
+    if out is not None:
+        check_replaceable(Path(out), overwrite)
+    if isinstance(source, Mapping):
+        task_file, folder = TaskFile.from_mapping(source), Path()
+    else:
+        task_file, folder = TaskFile.read(source), Path(source).parent
+    tasks = _compiled(task_file, folder, config)
+    return tasks if out is None else tasks.save(out, overwrite)
+
+
+def _compiled(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
+    """The datasets in memory; relative paths of the task file are relative to `folder`."""
     datasets = []
-    with progress("datasets", sum(len(task.datasets) for task in hierarchy.tasks.values())) as advance:
-        for task in hierarchy.tasks.values():
+    with progress("datasets", sum(len(task.datasets) for task in task_file.tasks.values())) as advance:
+        for task in task_file.tasks.values():
             for name in task.datasets:
-                datasets.append(_prepared(task, name, file.parent, settings))
+                datasets.append(_prepared(task, name, folder, config))
                 advance()
     _keep_apart(datasets)
     tables: dict[str, pa.Table] = {}
-    entries: dict[str, dict[str, Any]] = {task: {} for task in hierarchy.tasks}
+    entries: dict[str, dict[str, Any]] = {task: {} for task in task_file.tasks}
     for dataset in datasets:
-        own, entry = _tables(dataset, settings)
+        own, entry = _tables(dataset, config)
         tables |= {f"{dataset.task.name}/{dataset.name}/{name}": table for name, table in own.items()}
         entries[dataset.task.name][dataset.name] = entry
     manifest = {
-        "settings": settings.model_dump(mode="json") | {"fractions": list(settings.shares)},
-        "hierarchy": hierarchy.model_dump(mode="json", exclude_none=True),
+        "settings": config.model_dump(mode="json") | {"fractions": list(config.shares)},
+        "hierarchy": task_file.stored(),
         "counts": {
             task: {name: entry.pop("pairs") for name, entry in own.items()} for task, own in entries.items()
         },
         "datasets": entries,
     }
-    aside = [
+    set_aside = [
         {"task": each.task.name, "dataset": each.name, **asdict(bad)} for each in datasets for bad in each.bad
     ]
-    return write_tasks_folder(out, tables, aside, manifest)
+    return Tasks.in_memory(tables, manifest, set_aside)
 
 
 # ---- reading and splitting one dataset -----------------------------------------------------------
 
 
-def _prepared(task: Task, name: str, folder: Path, settings: TaskSettings) -> Dataset:
+def _prepared(task: Task, name: str, folder: Path, settings: TasksConfig) -> Dataset:
     """The dataset, each of its rows in a split."""
     source = task.datasets[name]
     where = f"tasks.{task.name}.datasets.{name}"
@@ -140,7 +168,7 @@ def _drop_duplicates(dataset: Dataset) -> None:
     dataset.rows = kept
 
 
-def _split(dataset: Dataset, reading: Reading, settings: TaskSettings) -> None:
+def _split(dataset: Dataset, reading: Reading, settings: TasksConfig) -> None:
     """Give each row a split where the source has not: by the shares, or validation out of training."""
     rows, fractions = dataset.rows, settings.shares
     if not dataset.task.of.trainable:
@@ -153,8 +181,8 @@ def _split(dataset: Dataset, reading: Reading, settings: TaskSettings) -> None:
         empty = [split for split in SPLITS if shares[split] and split not in found]
         if empty:
             raise InputError(
-                f"{dataset.where}: the {empty[0]} split got none of the {len(rows)} rows; give it more with "
-                "--fractions TRAIN,VALIDATION,TEST, take another --seed, or bring more rows"
+                f"{dataset.where}: the {empty[0]} split got none of the {len(rows)} rows; give it a "
+                "larger share with `fractions`, take another `seed`, or add rows"
             )
     elif TRAIN in reading.splits and VALIDATION not in reading.splits:
         share = fractions[1] / (fractions[0] + fractions[1])
@@ -179,7 +207,7 @@ def _keep_apart(datasets: list[Dataset]) -> None:
 # ---- tables of one dataset -----------------------------------------------------------------------
 
 
-def _tables(dataset: Dataset, settings: TaskSettings) -> tuple[dict[str, pa.Table], dict[str, Any]]:
+def _tables(dataset: Dataset, settings: TasksConfig) -> tuple[dict[str, pa.Table], dict[str, Any]]:
     """File name -> table, and the dataset's entry in the manifest."""
     kind = dataset.task.of
     splits = {}

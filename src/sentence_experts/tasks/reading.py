@@ -1,4 +1,4 @@
-"""The records of a dataset, from files, corpora and hub datasets: a dict of columns each."""
+"""The records of a dataset, from files, corpora, hub datasets and tables: one dict of columns each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.tables import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
+from sentence_experts.pairs.dataset import parquet_hash
+from sentence_experts.pairs.table_inputs import as_arrow
 from sentence_experts.storage import sha256_file
 from sentence_experts.tabular import BadRowError, check_columns, read_columns, read_rows
 from sentence_experts.tasks.kinds import Kind
@@ -27,9 +29,9 @@ class Record:
 
     Attributes:
         where: the file or dataset, and the place in it.
-        split: its set, where the source has sets.
-        values: column -> value; None where the record could not be read.
-        problem: why not.
+        split: its split, if the source has splits.
+        values: column -> value; None if the record could not be read.
+        problem: why it could not be read.
     """
 
     where: str
@@ -40,7 +42,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source holds: the splits it has itself, its records, and what it is (for the manifest)."""
+    """What a source holds: its own splits, its records, and its description for the manifest."""
 
     splits: tuple[str, ...]
     records: Iterable[Record]
@@ -56,7 +58,7 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     for place, reader in READERS.items():
         if getattr(source, place) is not None:
             return reader(source, kind, folder)
-    raise AssertionError("a source has a place")  # Source makes sure
+    raise AssertionError("a source has a place")  # checked by Source
 
 
 def wanted_columns(source: Source, kind: Kind) -> list[str]:
@@ -132,13 +134,13 @@ def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
         splits = {name: name for name in ("train", "validation", "test") if name in loaded}
         if not splits:
             raise InputError(
-                f"{source.hub} has the splits {', '.join(loaded)}; say which to use: splits: {{train: ...}}"
+                f"{source.hub} has the splits {', '.join(loaded)}; name those to use: splits: {{train: ...}}"
             )
     for name in splits.values():
         wanted = wanted_columns(source, kind)
         check_columns(f"{source.hub}, split {name},", wanted, loaded[name].column_names)
     fingerprints = {split: loaded[name]._fingerprint for split, name in splits.items()}
-    # A set with nothing but "train" has not been split yet.
+    # A dataset with nothing but "train" has not been split yet.
     only_train = set(splits) == {"train"} and not source.splits
     records = (
         record
@@ -155,7 +157,7 @@ def _loaded(datasets: Any, source: Source, folder: Path) -> Any:
     name = str(local) if local.is_dir() else str(source.hub)
     try:
         return datasets.load_dataset(name, source.config)
-    except Exception as error:  # datasets raises whatever its loaders and the network do
+    except Exception as error:  # any error of the loaders and the network
         reason = str(error).strip().split("\n")[0]
         raise InputError(
             f"hub dataset {source.hub!r} cannot be loaded ({type(error).__name__}: {reason}); check its name "
@@ -174,4 +176,29 @@ def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record
         yield Record(f"{where} row {number}", split, row | names)
 
 
-READERS = {"file": _read_file, "files": _read_files, "corpus": _read_corpus, "hub": _read_hub}
+# ---- tables in memory ----------------------------------------------------------------------------
+
+
+def _read_table(source: Source, kind: Kind, folder: Path) -> Reading:
+    table = as_arrow(source.table)
+    check_columns("the table", wanted_columns(source, kind), table.column_names)
+    if "split" in table.column_names:
+        splits = tuple(
+            name for name in ("train", "validation", "test") if name in set(table["split"].to_pylist())
+        )
+    else:
+        splits = ()
+    records = (
+        Record(f"row {number}", row["split"] if splits else None, row)
+        for number, row in enumerate(table.to_pylist(), start=1)
+    )
+    return Reading(splits, records, {"table": {"rows": table.num_rows, "sha256": parquet_hash(table)}})
+
+
+READERS = {
+    "file": _read_file,
+    "files": _read_files,
+    "corpus": _read_corpus,
+    "hub": _read_hub,
+    "table": _read_table,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -13,19 +13,21 @@ from sentence_experts.errors import InputError
 from sentence_experts.tasks.kinds import Kind
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
-PLACES = ("file", "files", "corpus", "hub")
+PLACES = ("file", "files", "corpus", "hub", "table")
+# What stands in a manifest for the place of a table.
+IN_MEMORY = "a table in memory"
 ROLES = ("anchor", "positive", "negative", "text", "label", "score")
 Split = Literal["train", "validation", "test"]
 
 
 class Source(BaseModel):
-    """Where the rows of a dataset come from: a file, a file a split, a corpus or a hub dataset.
+    """Where the rows of a dataset come from: a file, a file per split, a corpus, a hub dataset or a table.
 
-    Columns are given by what they are: `anchor`, `positive`, `negative`, `text`, `label`, `score`; one that
-    is not given has that name in the file too. A text of several columns is joined with spaces between. Rows
-    of one `group` (a column; by default the paper in a corpus) are never in two splits; "Re:" and "Fwd:"
-    before it, case and white space do not count, so a subject line names a thread. Where a label is a list (a
-    paper's subjects), `several` says what becomes of rows with more than one: drop them, or take the first.
+    Columns are named by their role: `anchor`, `positive`, `negative`, `text`, `label`, `score`; a role that
+    is not given is the column of that name. A text of several columns is joined with spaces. Rows of one
+    `group` (a column; by default the paper in a corpus) are never in two splits; leading "Re:" and "Fwd:",
+    case and white space do not count, so a subject line names a thread. If a label is a list (a paper's
+    subjects), `several` decides on rows with more than one: drop them, or take the first label.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,19 +46,20 @@ class Source(BaseModel):
     score: str | None = None
     group: str | None = None
     several: Literal["drop", "first"] = "drop"
+    table: Any = Field(None, exclude=True)
 
     @model_validator(mode="after")
     def _one_place(self) -> Source:
         places = [place for place in PLACES if getattr(self, place) is not None]
         if len(places) != 1:
             given = " and ".join(places) or "none"
-            raise ValueError(f"give one of {', '.join(PLACES)} (got {given})")
+            raise ValueError(f"give one of {', '.join(PLACES[:-1])} (got {given})")
         if self.hub is None and (self.config or self.splits):
             raise ValueError("config and splits are for hub datasets")
         return self
 
     def check_kind(self, kind: Kind) -> None:
-        """Whether the columns given are those that rows of this kind have, and the splits.
+        """Refuse columns and splits that rows of this kind do not have.
 
         Raises:
             ValueError: one is not.
@@ -70,7 +73,7 @@ class Source(BaseModel):
                 raise ValueError(f"{role}: rows of kind {kind.name} have {', '.join(known)}, no {role}")
 
     def columns(self, kind: Kind) -> dict[str, tuple[str, ...]]:
-        """What a row has -> the columns it is in; optional ones where they are given."""
+        """Role -> the columns it is in; optional roles only if given."""
         wanted = {role: getattr(self, role) or role for role in kind.columns}
         wanted |= {role: getattr(self, role) for role in kind.optional if getattr(self, role)}
         return {role: (names,) if isinstance(names, str) else tuple(names) for role, names in wanted.items()}

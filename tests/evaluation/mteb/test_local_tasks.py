@@ -169,7 +169,7 @@ def test_data_that_measure_nothing_say_so(tmp_path):
     (tmp_path / "tasks.yaml").write_text(
         "tasks: {clustering: {kind: clustering, datasets: {one: {files: {test: one.jsonl}}}}}"
     )
-    compile_tasks(tmp_path / "tasks.yaml", tmp_path / "tasks")
+    compile_tasks(tmp_path / "tasks.yaml", out=tmp_path / "tasks")
     (task,) = local_tasks(TasksFolder.open(tmp_path / "tasks"))
     with pytest.raises(InputError, match=r"clustering.one: one label alone in the test split"):
         task.make().load_data()

@@ -12,8 +12,8 @@ from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
 from sentence_experts.models.loading import load
 from sentence_experts.tasks.compile import compile_tasks
+from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.dataset import TasksFolder
-from sentence_experts.tasks.settings import TaskSettings
 
 TASKS = """
 tasks:
@@ -32,8 +32,8 @@ def test_minilm_on_sts_benchmark_and_banking77(real_data, minilm, tmp_path):
         rows = [json.loads(line) for line in file][::10]  # the file is ordered by genre
     (tmp_path / "stsb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "tasks.yaml").write_text(TASKS.format(banking=real_data / "eval" / "banking77"))
-    settings = TaskSettings(max_train=400, max_eval=150)
-    compile_tasks(tmp_path / "tasks.yaml", tmp_path / "tasks", settings)
+    settings = TasksConfig(max_train=400, max_eval=150)
+    compile_tasks(tmp_path / "tasks.yaml", settings, tmp_path / "tasks")
     found = run_tasks(TaskPlan(["minilm"], tmp_path / "out", folder=tmp_path / "tasks", device="cpu"))
     figures = {name: figure.value for name, figure in found.models[0].tasks.items()}
 

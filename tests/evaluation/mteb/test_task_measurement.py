@@ -69,7 +69,7 @@ def test_another_model_other_routes_and_other_data_are_measured(
     (tmp_path / "sts.jsonl").write_text("".join(sorted((tmp_path / "sts.jsonl").open())[:20]))
     from sentence_experts.tasks.compile import compile_tasks
 
-    compile_tasks(tmp_path / "tasks.yaml", tmp_path / "tasks", overwrite=True)
+    compile_tasks(tmp_path / "tasks.yaml", out=tmp_path / "tasks", overwrite=True)
     run_tasks(plan(model, tmp_path / "tasks", tmp_path))
     assert "1 of 2 tasks were measured before" in capsys.readouterr().err
 

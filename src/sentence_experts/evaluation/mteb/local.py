@@ -41,7 +41,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.mteb.groups import kept
 from sentence_experts.evaluation.mteb.routes import ROLES, TWO_SIDED
-from sentence_experts.storage import sha256_file, sha256_text
+from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import TEXTS, TasksFolder
 from sentence_experts.tasks.rows import text_id
 from sentence_experts.tasks.split import SPLITS, TEST, TRAIN
@@ -85,12 +85,11 @@ class LocalTask:
     @property
     def revision(self) -> str:
         """A hash of the rows, the routes and the protocol."""
-        where = self.folder.path / self.task / self.dataset
         read = (TEXTS,) if SHAPES[self.kind].labelled else (f"{split}.parquet" for split in SPLITS)
-        files = [file for name in read if (file := where / name).is_file()]
+        hashes = [self.folder.file_hash(f"{self.task}/{self.dataset}/{name}") for name in read]
         routes = (f"{key}={route}" for key, route in self.routes.items())
         kind = self.folder.hierarchy.tasks[self.task].kind
-        return sha256_text(PROTOCOL, kind, *routes, *map(sha256_file, files))[:16]
+        return sha256_text(PROTOCOL, kind, *routes, *filter(None, hashes))[:16]
 
     @property
     def has_test(self) -> bool:

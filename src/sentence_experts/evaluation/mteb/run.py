@@ -209,7 +209,7 @@ def _sources(plan: TaskPlan) -> tuple[Sequence[TaskSource], dict[str, Any]]:
     if plan.folder is None:
         return hub_tasks(plan.names, plan.only), {"mteb": list(plan.names)}
     folder = TasksFolder.open(plan.folder)
-    noted = {"tasks": folder.path.resolve().name, "tasks_fingerprint": folder.fingerprint()}
+    noted = {"tasks": folder.name, "tasks_fingerprint": folder.fingerprint()}
     return local_tasks(folder, plan.only), noted
 
 

@@ -11,7 +11,7 @@ from sentence_experts.reproduce.step import Step
 from sentence_experts.reproduce.tasks import commands
 from sentence_experts.reproduce.tasks.recipe import EvaluateOptions, Recipe, Run
 from sentence_experts.reproduce.tasks.setting import Setting
-from sentence_experts.tasks.hierarchy import Hierarchy
+from sentence_experts.tasks.task_file import TaskFile
 
 EVALUATED = "tasks.json"
 
@@ -104,7 +104,7 @@ def _trained(recipe: Recipe, run: Run, setting: Setting, seeds: int) -> Iterator
     if run.extend is not None:
         first = [commands.extend_base(setting, base, run.extend, run.name)]
         untrained = str(first[0].makes)
-    tasks = [task.name for task in Hierarchy.read(recipe.protocol.tasks).trainable()]
+    tasks = [task.name for task in TaskFile.read(recipe.protocol.tasks).trainable()]
     for task in tasks if run.each_task else [None]:
         label = f"{run.name} {task}" if task else run.name
         own = {**settings, "only_tasks": [task]} if task else settings

@@ -15,8 +15,8 @@ from sentence_experts.errors import InputError
 from sentence_experts.reproduce.protocol import Choice, Strict
 from sentence_experts.reproduce.reading import RecipeFile, checked
 from sentence_experts.reproduce.tasks.published import Published
-from sentence_experts.tasks.hierarchy import Hierarchy
-from sentence_experts.tasks.settings import TaskSettings
+from sentence_experts.tasks.config import TasksConfig
+from sentence_experts.tasks.task_file import TaskFile
 from sentence_experts.training.task_config import TaskConfig
 
 
@@ -155,12 +155,12 @@ def _check_protocol(protocol: Protocol) -> None:
     source = protocol.file
     small = protocol.small
     for inside, settings in (("compile", protocol.compile), ("small.compile", small.compile)):
-        checked(TaskSettings, settings, source, inside)
+        checked(TasksConfig, settings, source, inside)
     for inside, settings in (("train", protocol.train), ("small.train", small.train)):
         checked(TaskConfig, settings, source, inside)
     Published.read(protocol.published)
     for file in (protocol.tasks, protocol.small_file(True), protocol.small_file(False)):
-        Hierarchy.read(file)
+        TaskFile.read(file)
 
 
 def _check_runs(recipe: Recipe, path: Path) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from helpers.small_tasks import write_task_file
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.tasks.hierarchy import Hierarchy
+from sentence_experts.tasks.task_file import TaskFile
 
 FILE = {"file": "rows.jsonl"}
 
 
-def _read(folder: Path, tasks: dict[str, Any]) -> Hierarchy:
-    return Hierarchy.read(write_task_file(folder, tasks))
+def _read(folder: Path, tasks: dict[str, Any]) -> TaskFile:
+    return TaskFile.read(write_task_file(folder, tasks))
 
 
 def _task(kind: str = "classification", **fields: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ WRONG = {
 
 
 def test_a_file_of_test_sets_alone_needs_no_trained_task(tmp_path: Path) -> None:
-    found = Hierarchy.read(write_task_file(tmp_path, {"s": _task("sts"), "r": _task("reranking")}))
+    found = TaskFile.read(write_task_file(tmp_path, {"s": _task("sts"), "r": _task("reranking")}))
     assert found.tasks["s"].instructions == {"classification": "classification: "}
     assert list(found.tasks["r"].instructions) == ["query", "document"]
 
@@ -133,12 +133,12 @@ def test_one_line_for_each_mistake(tmp_path: Path, mistake: str) -> None:
 def test_files_that_are_no_task_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "tasks.yaml").write_text(text)
     with pytest.raises(InputError, match=message):
-        Hierarchy.read(tmp_path / "tasks.yaml")
+        TaskFile.read(tmp_path / "tasks.yaml")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.yaml: cannot be read as a task file: No such file"):
-        Hierarchy.read(tmp_path / "none.yaml")
+        TaskFile.read(tmp_path / "none.yaml")
 
 
 def test_an_unknown_task_and_an_instruction_without_an_expert(tmp_path: Path) -> None:

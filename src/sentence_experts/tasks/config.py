@@ -1,0 +1,43 @@
+"""The settings of `compile_tasks`: how the datasets of a task file are split and sampled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from sentence_experts.config import Config
+from sentence_experts.pairs.config import check_shares
+
+FRACTIONS = (0.8, 0.1, 0.1)
+
+
+class TasksConfig(Config):
+    """Settings of `compile_tasks`. Stored in the manifest of the result."""
+
+    fractions: list[float] | None = Field(
+        None,
+        description="Shares of train,validation,test, of groups, for a dataset that is not split already "
+        "(0.8,0.1,0.1 if not given)",
+    )
+    max_train: int | None = Field(
+        None, ge=1, description="Maximum number of training rows per dataset (pairs, or labelled texts)"
+    )
+    max_eval: int | None = Field(
+        None, ge=1, description="Maximum number of rows per dataset in validation, and in test"
+    )
+    pairs_per_text: int = Field(
+        1, ge=1, description="Number of other texts of its label that a labelled text is paired with"
+    )
+    seed: int = Field(0, ge=0, description="Random seed; the same seed gives the same bytes")
+
+    @field_validator("fractions", mode="before")
+    @classmethod
+    def _check_fractions(cls, value: Any) -> Any:
+        return check_shares(value, "0.8,0.1,0.1")
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """`fractions`, or the default."""
+        train, validation, test = self.fractions or FRACTIONS
+        return train, validation, test

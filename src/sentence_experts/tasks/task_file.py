@@ -1,0 +1,324 @@
+"""What a task file declares: tasks with their datasets, instructions, experts and ways to train.
+
+Source: MoTE, section 3.2 (training examples organised by task and dataset) and appendix D.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.storage import read_json
+from sentence_experts.tasks.kinds import KINDS, Kind
+from sentence_experts.tasks.source import IN_MEMORY, Source
+
+MANIFEST = "manifest.json"
+# A task's or dataset's name is a folder's name too.
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+def _named(name: str) -> str:
+    if not FOLDER_NAME.fullmatch(name):
+        raise ValueError(f"the name {name!r} may hold letters, digits, '_', '-' and '.' alone")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_named)]
+
+
+class Task(BaseModel):
+    """One task: its kind, its routes with their instructions and experts, its datasets."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str
+    name: str = ""
+    instructions: dict[str, str] = Field(default_factory=dict, max_length=2)
+    experts: dict[str, str] = Field(default_factory=dict)
+    batches: Literal["homogeneous", "heterogeneous"] = "homogeneous"
+    temperature: float = Field(0.03, gt=0)
+    weight: float | None = Field(None, gt=0)
+    datasets: dict[Name, Source] = Field(min_length=1)
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, kind: str) -> str:
+        if kind not in KINDS:
+            raise ValueError(f"there is no kind {kind!r}; known kinds: {', '.join(KINDS)}")
+        return kind
+
+    @field_validator("instructions")
+    @classmethod
+    def _not_empty(cls, instructions: dict[str, str]) -> dict[str, str]:
+        empty = [route for route, text in instructions.items() if not text.strip()]
+        if empty:
+            raise ValueError(f"the instruction of route {empty[0]!r} is empty")
+        return instructions
+
+    @model_validator(mode="after")
+    def _sources_fit_the_kind(self) -> Task:
+        for dataset, source in self.datasets.items():
+            try:
+                source.check_kind(self.of)
+            except ValueError as error:
+                raise ValueError(f"datasets.{dataset}: {error}") from error
+        return self
+
+    @property
+    def of(self) -> Kind:
+        """What is true of all tasks of its kind."""
+        return KINDS[self.kind]
+
+    @property
+    def anchor_route(self) -> str:
+        """The route of anchors (queries); of all texts where the task has one route."""
+        return next(iter(self.instructions))
+
+    @property
+    def positive_route(self) -> str:
+        """The route of positives (documents)."""
+        return list(self.instructions)[-1]
+
+
+class TaskFile(BaseModel):
+    """All tasks of a task file, in its order; what the file leaves out has its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tasks: dict[Name, Task] = Field(min_length=1)
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _with_defaults(cls, tasks: Any) -> Any:
+        if not isinstance(tasks, Mapping):
+            return tasks
+        given = _given_instructions(tasks)
+        return {name: _filled_in(str(name), task, given) for name, task in tasks.items()}
+
+    @model_validator(mode="after")
+    def _routes_agree(self) -> TaskFile:
+        instructions: dict[str, str] = {}
+        for task in self.tasks.values():
+            for route, text in task.instructions.items():
+                if instructions.setdefault(route, text) != text:
+                    raise ValueError(
+                        f"tasks.{task.name}.instructions: route {route!r} has two instructions, "
+                        f"{instructions[route]!r} and {text!r}; one route has one, rename one of the routes"
+                    )
+        owner: dict[str, str] = {}
+        for route, text in instructions.items():
+            if owner.setdefault(text.strip(), route) != route:
+                raise ValueError(
+                    f"routes {owner[text.strip()]!r} and {route!r} have the same instruction {text!r}; give "
+                    "the tasks the same route, or change one instruction"
+                )
+        self._check_experts(instructions)
+        return self
+
+    def _check_experts(self, instructions: Mapping[str, str]) -> None:
+        shared: dict[str, str] = {}
+        known = ", ".join(instructions)
+        for task in self.tasks.values():
+            for route, expert in task.experts.items():
+                where = f"tasks.{task.name}.experts: {route}: {expert}"
+                for one in (route, expert):
+                    if one not in instructions:
+                        raise ValueError(f"{where}: there is no route {one!r}; the routes are {known}")
+                if route == expert:
+                    raise ValueError(f"{where}: a route has its own expert anyway; leave this out")
+                if shared.setdefault(route, expert) != expert:
+                    raise ValueError(f"{where}: route {route!r} already uses the expert of {shared[route]!r}")
+        for route, expert in shared.items():
+            if expert in shared:
+                raise ValueError(
+                    f"experts: {route}: {expert}: route {expert!r} itself uses the expert of "
+                    f"{shared[expert]!r}; name that one"
+                )
+
+    @classmethod
+    def read(cls, path: Path | str) -> TaskFile:
+        """The tasks of a task file (YAML), or of a folder written by `compile_tasks`.
+
+        Raises:
+            InputError: no such file, not YAML, or a key or value that cannot be (the message names it).
+        """
+        path = Path(path)
+        if path.is_dir():
+            manifest = read_json(path / MANIFEST)
+            return cls.from_manifest(path, manifest)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"{path}: cannot be read as a task file: {why}") from error
+        try:
+            content = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            hint = "; quote paths with ${...} that stand inside {...}" if "${" in text else ""
+            raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}{hint}") from error
+        if not isinstance(content, dict) or "tasks" not in content:
+            raise InputError(f"{path}: a task file begins with 'tasks:', then one block per task")
+        return cls._validated(path, content)
+
+    @classmethod
+    def from_mapping(cls, tasks: Mapping[str, Any]) -> TaskFile:
+        """The tasks of a mapping as a task file has it under `tasks:`, or of a whole task file.
+
+        The value of a dataset may be a table (pandas, polars, Arrow, `datasets.Dataset`) instead of keys.
+
+        Raises:
+            InputError: a key or value is not allowed (the message names it).
+        """
+        tasks = tasks["tasks"] if set(tasks) == {"tasks"} else tasks
+        filled = {}
+        for name, task in tasks.items():
+            filled[name] = task
+            if isinstance(task, Mapping) and isinstance(task.get("datasets"), Mapping):
+                datasets = {
+                    key: value if isinstance(value, Mapping | Source) else {"table": value}
+                    for key, value in task["datasets"].items()
+                }
+                filled[name] = {**task, "datasets": datasets}
+        return cls._validated(Path("tasks"), {"tasks": filled})
+
+    def stored(self) -> dict[str, Any]:
+        """The tasks as a manifest holds them; a table in memory is named, not held."""
+        plain = self.model_dump(mode="json", exclude_none=True)
+        for name, task in self.tasks.items():
+            for dataset, source in task.datasets.items():
+                if source.table is not None:
+                    plain["tasks"][name]["datasets"][dataset]["file"] = IN_MEMORY
+        return plain
+
+    @classmethod
+    def from_manifest(cls, path: Path, manifest: Any) -> TaskFile:
+        """The tasks that a tasks folder was compiled from.
+
+        Raises:
+            InputError: the manifest is of something else.
+        """
+        if not isinstance(manifest, dict) or manifest.get("kind") != "tasks":
+            raise InputError(f"{path}: its {MANIFEST} is not that of a tasks folder")
+        # Under this name since the first version.
+        return cls._validated(path / MANIFEST, manifest["hierarchy"])
+
+    @classmethod
+    def _validated(cls, path: Path, content: Any) -> TaskFile:
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise InputError(f"{path}: {_first_problem(error)}") from error
+
+    def instructions(self) -> dict[str, str]:
+        """Route -> instruction, of all tasks, in the order of the file."""
+        return {route: text for task in self.tasks.values() for route, text in task.instructions.items()}
+
+    def experts(self) -> dict[str, str]:
+        """Route -> the expert it uses: the one of its own name, or that of another route."""
+        shared = {route: expert for task in self.tasks.values() for route, expert in task.experts.items()}
+        return {route: shared.get(route, route) for route in self.instructions()}
+
+    def trainable(self) -> list[Task]:
+        """The tasks that models are trained on."""
+        return [task for task in self.tasks.values() if task.of.trainable]
+
+    def task(self, name: str) -> Task:
+        """The task of this name.
+
+        Raises:
+            UsageError: there is none; the message lists those there are.
+        """
+        if name not in self.tasks:
+            raise UsageError(f"there is no task {name!r}; the tasks are {', '.join(self.tasks)}")
+        return self.tasks[name]
+
+    def check_routes(self, known: Mapping[str, str]) -> None:
+        """Refuse a model whose routes, with the instructions `known`, cannot read all tasks.
+
+        Raises:
+            RouteError: an instruction leads to no expert, or a route has another instruction there.
+        """
+        for route, text in self.instructions().items():
+            if route not in known:
+                raise RouteError(
+                    f"the instruction {text!r} (route {route!r}) has no expert in this model; its routes are "
+                    f"{', '.join(known)}; extend a model with the `tasks`"
+                )
+            if known[route] != text:
+                raise RouteError(
+                    f"route {route!r} has the instruction {text!r} in the tasks and {known[route]!r} in the "
+                    "model; make them the same"
+                )
+
+
+def _given_instructions(tasks: Mapping[str, Any]) -> dict[str, str]:
+    """Route -> instruction as the tasks give them, or as trained tasks have them by default.
+
+    Where nothing is trained, no instruction is another task's: all have their kind's.
+    """
+    known: dict[str, str] = {}
+    kinds = [KINDS.get(str(task.get("kind"))) for task in tasks.values() if isinstance(task, Mapping)]
+    if not any(kind is not None and kind.trainable for kind in kinds):
+        known |= {
+            route: text for kind in kinds if kind is not None for route, text in kind.instructions.items()
+        }
+    for name, task in tasks.items():
+        if isinstance(task, Mapping):
+            kind = KINDS.get(str(task.get("kind")))
+            given = task.get("instructions")
+            if isinstance(given, Mapping):
+                known |= {str(route): str(text) for route, text in given.items()}
+            elif kind is not None and kind.trainable:
+                known |= kind.instructions or {str(name): f"{name}: "}
+    return known
+
+
+def _filled_in(name: str, task: Any, given: Mapping[str, str]) -> Any:
+    """The task with its name and, where it leaves them out, its kind's instructions, batches, temperature."""
+    kind = KINDS.get(str(task.get("kind"))) if isinstance(task, Mapping) else None
+    if kind is None:
+        return task
+    defaults = dict(kind.instructions) or {name: f"{name}: "}
+    if not kind.trainable and not task.get("instructions"):
+        unknown = [route for route in defaults if route not in given]
+        if unknown:
+            raise ValueError(
+                f"{name}: kind {kind.name} is only measured, by default under the route {unknown[0]!r}, "
+                "which no task here has; give it the instructions of a task that is trained"
+            )
+        defaults = {route: given[route] for route in defaults}
+    own = {"batches": kind.batches, "temperature": kind.temperature}
+    filled = {"name": name, "instructions": defaults, **own}
+    return {**filled, **{key: value for key, value in task.items() if value is not None}}
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Where the first problem is, and what; for an unknown key the known ones."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        models: dict[int, type[BaseModel]] = {1: TaskFile, 3: Task}
+        model = models.get(len(first["loc"]), Source)
+        known = (key for key in model.model_fields if key not in ("name", "table"))
+        message = f"unknown key; known keys: {', '.join(known)}"
+    elif first["type"] == "missing":
+        message = "is missing"
+    elif first["type"] != "value_error":
+        message = f"{message} (got {first['input']!r})"
+    # A message on several tasks names its place itself.
+    return message if not where or message.startswith("tasks.") else f"{where}: {message}"
