@@ -16,14 +16,14 @@ from sentence_experts.tasks.split import SPLITS
 SEARCH = {
     "kind": "retrieval",
     "datasets": {
-        "plants": {"table": pd.DataFrame(questions(40)), "anchor": "question", "positive": "passage"}
+        "plants": {"table": pd.DataFrame(questions(120)), "anchor": "question", "positive": "passage"}
     },
 }
 MOODS = {"kind": "classification", "datasets": {"moods": pd.DataFrame(moods(60))}}
 
 
 def test_tables_compile_and_save(tmp_path: Path) -> None:
-    tasks = compile_tasks({"search": SEARCH, "mood": MOODS}, fractions=[0.6, 0.2, 0.2])
+    tasks = compile_tasks({"search": SEARCH, "mood": MOODS}, fractions=[0.4, 0.3, 0.3])
     assert tasks.path is None
     assert repr(tasks).startswith("Tasks(search (train: ")
     saved = tasks.save(tmp_path / "tasks")
