@@ -53,6 +53,7 @@ def workplace(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def examples() -> list[doctest.DocTest]:
+    """The docstrings of public functions, classes and their methods that have `>>>` examples."""
     found: list[doctest.DocTest] = []
     for name in sentence_experts.__all__:
         value = getattr(sentence_experts, name)

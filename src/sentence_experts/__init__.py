@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sentence_experts.pairs.compile import compile_pairs
     from sentence_experts.pairs.config import PairsConfig
     from sentence_experts.pairs.dataset import Pairs
+    from sentence_experts.tasks.compile import compile_tasks
+    from sentence_experts.tasks.config import TasksConfig
+    from sentence_experts.tasks.dataset import Tasks
 
 __version__ = "0.1.0"
 
@@ -40,6 +43,9 @@ _PUBLIC = {
     "sentence_experts.pairs.compile": ("compile_pairs",),
     "sentence_experts.pairs.config": ("PairsConfig",),
     "sentence_experts.pairs.dataset": ("Pairs",),
+    "sentence_experts.tasks.compile": ("compile_tasks",),
+    "sentence_experts.tasks.config": ("TasksConfig",),
+    "sentence_experts.tasks.dataset": ("Tasks",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -53,10 +59,13 @@ __all__ = [
     "PairsConfig",
     "RouteError",
     "SentenceExpertsError",
+    "Tasks",
+    "TasksConfig",
     "UsageError",
     "__version__",
     "add_expert",
     "compile_pairs",
+    "compile_tasks",
     "drop_expert",
     "extend",
     "import_corpus",
