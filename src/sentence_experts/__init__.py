@@ -1,16 +1,14 @@
 """Mixture-of-experts text embeddings.
 
-`import sentence_experts` is light: torch and transformers load when first needed. It also registers the
-package's model types with transformers (now, or when transformers is imported), so that a stock
-`SentenceTransformer(path)` loads a saved model without `trust_remote_code`.
+`import sentence_experts` is light: torch and transformers load when first needed. For a stock
+`SentenceTransformer(path)` that loads a saved model, `import sentence_experts.register` first, or say
+`trust_remote_code=True`; `sentence_experts.load(path)` needs neither.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from sentence_experts.models.architectures.registration import register
 
 if TYPE_CHECKING:
     from sentence_experts.config import Config
@@ -71,8 +69,6 @@ __all__ = [
     "import_corpus",
     "load",
 ]
-
-register()
 
 
 def __getattr__(name: str) -> Any:

@@ -25,16 +25,8 @@ NAMES = ["copd", "cvd", "skin cancer"]
 ROUTED = ["[COPD]the heart", "[CVD]the heart", "[SKIN_CANCER]lungs", "[COPD]", "[CVD]x [COPD] y", "[COPD]air"]
 
 IMPORTS = {
-    "asked for before": (
-        "import sentence_experts; from importlib.util import find_spec; "
-        "find_spec('transformers.models.auto.configuration_auto'); "
-        "from sentence_transformers import SentenceTransformer"
-    ),
-    "package last": "from sentence_transformers import SentenceTransformer; import sentence_experts",
-    "an inner module first": (
-        "import sentence_experts, transformers.modeling_layers; "
-        "from sentence_transformers import SentenceTransformer"
-    ),
+    "package first": "import sentence_experts.register, sentence_transformers",
+    "package last": "import sentence_transformers, sentence_experts.register",
 }
 
 
@@ -61,7 +53,7 @@ def test_stock_sentence_transformers_loads_it(mixed: SentenceTransformer, saved:
     settings = json.loads((saved / "config_sentence_transformers.json").read_text())
     assert settings["model_type"] == "SentenceTransformer"
     assert not list(saved.rglob("*.bin"))
-    assert not list(saved.rglob("*.py"))
+    assert [file.name for file in saved.rglob("*.py")] == ["modeling_sentence_experts.py"]
 
 
 def test_what_the_config_says(saved: Path, family: str) -> None:
@@ -114,6 +106,7 @@ def test_fresh_process_gives_the_same_vectors(
     code = f"""
 import sys
 {imports}
+from sentence_transformers import SentenceTransformer
 import numpy as np
 for folder in sys.argv[1:]:
     np.save(folder + ".npy", SentenceTransformer(folder, device="cpu").encode({ROUTED!r}))
@@ -122,16 +115,6 @@ for folder in sys.argv[1:]:
     assert done.returncode == 0, done.stderr
     for family, encoder in encoders.items():
         assert np.allclose(np.load(tmp_path / f"{family}.npy"), encoder.encode(ROUTED), atol=1e-6)
-
-
-def test_without_the_package_it_does_not_load_as_something_else(
-    bases: dict[str, SentenceTransformer], tmp_path: Path
-) -> None:
-    save(sentence_experts.extend(bases["bert"], NAMES), tmp_path / "model")
-    code = "import sys, sentence_transformers as st; st.SentenceTransformer(sys.argv[1])"
-    done = run_python(code, str(tmp_path / "model"))
-    assert done.returncode != 0
-    assert "bert_experts" in done.stderr
 
 
 def test_worker_processes_give_the_same_vectors(

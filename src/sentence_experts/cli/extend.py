@@ -179,7 +179,7 @@ def _describe(encoder: ExpertEncoder, out: Path) -> None:
     results.print(f"  vectors: {described(encoder)}", markup=False)
     prompt = f', prompt_name="{encoder.routes[0].name}"' if encoder.routes else ""
     results.print(
-        "use it: import sentence_experts; from sentence_transformers import SentenceTransformer\n"
+        "use it: import sentence_experts.register; from sentence_transformers import SentenceTransformer\n"
         f'        SentenceTransformer("{out}").encode(texts{prompt})',
         markup=False,
     )

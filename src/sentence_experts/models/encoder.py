@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.decorators import deprecated_kwargs
 
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.routing.automatic import AutoRoutes
 from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifier, has_auto_route
@@ -29,6 +30,8 @@ from sentence_experts.models.storage.shards import WeightFiles
 from sentence_experts.storage import replacing_folder
 
 logger = logging.getLogger(__name__)
+
+register()  # the class opens folders with our model types
 
 
 class ExpertEncoder(SentenceTransformer):

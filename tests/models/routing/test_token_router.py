@@ -258,7 +258,7 @@ def test_gradient_checkpointing_gives_the_same_gradients_or_refuses(choosing: Se
 def test_a_fresh_process_gives_the_same_vectors(choosing: SentenceTransformer, tmp_path: Path) -> None:
     save(choosing, tmp_path / "model")
     code = f"""
-import sys, numpy, sentence_experts
+import sys, numpy, sentence_experts.register
 from sentence_transformers import SentenceTransformer
 stock = SentenceTransformer(sys.argv[1], device="cpu")
 numpy.save(sys.argv[2], stock.encode({PLAIN!r}))

@@ -7,6 +7,8 @@ from typing import Any
 
 from transformers import BertConfig, ModernBertConfig, NomicBertConfig
 
+from sentence_experts.models.architectures.registration import auto_map_of
+
 
 @dataclass(kw_only=True)
 class ExpertsFields:
@@ -42,10 +44,12 @@ class ExpertsFields:
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[misc]
-        # Whoever makes a config may hand it to AutoModel next. Imported here, since it needs this module.
-        from sentence_experts.models.architectures.registration import register_now
+        # Always our own: from the hub it would name the repository that the model came from.
+        self.auto_map = auto_map_of(self.model_type)  # type: ignore[attr-defined]
 
-        register_now()
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
+        """Do nothing: saved folders import this class from the package, and need no copy of its file."""
 
 
 class BertExpertsConfig(ExpertsFields, BertConfig):

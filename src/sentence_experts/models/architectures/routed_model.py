@@ -20,6 +20,7 @@ from transformers.utils.generic import ModelOutput
 
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.architectures.registration import write_modeling_file
 from sentence_experts.models.layers.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
 from sentence_experts.models.routing.routes import (
@@ -241,8 +242,13 @@ class RoutedModel:
         self.check_whole("saved")
         super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
         folder = Path(save_directory)
+        write_modeling_file(folder, self.config.model_type)
         if self.config.expert_layers and (folder / WEIGHTS).is_file():
             split_by_expert(folder)
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
+        """Do nothing: saved folders import this class from the package, and need no copy of its file."""
 
     def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
         if not explicit:
