@@ -124,7 +124,7 @@ def test_what_does_not_fit_into_memory_is_halved(olmoe, texts, monkeypatch):
 
 
 def test_one_text_that_does_not_fit_keeps_what_was_read(olmoe, texts, monkeypatch, tmp_path):
-    monkeypatch.setattr("sentence_experts.moee.embedder.TEXTS_OF_A_PART", 2)
+    monkeypatch.setattr("sentence_experts.moee.embedder.TEXTS_PER_PART", 2)
     embedder = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
     forward, read = embedder.reader.forward, []
 

@@ -12,7 +12,7 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval.index import CorpusIndex, corpus_index
-from sentence_experts.retrieval.search import find_papers
+from sentence_experts.retrieval.search import search
 from sentence_experts.storage import write_parquet
 
 
@@ -21,7 +21,7 @@ def test_neighbours_are_those_of_sentence_transformers_exact_search(monkeypatch)
     vectors = generator.normal(size=(500, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     queries = generator.normal(size=(3, 16)).astype(np.float32)
-    monkeypatch.setattr(index_module, "ROWS_AT_ONCE", 64)
+    monkeypatch.setattr(index_module, "ROWS_PER_BLOCK", 64)
     found = CorpusIndex(vectors, np.arange(500) + 1000).search(queries, 7)
     expected = semantic_search(queries, vectors, top_k=7)
     for ours, theirs in zip(found, expected, strict=True):
@@ -40,9 +40,9 @@ def test_ties_stand_in_corpus_order_and_k_may_exceed_the_corpus():
 
 
 def test_a_papers_own_text_finds_it_with_its_facts(tmp_path, plain):
-    found = find_papers(plain, write_corpus(tmp_path), ["Sleep and memory\nRats dreamt.", "Wheat rust"], k=2)
-    assert [answer["query"] for answer in found] == ["Sleep and memory\nRats dreamt.", "Wheat rust"]
-    best = found[0]["papers"][0]
+    found = search(plain, write_corpus(tmp_path), ["Sleep and memory\nRats dreamt.", "Wheat rust"], top_k=2)
+    assert found.queries == ["Sleep and memory\nRats dreamt.", "Wheat rust"]
+    best = found.papers[0][0]
     assert best["score"] == pytest.approx(1, abs=1e-5)
     assert (best["rank"], best["paper_id"], best["year"], best["retracted"]) == (1, "doi:10.1/b", 2014, True)
 
@@ -74,11 +74,11 @@ def test_vectors_are_used_again_until_corpus_route_or_unit_change(tmp_path, expe
 
 def test_a_table_changed_behind_the_manifests_back_gets_new_vectors(tmp_path, plain):
     corpus = write_corpus(tmp_path)
-    before = find_papers(plain, corpus, ["Wheat rust"], k=1)[0]["papers"][0]
+    before = search(plain, corpus, ["Wheat rust"], top_k=1).papers[0][0]
     table = pq.read_table(corpus.papers)
     write_parquet(corpus.papers, table.slice(table.num_rows - 2))
     kept = set(table["paper_id"].to_pylist()[-2:])
-    after = find_papers(plain, CorpusFolder.open(tmp_path), ["Wheat rust"], k=9)[0]["papers"]
+    after = search(plain, CorpusFolder.open(tmp_path), ["Wheat rust"], top_k=9).papers[0]
     assert {paper["paper_id"] for paper in after} <= kept
     assert before["paper_id"] not in kept or after[0]["paper_id"] == before["paper_id"]
 
@@ -95,7 +95,7 @@ def test_another_model_gets_vectors_of_its_own(tmp_path, plain, minilm):
 
 
 def test_an_interrupted_making_goes_on_to_the_same_bytes(tmp_path, plain, monkeypatch):
-    monkeypatch.setattr(index_module, "CHUNK", 2)
+    monkeypatch.setattr(index_module, "CHUNK_SIZE", 2)
     whole = corpus_index(plain, write_corpus(tmp_path / "whole"))
     corpus = write_corpus(tmp_path / "part")
     real, calls = plain.encode, []
@@ -125,3 +125,15 @@ def test_what_cannot_be_searched_says_why(tmp_path, plain, experts: BatchEncoder
     nothing = write_corpus(tmp_path / "nothing", PAPERS[3:4])
     with pytest.raises(InputError, match="no paper has a title or abstract"):
         corpus_index(plain, nothing)
+
+
+def test_result_is_a_table_and_reads_as_a_list(tmp_path, plain):
+    write_corpus(tmp_path)
+    found = search(plain, tmp_path, "Wheat rust", top_k=2)
+    frame = found.to_pandas()
+    assert frame["query"].tolist() == ["Wheat rust"] * 2
+    assert frame["rank"].tolist() == [1, 2]
+    assert repr(found).splitlines()[0] == "Wheat rust"
+    assert dict(found) == {"Wheat rust": found.papers[0]}
+    with pytest.raises(UsageError, match="a query is empty"):
+        search(plain, tmp_path, ["Wheat rust", " "])

@@ -101,11 +101,11 @@ def _learned_and_unseen(
 
 def _read_labelled(file: Path, column: str, route_column: str) -> list[Labelled]:
     """The texts and routes of a file, in an order that says nothing of theirs."""
-    from sentence_experts.encoding.inputs import TextFile
     from sentence_experts.evaluation.auto_route import drawn
+    from sentence_experts.tables import TextTable
 
     routes: dict[str, str] = {}
-    for number, row in enumerate(TextFile(file, column, route_column).rows(), start=1):
+    for number, row in enumerate(TextTable(file, column, route_column).rows(), start=1):
         if not row.id:
             raise InputError(f"{file}: record {number} has no {route_column}")
         routes[row.text] = row.id

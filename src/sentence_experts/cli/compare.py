@@ -47,14 +47,14 @@ def compare(
     Example: sentence-experts compare my-model my-model-with-crops --pairs my-pairs
     """
     from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.encoding.inputs import TextFile
     from sentence_experts.evaluation.regression import TEXTS, route_changes
     from sentence_experts.models.loading import load
     from sentence_experts.pairs.dataset import PairsFolder
+    from sentence_experts.tables import TextTable
 
     compared: Sequence[str] = TEXTS
     if texts is not None:
-        compared = [row.text for row in TextFile(texts, column).rows()]
+        compared = TextTable(texts, column).texts()
     table = None if pairs is None else PairsFolder.open(pairs).split(split)
     encoders = [BatchEncoder(load(model, device=device), batch_size) for model in (before, after)]
     _show_changes(route_changes(encoders[0], encoders[1], compared), len(compared), encoders)

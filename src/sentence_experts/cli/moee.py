@@ -59,9 +59,9 @@ def make(
         raise UsageError("--develop chooses the alpha of --parts sum: leave out --alpha")
     embedder = open_embedder(model, given, parts, alpha)
     if calibrate is not None:
-        from sentence_experts.encoding.inputs import TextFile
+        from sentence_experts.tables import TextTable
 
-        texts = [row.text for row in TextFile(calibrate, column).rows() if row.text.strip()]
+        texts = [row.text for row in TextTable(calibrate, column).rows() if row.text.strip()]
         embedder.fit_standard(texts)
         results.print(f"standard scores fitted on {len(texts):,} texts of {calibrate.name}", markup=False)
     if develop is not None:
@@ -103,15 +103,22 @@ def encode(
 
     Example: sentence-experts moee encode allenai/OLMoE-1B-7B-0924 --input texts.txt --out vectors.npy
     """
+    from sentence_experts.encoding.encode import encode as encode_texts
     from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.encoding.files import encode_file
-    from sentence_experts.encoding.inputs import TextFile
+    from sentence_experts.tables import TextTable
 
-    source = TextFile(input, column, id_column)
-    source.check()
+    TextTable(input, column, id_column).check()
     embedder = open_embedder(model, given, parts, alpha)
     encoder = BatchEncoder(embedder, name=Path(model).name)
-    found = encode_file(encoder, source, out, None, normalize, chunk_size)
+    found = encode_texts(
+        encoder,
+        input,
+        out=out,
+        column=column,
+        id_column=id_column,
+        normalize=normalize,
+        chunk_size=chunk_size,
+    )
     results.print(
         f"{found.path}: {found.texts:,} texts, {found.dimension} dimensions ({embedder.parts})",
         markup=False,

@@ -25,6 +25,9 @@ Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="Model folder, hub id, or 'minilm' (all-MiniLM-L6-v2)")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in that folder")]
+OneRoute = Annotated[
+    bool, typer.Option("--one-route", help="Load only the expert of --route; the vectors are the same")
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(

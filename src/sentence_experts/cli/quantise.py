@@ -40,14 +40,14 @@ def quantise(
     Example: sentence-experts quantise runs/experts/model --texts papers.csv --column abstract --out moe-int8
     """
     from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.encoding.inputs import TextFile
     from sentence_experts.models.encoder import save
     from sentence_experts.models.export import int8
     from sentence_experts.models.loading import load
+    from sentence_experts.tables import TextTable
 
     if out.exists() and not overwrite:
         raise UsageError(f"{out} is there already; choose another --out, or replace it with --overwrite")
-    source = TextFile(texts, column)
+    source = TextTable(texts, column)
     source.check()
     read = [row.text for rows in source.chunks(READ) for row in rows if row.text.strip()][:READ]
     held = read[::CHECKED_EVERY]

@@ -54,7 +54,6 @@ def similarity(
     Example: sentence-experts similarity mote --against ic --texts articles.txt --out similarity
     """
     from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.encoding.inputs import TextFile
     from sentence_experts.errors import require
     from sentence_experts.evaluation.similarity import (
         as_json,
@@ -64,11 +63,12 @@ def similarity(
     from sentence_experts.models.loading import load
     from sentence_experts.report.similarity_figure import write_similarity_figure
     from sentence_experts.storage import write_json
+    from sentence_experts.tables import TextTable
 
     require("matplotlib", "report")  # known before anything is encoded
     if out.is_file():
         raise UsageError(f"{out}: --out is a folder; a file of that name is there")
-    every = [row.text for row in TextFile(texts, column).rows()]
+    every = TextTable(texts, column).texts()
     used, aside = chosen_texts(every, sample, seed)
     _say_set_aside(texts, aside)
     encoders = [BatchEncoder(load(each, device=device), batch_size) for each in (model, against) if each]

@@ -27,7 +27,7 @@ from sentence_experts.corpus.paper import Citation, Paper, Rejection
 from sentence_experts.corpus.shards import Shard, papers_file
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
-from sentence_experts.tabular import BadRowError, Row, check_columns, read_columns, read_rows
+from sentence_experts.tables import BadRowError, Row, check_columns, read_columns, read_rows
 
 _ROWS_IN_A_SHARD = 20_000
 _PAPER_COLUMNS = ("id", "title", "abstract")

@@ -1,14 +1,13 @@
-"""Encoding that survives interruption: a file a chunk, written then renamed, used again by the next run.
+"""Encoding that survives interruption: one file per chunk of texts, reused by the next run.
 
-A chunk's vectors depend on its own texts and on the settings alone, and chunks are always cut alike, so the
+A chunk's vectors depend only on its own texts and on the settings, and chunks are always cut alike. So the
 result of an interrupted and continued run is that of an uninterrupted one, byte for byte.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,48 +16,42 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import Vectors
 from sentence_experts.progress import Advance
-from sentence_experts.storage import read_json, replacing, write_json
+from sentence_experts.storage import PartStore, replacing
 
 logger = logging.getLogger(__name__)
-
-SETTINGS = "settings.json"
 
 
 def encode_chunks(
     encode: Callable[[Sequence[str]], Vectors],
     chunks: Iterable[Sequence[str]],
-    folder: Path,
-    settings: Mapping[str, Any],
+    parts: PartStore,
     advance: Advance,
 ) -> list[Path]:
-    """Encode each chunk of texts to a `.npy` file in `folder`; those already there are kept.
+    """Encode each chunk of texts to a `.npy` part, unless it is there already.
 
-    A folder that was begun with other settings is emptied first. `settings` must say everything that decides
-    the vectors: model, route, texts, and how they are cut.
+    The settings of `parts` must hold everything that decides the vectors: model, route, texts, chunk size.
 
     Returns:
         The files in the order of the chunks, each of shape (texts, dimensions), float32.
     """
-    _prepare(folder, dict(settings))
     files = []
-    found = 0
+    reused = 0
     for number, texts in enumerate(chunks):
-        file = folder / f"{number:06d}.npy"
-        if file.exists():
-            found += 1
+        if parts.is_done(number):
+            reused += 1
         else:
             vectors = encode(texts)
-            with replacing(file) as temporary, open(temporary, "wb") as out:
+            with parts.writing(number) as temporary, open(temporary, "wb") as out:
                 np.save(out, vectors)
         advance(len(texts))
-        files.append(file)
-    if found:
-        logger.info(f"{found} of {len(files)} parts were already encoded by an earlier, interrupted run")
+        files.append(parts.path(number))
+    if reused:
+        logger.info(f"{reused} of {len(files)} parts were already encoded by an earlier, interrupted run")
     return files
 
 
 def read_chunks(files: Sequence[Path]) -> Iterator[Vectors]:
-    """The vectors of each file in turn."""
+    """Yield the vectors of each file."""
     for file in files:
         yield np.load(file)
 
@@ -66,12 +59,12 @@ def read_chunks(files: Sequence[Path]) -> Iterator[Vectors]:
 def write_matrix(
     path: Path, files: Sequence[Path], convert: Callable[[Vectors], NDArray[Any]] = lambda vectors: vectors
 ) -> None:
-    """Join chunk files to one `.npy` of shape (texts, dimensions), a chunk at a time in memory.
+    """Join chunk files to one `.npy` of shape (texts, dimensions), with one chunk at a time in memory.
 
     Args:
         path: the file.
-        files: of `encode_chunks`.
-        convert: (texts, dimensions) float32 -> what is written of them, a row a text.
+        files: from `encode_chunks`.
+        convert: (texts, dimensions) float32 -> the rows to write.
     """
     rows = sum(len(np.load(file, mmap_mode="r")) for file in files)
     example = convert(np.load(files[0], mmap_mode="r")[:1])
@@ -81,11 +74,3 @@ def write_matrix(
         np.lib.format.write_array_header_2_0(out, header)
         for vectors in read_chunks(files):
             out.write(np.ascontiguousarray(convert(vectors), dtype=kind).tobytes())
-
-
-def _prepare(folder: Path, settings: dict[str, Any]) -> None:
-    noted = folder / SETTINGS
-    if folder.exists() and (not noted.exists() or read_json(noted) != settings):
-        shutil.rmtree(folder)
-    if not noted.exists():
-        write_json(noted, settings)

@@ -1,14 +1,13 @@
-"""Vectors in fewer bits, by sentence-transformers' own quantisation.
+"""Vectors in fewer bits, by sentence-transformers' own quantization.
 
-8-bit numbers are steps between the least and the largest value of each dimension over all vectors of the
-file. These bounds are written beside it (`NAME.ranges.npy`), because queries must be turned into steps of the
-same: `quantize_embeddings(queries, precision, ranges=np.load("NAME.ranges.npy"))`.
+8-bit numbers are steps between the least and the largest value of each dimension over all vectors. These
+bounds are written beside the file (`NAME.ranges.npy`), because queries must be quantized with the same:
+`quantize_embeddings(queries, precision, ranges=np.load("NAME.ranges.npy"))`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,38 +20,38 @@ from sentence_experts.errors import UsageError
 from sentence_experts.storage import replacing
 
 FLOAT32, FLOAT16 = "float32", "float16"
-STEPS, BITS = ("int8", "uint8"), ("binary", "ubinary")
-PRECISIONS = (FLOAT32, FLOAT16, *STEPS, *BITS)
+WITH_RANGES, BITS = ("int8", "uint8"), ("binary", "ubinary")
+PRECISIONS = (FLOAT32, FLOAT16, *WITH_RANGES, *BITS)
 
 
-def check_precision(precision: str, out: Path) -> None:
-    """Refuse what cannot be written.
+def check_precision(precision: str, out: Path | None) -> None:
+    """Refuse a precision that `out` cannot hold; None means memory.
 
     Raises:
-        UsageError: an unknown precision, or one that this kind of file does not hold.
+        UsageError: an unknown precision, or one that needs another kind of file.
     """
     if precision not in PRECISIONS:
         raise UsageError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
-    if precision != FLOAT32 and out.suffix != ".npy":
+    if out is None and precision in WITH_RANGES:
+        raise UsageError(f"`precision={precision}` writes the ranges of its steps beside `out`: give `out`")
+    if out is not None and precision != FLOAT32 and out.suffix != ".npy":
         raise UsageError(f"{out}: vectors of {precision} are written to .npy")
 
 
 def write_in_precision(out: Path, files: Sequence[Path], precision: str) -> None:
-    """Join chunk files to one `.npy` of the precision; bounds of 8-bit numbers go beside it."""
+    """Join chunk files to one `.npy` in a precision, with the ranges of 8-bit numbers beside it."""
     ranges = None
-    if precision in STEPS:
-        ranges = _ranges(files)
+    if precision in WITH_RANGES:
+        bounds = np.stack([np.stack([part.min(axis=0), part.max(axis=0)]) for part in read_chunks(files)])
+        ranges = np.stack([bounds[:, 0].min(axis=0), bounds[:, 1].max(axis=0)])  # (2, dimensions)
         with replacing(out.with_name(f"{out.stem}.ranges.npy")) as temporary, open(temporary, "wb") as file:
             np.save(file, ranges)
     write_matrix(out, files, _conversion(precision, ranges))
 
 
-def _ranges(files: Sequence[Path]) -> Vectors:
-    """The least and the largest value of each dimension, (2, dimensions)."""
-    bounds = [np.stack([part.min(axis=0), part.max(axis=0)]) for part in read_chunks(files)]
-    whole = np.stack(bounds)  # (chunks, 2, dimensions)
-    found: Vectors = np.stack([whole[:, 0].min(axis=0), whole[:, 1].max(axis=0)])
-    return found
+def in_precision(vectors: Vectors, precision: str) -> NDArray[Any]:
+    """Vectors of shape (texts, dimensions) in a precision that needs no ranges."""
+    return _conversion(precision, None)(vectors)
 
 
 def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], NDArray[Any]]:
@@ -62,9 +61,6 @@ def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], N
         return lambda vectors: vectors.astype(np.float16)
     from sentence_transformers.util import quantize_embeddings
 
-    return partial(_quantised, quantize_embeddings, precision=precision, ranges=ranges)
-
-
-def _quantised(quantise: Any, vectors: Vectors, precision: str, ranges: Vectors | None) -> NDArray[Any]:
-    found: NDArray[Any] = quantise(np.asarray(vectors), precision=precision, ranges=ranges)
-    return found
+    # Typed for tensors and arrays alike.
+    quantize: Callable[..., Any] = quantize_embeddings
+    return lambda vectors: quantize(np.asarray(vectors), precision=precision, ranges=ranges)  # type: ignore[no-any-return]

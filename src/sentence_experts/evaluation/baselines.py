@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
-from sentence_experts.encoding.vector_file import TEXTS_OF_A_PART, VectorFile
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.pairs import cosine_by_text
 from sentence_experts.progress import Advance, progress
+from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
 
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
 ANY_DOMAIN = "*"
@@ -67,7 +67,7 @@ class EncoderScorer:
     """A sentence-transformers or transformers model, each text encoded with its domain's route.
 
     `routes_by_domain` says which route that is. `cache` is a folder for the vectors of all models, kept from
-    one evaluation to the next (`encoding.vector_file`).
+    one evaluation to the next (`storage.text_cache`).
     """
 
     def __init__(
@@ -100,13 +100,14 @@ class EncoderScorer:
             if self.cache is None:
                 return self._encode(texts, route, advance)
             name = f"{self.encoder.name}-{route}" if route else self.encoder.name
-            file = VectorFile(self.cache, name, self.encoder.vector_settings(route))
-            return file.vectors(texts, lambda some: self.encoder.encode(some, route), advance)
+            cache = TextCache(self.cache, name, self.encoder.vector_settings(route))
+            encode = lambda some: {"vector": self.encoder.encode(some, route)}  # noqa: E731
+            return cache.fetch(texts, encode, advance)["vector"]
 
     def _encode(self, texts: list[str], route: str | None, advance: Advance) -> Vectors:
         parts = []
-        for start in range(0, len(texts), TEXTS_OF_A_PART):
-            parts.append(self.encoder.encode(texts[start : start + TEXTS_OF_A_PART], route))
+        for start in range(0, len(texts), TEXTS_PER_PART):
+            parts.append(self.encoder.encode(texts[start : start + TEXTS_PER_PART], route))
             advance(len(parts[-1]))
         return np.concatenate(parts)
 

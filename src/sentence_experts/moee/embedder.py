@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,15 @@ from sentence_experts.moee.reader import StateReader
 from sentence_experts.moee.routing_weights import SCORES
 from sentence_experts.moee.standard import Standard, batch_scores
 from sentence_experts.moee.states import States
-from sentence_experts.moee.store import KEPT_AS, StateStore
 from sentence_experts.moee.vectors import SUM, Rows, check_parts, joined
 from sentence_experts.progress import progress
 from sentence_experts.storage import sha256_text
+from sentence_experts.storage.text_cache import TextCache
 
 logger = logging.getLogger(__name__)
 
-TEXTS_OF_A_PART = 1024  # read between two writes to the store
+TEXTS_PER_PART = 1024  # read between two writes to the cache
+CACHE_DTYPE = np.float16
 FAITHFUL = "faithful"
 
 
@@ -135,11 +136,12 @@ class MoeEmbedder(SentenceTransformer):
         return self[0]  # type: ignore[return-value]
 
     @cached_property
-    def store(self) -> StateStore | None:
-        """The states that are kept, if `cache` was given."""
+    def store(self) -> TextCache | None:
+        """The cached states, if `cache` was given."""
         if self.given["cache"] is None:
             return None
-        return StateStore(Path(self.given["cache"]), {"model": self.base_fingerprint, **self._reading})
+        settings = {"model": self.base_fingerprint, **self._reading}
+        return TextCache(Path(self.given["cache"]), "states", settings, CACHE_DTYPE)
 
     @cached_property
     def base_fingerprint(self) -> str:
@@ -198,18 +200,21 @@ class MoeEmbedder(SentenceTransformer):
             SentenceExpertsError: a text does not fit into memory.
         """
         _check_texts(texts)
-        todo = list(dict.fromkeys(texts)) if self.store is None else self.store.missing(texts)
-        fresh: dict[str, States] = {}
-        with progress(what, len(todo)) as advance:
-            for start in range(0, len(todo), TEXTS_OF_A_PART):
-                part = todo[start : start + TEXTS_OF_A_PART]
-                read = read_states(self.reader, part, self._input_device(), self.given["tokens_at_once"])
-                if self.store is None:
-                    fresh |= {text: read[row : row + 1] for row, text in enumerate(part)}
-                else:
-                    self.store.add(part, read)
+        distinct = list(dict.fromkeys(texts))
+        read = partial(
+            read_states, self.reader, device=self._input_device(), budget=self.given["tokens_at_once"]
+        )
+        with progress(what, len(distinct)) as advance:
+            if self.store is not None:
+                cached = self.store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART)
+                return States(**cached)
+            fresh: dict[str, States] = {}
+            for start in range(0, len(distinct), TEXTS_PER_PART):
+                part = distinct[start : start + TEXTS_PER_PART]
+                states = read(part)
+                fresh |= {text: states[row : row + 1] for row, text in enumerate(part)}
                 advance(len(part))
-        return self.store.get(texts) if self.store is not None else States.together([fresh[t] for t in texts])
+        return States.together([fresh[text] for text in texts])
 
     def encode(  # type: ignore[override]  # of sentence-transformers' many forms, those that texts have
         self,
@@ -282,7 +287,7 @@ class MoeEmbedder(SentenceTransformer):
     @property
     def _reading(self) -> dict[str, Any]:
         """What decides states beside the weights; of a store, also the precision that they are kept in."""
-        return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(KEPT_AS).name}
+        return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
 
     def _input_device(self) -> torch.device:
         device: torch.device = self.reader.model.get_input_embeddings().weight.device  # type: ignore[assignment]

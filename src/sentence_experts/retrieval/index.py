@@ -1,6 +1,6 @@
 """Exact nearest neighbours among the papers of a corpus, by cosine, over a memory-mapped matrix.
 
-Vectors stand beside the corpus in `CORPUS/.vectors/KEY/`: `vectors.npy` (papers with text, dimensions;
+Vectors are stored beside the corpus in `CORPUS/.vectors/KEY/`: `vectors.npy` (papers with text, dimensions;
 float32, length 1), `rows.npy` (each vector's row in `papers.parquet`) and `index.json`. KEY is a hash of
 model, route, text unit and corpus, so a changed model or corpus gets vectors of its own; those of an older
 state of the corpus are removed.
@@ -8,6 +8,7 @@ state of the corpus are removed.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,16 +23,23 @@ from sentence_experts.encoding.chunks import encode_chunks, write_matrix
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
-from sentence_experts.storage import read_json, replacing_folder, sha256_text, write_json
+from sentence_experts.storage import (
+    PartStore,
+    locked,
+    read_json,
+    replacing_folder,
+    sha256_text,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder
 
 UNITS = {"title+abstract": ("title", "abstract"), "abstract": ("abstract",), "title": ("title",)}
-BETWEEN_PARTS = "\n"  # as in pairs of unit title+abstract
-CHUNK = 1024  # texts lost at most by an interruption
-ROWS_AT_ONCE = 65_536
-SHOWN = ("paper_id", "title", "year", "doi", "retracted")
+SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
+CHUNK_SIZE = 1024  # texts lost at most by an interruption
+ROWS_PER_BLOCK = 65_536
+PAPER_COLUMNS = ("paper_id", "title", "year", "doi", "retracted")
 
 
 @dataclass(frozen=True)
@@ -45,47 +53,54 @@ class Hit:
 
 @dataclass(frozen=True)
 class CorpusIndex:
-    """The vectors of a corpus under one model, route and text unit."""
+    """The vectors of a corpus under one model, route and text unit.
+
+    Attributes:
+        vectors: (papers with text, dimensions), of length 1.
+        rows: the row of each in papers.parquet.
+    """
 
     vectors: Vectors
     rows: NDArray[np.int64]
 
-    def search(self, queries: Vectors, k: int) -> list[list[Hit]]:
-        """The k nearest papers for each query of shape (queries, dimensions), best first.
+    def search(self, queries: Vectors, top_k: int) -> list[list[Hit]]:
+        """The nearest papers for each query of shape (queries, dimensions), best first.
 
-        Papers with equal scores stand in the order of the corpus. A smaller corpus gives fewer than k.
+        Papers with equal scores stand in the order of the corpus. A smaller corpus gives fewer than `top_k`.
 
         Raises:
-            UsageError: k is less than 1.
+            UsageError: `top_k` is less than 1.
         """
-        if k < 1:
-            raise UsageError(f"the number of neighbours must be at least 1, not {k}")
-        unit = _unit_length(queries)
+        if top_k < 1:
+            raise UsageError(f"`top_k` must be at least 1, got {top_k}")
+        lengths = np.linalg.norm(queries, axis=1, keepdims=True)
+        unit = np.divide(queries, lengths, out=np.zeros_like(queries), where=lengths > 0)
         blocks = [
-            self.vectors[start : start + ROWS_AT_ONCE] @ unit.T
-            for start in range(0, len(self.vectors), ROWS_AT_ONCE)
+            self.vectors[start : start + ROWS_PER_BLOCK] @ unit.T
+            for start in range(0, len(self.vectors), ROWS_PER_BLOCK)
         ]
-        return [self._best(scores, k) for scores in np.concatenate(blocks).T]
+        return [self._best(scores, top_k) for scores in np.concatenate(blocks).T]
 
-    def _best(self, scores: NDArray[np.float32], k: int) -> list[Hit]:
-        k = min(k, scores.size)
-        lowest = np.partition(scores, scores.size - k)[scores.size - k]
+    def _best(self, scores: NDArray[np.float32], top_k: int) -> list[Hit]:
+        top_k = min(top_k, scores.size)
+        lowest = np.partition(scores, scores.size - top_k)[scores.size - top_k]
         candidates = np.flatnonzero(scores >= lowest)
-        best = candidates[np.argsort(-scores[candidates], kind="stable")][:k]
+        best = candidates[np.argsort(-scores[candidates], kind="stable")][:top_k]
         return [Hit(rank, float(scores[i]), int(self.rows[i])) for rank, i in enumerate(best, start=1)]
 
 
 def corpus_index(
     encoder: BatchEncoder, corpus: CorpusFolder, route: str | None = None, unit: str = "title+abstract"
 ) -> CorpusIndex:
-    """The corpus's vectors: read where they are, made where not; an interrupted making goes on.
+    """The vectors of a corpus: read if they are there, otherwise computed; an interrupted run goes on.
 
-    Papers without the unit's text (for "title+abstract": with neither) are left out.
+    Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
+    computing the same vectors, this one waits for them.
 
     Raises:
         UsageError: an unknown unit.
         InputError: no paper has that text, or the vectors cannot be written beside the corpus.
-        RouteError: as `Encoder.chosen_route`.
+        RouteError: the model needs a route, or does not know this one.
     """
     if unit not in UNITS:
         raise UsageError(f"unknown text unit {unit!r}: choose {', '.join(UNITS)}")
@@ -102,85 +117,57 @@ def corpus_index(
     folder = root / key
     if not (folder / "index.json").exists():
         try:
-            _build(encoder, corpus, route, unit, settings, folder)
+            with locked(folder, f"encode the corpus ({unit})", wait=True):
+                if not (folder / "index.json").exists():
+                    _build(encoder, corpus, settings, folder)
         except PermissionError as error:
             raise InputError(f"{root}: vectors cannot be written beside the corpus: {error}") from error
     return CorpusIndex(np.load(folder / "vectors.npy", mmap_mode="r"), np.load(folder / "rows.npy"))
 
 
-def shown_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """What a list of hits shows of each paper (`SHOWN`, as far as there), in the order of `rows`."""
+def describe_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """The `PAPER_COLUMNS` that the corpus has, of the papers in `rows`, in their order."""
     file = pq.ParquetFile(corpus.papers)
-    columns = [name for name in SHOWN if name in file.schema_arrow.names]
-    found: list[dict[str, Any]] = file.read(columns=columns).take(list(rows)).to_pylist()
-    return found
+    columns = [name for name in PAPER_COLUMNS if name in file.schema_arrow.names]
+    papers: list[dict[str, Any]] = file.read(columns=columns).take(list(rows)).to_pylist()
+    return papers
 
 
-def _build(
-    encoder: BatchEncoder,
-    corpus: CorpusFolder,
-    route: str | None,
-    unit: str,
-    settings: dict[str, Any],
-    folder: Path,
-) -> None:
-    chunks = folder.with_name(f"{folder.name}.chunks")
+def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any], folder: Path) -> None:
+    route, unit = settings["route"], settings["unit"]
+    exact = settings | encoder.exact_settings(route) | {"chunk_size": CHUNK_SIZE}
+    parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
     rows: list[int] = []
 
-    def texts_with_rows() -> Iterator[list[str]]:
-        for part in _chunked(_texts(corpus, unit)):
-            rows.extend(row for row, _ in part)
-            yield [text for _, text in part]
+    def chunks() -> Iterator[list[str]]:
+        texts = _texts(corpus, unit)
+        while chunk := list(itertools.islice(texts, CHUNK_SIZE)):
+            rows.extend(row for row, _ in chunk)
+            yield [text for _, text in chunk]
 
     with progress(f"encoding the corpus ({unit})", pq.read_metadata(corpus.papers).num_rows) as advance:
-        files = encode_chunks(
-            lambda texts: encoder.encode(texts, route, normalize=True),
-            texts_with_rows(),
-            chunks,
-            settings | encoder.exact_settings(route) | {"chunk": CHUNK},
-            advance,
-        )
+        encode = lambda texts: encoder.encode(texts, route, normalize=True)  # noqa: E731
+        files = encode_chunks(encode, chunks(), parts, advance)
     if not files:
-        shutil.rmtree(chunks)
+        parts.remove()
         raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
     with replacing_folder(folder) as temporary:
         write_matrix(temporary / "vectors.npy", files)
         np.save(temporary / "rows.npy", np.array(rows, dtype=np.int64))
         write_json(temporary / "index.json", settings | {"papers": len(rows)})
-    shutil.rmtree(chunks)
-    _remove_outdated(folder.parent, settings["corpus_fingerprint"])
+    parts.remove()
+    for index in folder.parent.glob("*/index.json"):
+        if read_json(index).get("corpus_fingerprint") != settings["corpus_fingerprint"]:
+            shutil.rmtree(index.parent)
 
 
 def _texts(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
     """(row in papers.parquet, text) of each paper that has the text."""
-    parts = UNITS[unit]
+    columns = UNITS[unit]
     row = 0
-    for batch in pq.ParquetFile(corpus.papers).iter_batches(columns=list(parts)):
+    for batch in pq.ParquetFile(corpus.papers).iter_batches(columns=list(columns)):
         for record in batch.to_pylist():
-            text = BETWEEN_PARTS.join(record[part] for part in parts if record[part])
+            text = SEPARATOR.join(record[name] for name in columns if record[name])
             if text.strip():
                 yield row, text
             row += 1
-
-
-def _chunked(texts: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    chunk: list[tuple[int, str]] = []
-    for text in texts:
-        chunk.append(text)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
-def _remove_outdated(root: Path, corpus_fingerprint: str) -> None:
-    for noted in root.glob("*/index.json"):
-        if read_json(noted).get("corpus_fingerprint") != corpus_fingerprint:
-            shutil.rmtree(noted.parent)
-
-
-def _unit_length(vectors: Vectors) -> Vectors:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    result: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return result

@@ -1,40 +1,89 @@
-"""Questions in words, answered with papers of a corpus."""
+"""`search`: the papers of a corpus that are nearest to a text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.retrieval.index import corpus_index, shown_papers
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.encoding.encode import Model, encoder_of
+from sentence_experts.errors import UsageError
+from sentence_experts.retrieval.config import SearchConfig
+from sentence_experts.retrieval.index import corpus_index, describe_papers
 
 if TYPE_CHECKING:
-    from sentence_experts.corpus.tables import CorpusFolder
+    import pandas as pd
 
 
-def find_papers(
-    encoder: BatchEncoder,
-    corpus: CorpusFolder,
-    queries: Sequence[str],
-    route: str | None = None,
-    unit: str = "title+abstract",
-    k: int = 10,
-) -> list[dict[str, Any]]:
-    """The k papers nearest to each query, papers and queries encoded with the same route.
+@dataclass(frozen=True)
+class SearchResult:
+    """The papers found for each query.
 
-    Returns:
-        One dict a query: `query` and `papers`, each paper with `rank`, `score` (cosine) and what the corpus
-        tells of it (`paper_id`, `title`, `year`, `doi`, `retracted`).
+    Attributes:
+        queries: the texts that were searched for.
+        papers: per query, best first: dicts of `rank` (from 1), `score` (cosine) and, as far as the corpus
+            has them, `paper_id`, `title`, `year`, `doi`, `retracted`.
+    """
+
+    queries: list[str]
+    papers: list[list[dict[str, Any]]]
+
+    def __iter__(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        return iter(zip(self.queries, self.papers, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __repr__(self) -> str:
+        lines = []
+        for query, papers in self:
+            lines.append(query)
+            lines += [f"{p['rank']:>3}  {p['score']:.3f}  {p.get('title') or p['paper_id']}" for p in papers]
+        return "\n".join(lines)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per query and paper."""
+        import pandas as pd
+
+        return pd.DataFrame([{"query": query, **paper} for query, papers in self for paper in papers])
+
+
+def search(
+    model: Model,
+    corpus: CorpusFolder | str | Path,
+    queries: str | Sequence[str],
+    config: SearchConfig | None = None,
+    **settings: Any,
+) -> SearchResult:
+    """Find the papers of a corpus nearest to each query, by the cosine of their vectors.
+
+    Papers and queries are encoded with the same route. The vectors of a corpus are computed the first time
+    and stored beside it, and again when the model or the corpus changes.
+
+    Args:
+        model: a model in memory, or the path or name of one.
+        corpus: a corpus, or its folder.
+        queries: one text or several.
+        config: settings; those given by name come before it.
 
     Raises:
-        UsageError, InputError, RouteError: as `corpus_index` and `CorpusIndex.search`.
+        UsageError: a bad setting, or an empty query.
+        InputError: the corpus cannot be read, has no paper with the text, or cannot be written to.
+        RouteError: the model needs a route, or does not know this one.
     """
-    chosen = encoder.chosen_route(route)
-    index = corpus_index(encoder, corpus, chosen, unit)
-    hits = index.search(encoder.encode(queries, chosen), k)
+    config = SearchConfig.of(config, **settings)
+    queries = [queries] if isinstance(queries, str) else list(queries)
+    if not all(query.strip() for query in queries):
+        raise UsageError("a query is empty")
+    corpus = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+    encoder = encoder_of(model, config.batch_size)
+    route = encoder.chosen_route(config.route)
+    hits = corpus_index(encoder, corpus, route, config.unit).search(
+        encoder.encode(queries, route), config.top_k
+    )
     encoder.say_unsure()
-    papers = iter(shown_papers(corpus, [hit.row for found in hits for hit in found]))
-    return [
-        {"query": query, "papers": [{"rank": hit.rank, "score": hit.score, **next(papers)} for hit in found]}
-        for query, found in zip(queries, hits, strict=True)
-    ]
+    facts = iter(describe_papers(corpus, [hit.row for ranking in hits for hit in ranking]))
+    papers = [[{"rank": hit.rank, "score": hit.score, **next(facts)} for hit in ranking] for ranking in hits]
+    return SearchResult(queries, papers)

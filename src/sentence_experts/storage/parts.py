@@ -46,7 +46,7 @@ class PartStore:
         content = {"format_version": _FORMAT_VERSION, "settings": dict(settings)}
         digest = sha256_settings(content)[:8]
         noted = folder / SETTINGS
-        if folder.exists() and _read_hash(noted) != digest:
+        if folder.is_dir() and any(folder.iterdir()) and _read_hash(noted) != digest:
             noted.unlink(missing_ok=True)
             shutil.rmtree(folder)
         if not noted.exists():

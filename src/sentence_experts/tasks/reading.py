@@ -14,7 +14,7 @@ from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.dataset import parquet_hash
 from sentence_experts.pairs.table_inputs import as_arrow
 from sentence_experts.storage import sha256_file
-from sentence_experts.tabular import BadRowError, check_columns, read_columns, read_rows
+from sentence_experts.tables import BadRowError, check_columns, read_columns, read_rows
 from sentence_experts.tasks.kinds import Kind
 from sentence_experts.tasks.source import Source, resolved
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
-from sentence_experts.tabular import BadRowError, check_columns, read_columns, read_rows
+from sentence_experts.tables import BadRowError, check_columns, read_columns, read_rows
 
 logger = logging.getLogger(__name__)
 

@@ -9,15 +9,16 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.files import encode_file
-from sentence_experts.encoding.inputs import TextFile
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.storage import locked
 
 TEXTS = ["Rice in drought", "", 'A "quoted", text', "Zürich", "two\fpages", "last"]
 
@@ -42,61 +43,24 @@ def write(folder, name: str, texts=TEXTS):
     return path
 
 
-@pytest.mark.parametrize(
-    "name", ["a.txt", "a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.txt.gz", "a.jsonl.gz"]
-)
-def test_every_format_gives_the_same_texts(tmp_path, name):
-    column = None if ".txt" in name else "abstract"
-    assert [row.text for row in TextFile(write(tmp_path, name), column).rows()] == TEXTS
-
-
-def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
-    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbfabstract,n\r\n"two\nlines",1\r\nplain,2\r\n')
-    assert [row.text for row in TextFile(tmp_path / "a.csv", "abstract").rows()] == ["two\nlines", "plain"]
-    (tmp_path / "a.txt").write_bytes(b"one\r\ntwo")
-    assert [row.text for row in TextFile(tmp_path / "a.txt").rows()] == ["one", "two"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "column", "message"),
-    [
-        ("a.csv", b"id,title\n1,x\n", "abstract", "no column 'abstract'; columns are id, title"),
-        ("a.csv", b"id,title\n1,x\n", None, "name the column .*columns are id, title"),
-        ("a.jsonl", b'{"id": 1, "title": "x"}\n', "abstract", "no column 'abstract'; columns are id, title"),
-        ("a.jsonl", b'{"abstract": "x"}\nnot json\n', "abstract", "line 2 is not JSON"),
-        ("a.jsonl", b"[1]\n", "abstract", "line 1 is not a JSON object"),
-        ("a.docx", b"x", None, "cannot tell its format"),
-        ("a.txt", b"\xff\xfe\x00", None, "cannot be read as .txt"),
-        ("a.txt.gz", b"not gzip", None, "cannot be read as .txt"),
-        ("a.parquet", b"not parquet", "x", "cannot be read as .parquet"),
-        ("a.txt", None, None, "no such file"),
-    ],
-)
-def test_what_cannot_be_read_says_why(tmp_path, name, content, column, message):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        list(TextFile(tmp_path / name, column).rows())
-
-
 def test_output_has_a_vector_a_text_in_order(tmp_path, plain):
-    source = TextFile(write(tmp_path, "a.jsonl"), "abstract", "id")
-    found = encode_file(plain, source, tmp_path / "v.parquet", chunk=4)
+    source = write(tmp_path, "a.jsonl")
+    found = encode(plain, source, out=tmp_path / "v.parquet", column="abstract", id_column="id", chunk_size=4)
     assert (found.texts, found.empty, found.dimension) == (6, 1, 32)
     table = pq.read_table(tmp_path / "v.parquet")
     assert table["id"].to_pylist() == [f"p{number}" for number in range(6)]
     assert table["row"].to_pylist() == list(range(6))
     assert table.schema.field("vector").type == pa.list_(pa.float32(), 32)
     assert np.abs(np.array(table["vector"].to_pylist()) - plain.encode(TEXTS)).max() < 1e-6
-    encode_file(plain, source, tmp_path / "v.npy", chunk=4)
+    encode(plain, source, out=tmp_path / "v.npy", column="abstract", chunk_size=4)
     assert np.array_equal(np.load(tmp_path / "v.npy"), np.array(table["vector"].to_pylist(), np.float32))
     assert {file.name for file in tmp_path.iterdir()} == {"a.jsonl", "v.parquet", "v.npy"}
 
 
 def test_chunk_size_does_not_change_vectors(tmp_path, plain):
-    source = TextFile(write(tmp_path, "a.txt"))
+    source = write(tmp_path, "a.txt")
     for chunk in (1, 4, 100):
-        encode_file(plain, source, tmp_path / f"{chunk}.npy", chunk=chunk)
+        encode(plain, source, out=tmp_path / f"{chunk}.npy", chunk_size=chunk)
     assert np.abs(np.load(tmp_path / "1.npy") - np.load(tmp_path / "100.npy")).max() < 1e-6
     assert np.abs(np.load(tmp_path / "4.npy") - np.load(tmp_path / "100.npy")).max() < 1e-6
 
@@ -107,8 +71,8 @@ class StoppedError(Exception):
 
 @pytest.mark.parametrize("ending", ["npy", "parquet"])
 def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeypatch, ending):
-    source = TextFile(write(tmp_path, "a.txt", [f"text number {n} " * (n % 5) for n in range(23)]))
-    encode_file(plain, source, tmp_path / f"whole.{ending}", chunk=4)
+    source = write(tmp_path, "a.txt", [f"text number {n} " * (n % 5) for n in range(23)])
+    encode(plain, source, out=tmp_path / f"whole.{ending}", chunk_size=4)
     real, seen = plain.encode, []
 
     def stops_at_the_third(texts, *rest):
@@ -119,24 +83,24 @@ def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeyp
 
     monkeypatch.setattr(plain, "encode", stops_at_the_third)
     with pytest.raises(StoppedError):
-        encode_file(plain, source, tmp_path / f"part.{ending}", chunk=4)
+        encode(plain, source, out=tmp_path / f"part.{ending}", chunk_size=4)
     assert not (tmp_path / f"part.{ending}").exists()
     monkeypatch.setattr(plain, "encode", lambda texts, *rest: seen.append(texts) or real(texts, *rest))
-    encode_file(plain, source, tmp_path / f"part.{ending}", chunk=4)
+    encode(plain, source, out=tmp_path / f"part.{ending}", chunk_size=4)
     assert len(seen) == 6
     assert (tmp_path / f"part.{ending}").read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
 
 
 def test_other_settings_or_texts_do_not_reuse_parts(tmp_path, experts):
-    source = TextFile(write(tmp_path, "a.txt"))
+    source = write(tmp_path, "a.txt")
     out = tmp_path / "v.npy"
-    encode_file(experts, source, out, route="crops", chunk=4)
+    encode(experts, source, out=out, route="crops", chunk_size=4)
     before = np.load(out)
     folder = tmp_path / ".v.npy.chunks"
     folder.mkdir()
     (folder / "settings.json").write_text("{}")
     np.save(folder / "000000.npy", np.zeros((4, 32), np.float32))
-    encode_file(experts, source, out, route="crops", chunk=4)
+    encode(experts, source, out=out, route="crops", chunk_size=4)
     assert np.array_equal(np.load(out), before)
 
 
@@ -148,28 +112,55 @@ def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, cap
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as in this process (conftest)
     process = subprocess.Popen([sys.executable, "-c", program, *command, "--device", "cpu"], env=one_thread)
     deadline = time.monotonic() + 120
-    while not (tmp_path / ".part.npy.chunks" / "000003.npy").exists() and time.monotonic() < deadline:
+    while not list((tmp_path / ".part.npy.chunks").glob("000003.*.npy")) and time.monotonic() < deadline:
         time.sleep(0.002)
     process.kill()
     process.wait()
     assert not part.exists()
     encoder = BatchEncoder(load(plain_model, device="cpu"))
-    encode_file(encoder, TextFile(source), part, chunk=2)
+    encode(encoder, source, out=part, chunk_size=2)
     assert "already encoded" in capsys.readouterr().err
-    encode_file(encoder, TextFile(source), tmp_path / "whole.npy", chunk=2)
+    encode(encoder, source, out=tmp_path / "whole.npy", chunk_size=2)
     assert part.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
 def test_wrong_use_is_refused_before_anything_is_written(tmp_path, plain, experts):
-    source = TextFile(write(tmp_path, "a.txt"))
-    with pytest.raises(UsageError, match=r"must end in .parquet or .npy"):
-        encode_file(plain, source, tmp_path / "v.txt")
-    table = TextFile(write(tmp_path, "a.parquet"), "abstract")
+    source = write(tmp_path, "a.txt")
+    with pytest.raises(UsageError, match=r"must end in \.parquet or \.npy"):
+        encode(plain, source, out=tmp_path / "v.txt")
+    table = write(tmp_path, "a.parquet")
     with pytest.raises(UsageError, match="would overwrite the input"):
-        encode_file(plain, table, tmp_path / "a.parquet")
+        encode(plain, table, out=tmp_path / "a.parquet", column="abstract")
     with pytest.raises(RouteError, match="needs a route"):
-        encode_file(experts, source, tmp_path / "v.npy")
+        encode(experts, source, out=tmp_path / "v.npy")
     (tmp_path / "none.txt").touch()
     with pytest.raises(InputError, match="no texts"):
-        encode_file(plain, TextFile(tmp_path / "none.txt"), tmp_path / "v.npy")
+        encode(plain, tmp_path / "none.txt", out=tmp_path / "v.npy")
     assert {file.name for file in tmp_path.iterdir()} == {"a.txt", "a.parquet", "none.txt"}
+
+
+def test_texts_in_memory_give_an_array(tmp_path, plain):
+    vectors = encode(plain, TEXTS, chunk_size=4)
+    assert vectors.dtype == np.float32
+    assert np.abs(vectors - plain.encode(TEXTS)).max() < 1e-6
+    frame = pd.DataFrame({"id": range(6), "text": TEXTS})
+    assert np.array_equal(encode(plain, frame, column="text", chunk_size=4), vectors)
+    assert np.array_equal(encode(plain.model, TEXTS, chunk_size=4, batch_size=4), vectors)
+    assert encode(plain, TEXTS, precision="ubinary").shape == (6, 4)
+    assert encode(plain, []).shape == (0, 32)
+    with pytest.raises(UsageError, match="give `out`"):
+        encode(plain, TEXTS, precision="int8")
+
+
+def test_result_gives_its_vectors_back(tmp_path, plain):
+    for name in ("v.npy", "v.parquet"):
+        found = encode(plain, {"n": range(6), "text": TEXTS}, out=tmp_path / name, column="text")
+        assert found.vectors().shape == (6, 32)
+        frame = found.to_pandas()
+        assert frame["row"].tolist() == list(range(6))
+        assert np.array_equal(np.stack(frame["vector"]), found.vectors())
+
+
+def test_second_run_to_one_file_is_refused(tmp_path, plain):
+    with locked(tmp_path / "v.npy", "encode others"), pytest.raises(InputError, match="is in use by process"):
+        encode(plain, TEXTS, out=tmp_path / "v.npy")

@@ -1,0 +1,28 @@
+"""Settings of `encode`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sentence_experts.config import Config
+
+BATCH_SIZE = (
+    "Number of texts per batch; by default each CPU core takes batches of about 2,000 tokens, and another "
+    "device takes 32 texts"
+)
+
+
+class EncodeConfig(Config):
+    """Settings of `encode`."""
+
+    route: str | None = Field(None, description="Route to encode with; needed if the model has routes")
+    column: str | None = Field(None, description="Column with the texts; needed if there are several")
+    id_column: str | None = Field(None, description="Column to copy to .parquet output as id")
+    normalize: bool = Field(False, description="Scale every vector to length 1")
+    precision: Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"] = Field(
+        "float32", description="Precision of the vectors in memory or in .npy"
+    )
+    chunk_size: int = Field(1024, ge=1, description="Number of texts encoded between two writes to disk")
+    batch_size: int | None = Field(None, ge=1, description=BATCH_SIZE)

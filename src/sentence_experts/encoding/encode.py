@@ -1,0 +1,223 @@
+"""`encode`: many texts to vectors, in memory or to a file that an interrupted run goes on writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sentence_experts.encoding.chunks import encode_chunks, read_chunks
+from sentence_experts.encoding.config import EncodeConfig
+from sentence_experts.encoding.encoder import BatchEncoder, Vectors
+from sentence_experts.encoding.precisions import check_precision, in_precision, write_in_precision
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.loading import load
+from sentence_experts.progress import progress
+from sentence_experts.storage import PartStore, locked, replacing
+from sentence_experts.tables import Table, TextRow, TextTable, is_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sentence_transformers import SentenceTransformer
+
+Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
+ENDINGS = (".parquet", ".npy")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A file of vectors that `encode` wrote.
+
+    Attributes:
+        path: `.npy` or `.parquet`.
+        texts: the number of vectors.
+        empty: the number of empty texts among them.
+        dimension: the length of a vector.
+    """
+
+    path: Path
+    texts: int
+    empty: int
+    dimension: int
+
+    def vectors(self) -> NDArray[Any]:
+        """The vectors, (texts, dimensions); `.npy` is mapped into memory, not read."""
+        if self.path.suffix == ".npy":
+            array: NDArray[Any] = np.load(self.path, mmap_mode="r")
+            return array
+        column = pq.read_table(self.path, columns=["vector"])["vector"].combine_chunks()
+        rows: NDArray[Any] = column.flatten().to_numpy().reshape(self.texts, self.dimension)
+        return rows
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per text: `row`, `id` (if asked for), `vector`."""
+        import pandas as pd
+
+        if self.path.suffix == ".npy":
+            return pd.DataFrame({"row": range(self.texts), "vector": list(self.vectors())})
+        frame: pd.DataFrame = pq.read_table(self.path).to_pandas()
+        return frame
+
+
+@overload
+def encode(
+    model: Model, texts: Table, config: EncodeConfig | None = None,
+    out: None = None, **settings: Any,
+) -> NDArray[Any]: ...  # fmt: skip
+@overload
+def encode(
+    model: Model, texts: Table, config: EncodeConfig | None = None,
+    *, out: str | Path, **settings: Any,
+) -> Encoded: ...  # fmt: skip
+def encode(
+    model: Model,
+    texts: Table,
+    config: EncodeConfig | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> NDArray[Any] | Encoded:
+    """Encode texts, in their order.
+
+    With `out`, vectors are written to a file. Until it is whole, chunks are kept in a hidden folder beside
+    it; the same call after an interruption goes on from there, to the same bytes. `.npy` holds an array of
+    shape (texts, dimensions). `.parquet` holds `row` (int64, from 0), `id` (if there is an `id_column`) and
+    `vector` (fixed-size list of float32).
+
+    Args:
+        model: a model in memory, or the path or name of one.
+        texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
+            text per line; optionally gzipped), or a table in memory (pandas, polars, Arrow,
+            `datasets.Dataset`).
+        config: settings; those given by name come before it.
+        out: a file that ends in .npy or .parquet.
+
+    Returns:
+        Without `out`, an array of shape (texts, dimensions), float32 unless `precision` says otherwise.
+
+    Raises:
+        UsageError: a bad setting, or `out` is also the input.
+        InputError: the texts cannot be read, there are none, one is empty and the model cannot encode it, or
+            another process is writing `out`.
+        RouteError: the model needs a route, or does not know this one.
+    """
+    config = EncodeConfig.of(config, **settings)
+    source = TextTable(texts, config.column, config.id_column)
+    check_out(source, None if out is None else Path(out), config)
+    encoder = encoder_of(model, config.batch_size)
+    config = config.model_copy(update={"route": encoder.chosen_route(config.route)})
+    if out is None:
+        return _encode_in_memory(encoder, source, config)
+    with locked(out, f"encode {Path(source.name).name}"):
+        return _encode_to_file(encoder, source, config, Path(out))
+
+
+def encoder_of(model: Model, batch_size: int | None = None) -> BatchEncoder:
+    """A model ready to encode many texts; a path or name is opened as `load` does."""
+    if isinstance(model, BatchEncoder):
+        return model
+    return BatchEncoder(load(model), batch_size)
+
+
+def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None:
+    """Check, before a model is loaded, that the texts can be read and the vectors written.
+
+    Raises:
+        UsageError, InputError: as `encode`.
+    """
+    source.check()
+    check_precision(config.precision, out)
+    if out is not None and out.suffix not in ENDINGS:
+        raise UsageError(f"{out}: the output's name must end in {' or '.join(ENDINGS)}")
+    if out is not None and is_path(source.source) and out.resolve() == Path(source.source).resolve():
+        raise UsageError(f"{out}: the output would overwrite the input")
+
+
+def _encode_in_memory(encoder: BatchEncoder, source: TextTable, config: EncodeConfig) -> NDArray[Any]:
+    counter = _Counter(source.name, encoder.takes_empty)
+    parts = []
+    with progress("encoding") as advance:
+        for chunk in counter.count(source.chunks(config.chunk_size)):
+            parts.append(encoder.encode(chunk, config.route, config.normalize))
+            advance(len(chunk))
+    encoder.say_unsure()
+    vectors = np.concatenate(parts) if parts else np.zeros((0, encoder.dimension), np.float32)
+    return in_precision(vectors, config.precision)
+
+
+def _encode_to_file(encoder: BatchEncoder, source: TextTable, config: EncodeConfig, out: Path) -> Encoded:
+    settings = {
+        **encoder.exact_settings(config.route),
+        "normalize": config.normalize,
+        "input": source.fingerprint(),
+        "column": config.column,
+        "chunk_size": config.chunk_size,
+    }
+    parts = PartStore.open(out.with_name(f".{out.name}.chunks"), settings, ".npy")
+    counter = _Counter(source.name, encoder.takes_empty)
+    with progress(f"encoding {Path(source.name).name}") as advance:
+        chunks = counter.count(source.chunks(config.chunk_size))
+        encode_part = lambda texts: encoder.encode(texts, config.route, config.normalize)  # noqa: E731
+        files = encode_chunks(encode_part, chunks, parts, advance)
+    encoder.say_unsure()
+    if not files:
+        parts.remove()
+        raise InputError(f"{source.name}: no texts in it")
+    dimension = next(read_chunks(files)).shape[1]
+    if out.suffix == ".npy":
+        write_in_precision(out, files, config.precision)
+    else:
+        made_by = {"model": encoder.name, "fingerprint": encoder.fingerprint, "route": config.route or ""}
+        _write_parquet(out, files, source, config.chunk_size, dimension, made_by)
+    parts.remove()
+    return Encoded(out, counter.texts, counter.empty, dimension)
+
+
+class _Counter:
+    """Counts texts and empty texts, and stops at an empty one that the model cannot encode."""
+
+    def __init__(self, name: str, takes_empty: bool) -> None:
+        self.name = name
+        self.takes_empty = takes_empty
+        self.texts = self.empty = 0
+
+    def count(self, chunks: Iterator[list[TextRow]]) -> Iterator[list[str]]:
+        for rows in chunks:
+            empty = [number for number, row in enumerate(rows, start=1) if not row.text.strip()]
+            if empty and not self.takes_empty:
+                raise InputError(
+                    f"{self.name}: text {self.texts + empty[0]} is empty, and this model cannot encode empty "
+                    f"texts: remove it (the {self.texts:,} texts of the chunks before it are encoded)"
+                )
+            self.texts += len(rows)
+            self.empty += len(empty)
+            yield [row.text for row in rows]
+
+
+def _write_parquet(
+    out: Path, files: list[Path], source: TextTable, chunk: int, dimension: int, made_by: dict[str, Any]
+) -> None:
+    fields = [pa.field("row", pa.int64()), pa.field("vector", pa.list_(pa.float32(), dimension))]
+    if source.id_column:
+        fields.insert(1, pa.field("id", pa.string()))
+    schema = pa.schema(fields, metadata=made_by)
+    first = 0
+    with replacing(out) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for vectors, rows in zip(read_chunks(files), source.chunks(chunk), strict=True):
+            columns: dict[str, Any] = {
+                "row": pa.array(range(first, first + len(rows)), pa.int64()),
+                "vector": _fixed_size_list(vectors),
+            }
+            if source.id_column:
+                columns["id"] = pa.array([row.id for row in rows], pa.string())
+            writer.write_table(pa.table([columns[name] for name in schema.names], schema=schema))
+            first += len(rows)
+
+
+def _fixed_size_list(vectors: Vectors) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), vectors.shape[1])
