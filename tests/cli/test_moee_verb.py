@@ -76,7 +76,7 @@ def test_evaluate_measures_all_parts_on_one_reading(place, tmp_path, capsys):
     assert status == 0, error
     for part in ("olmoe-hs", "olmoe-rw", "olmoe-concat", "olmoe-sum"):
         assert part in out
-    assert list((tmp_path / "out" / "states").rglob("part-*.parquet"))
+    assert list((tmp_path / "out" / "states").rglob("0*.parquet"))
     found = json.loads((tmp_path / "out" / "tasks.json").read_text())
     scores = [model["tasks"]["sts.papers"]["value"] for model in found["models"]]
     assert len(set(scores)) == 4
@@ -91,7 +91,7 @@ def test_a_folders_own_alpha_is_measured(place, tmp_path, capsys):
         command = ("moee", "evaluate", model, "--tasks", tasks, "--only", "sts", "--parts", "sum", *more)
         status, _, error = run(capsys, *command, "--out", tmp_path / name, "--device", "cpu")
         assert status == 0, error
-        assert list((tmp_path / name / "states").rglob("part-*.parquet"))  # read once also from a folder
+        assert list((tmp_path / name / "states").rglob("0*.parquet"))  # read once also from a folder
         found = json.loads((tmp_path / name / "tasks.json").read_text())
         scores.append(found["models"][0]["tasks"]["sts.papers"]["value"])
     assert scores[0] == scores[1]

@@ -42,7 +42,7 @@ def test_errors_say_what_is_wrong(experts_model, tmp_path, capsys):
     for arguments, status, message in (
         (["rice"], 1, "needs a route; its routes: crops, neuro"),
         (["rice", "--route", "x"], 1, "no route 'x'; its routes: crops, neuro"),
-        (["rice", "--route", "crops", "--unit", "body"], 2, "unknown text unit 'body'"),
+        (["rice", "--route", "crops", "--unit", "body"], 2, "--unit: Input should be 'title+abstract'"),
         (["rice", "--route", "crops", "-k", "0"], 2, "-k"),
         ([" ", "--route", "crops"], 2, "a query is empty"),
         ([], 2, "QUERY"),

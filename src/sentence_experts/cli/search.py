@@ -31,8 +31,8 @@ def search(
 ) -> None:
     """Find the papers of a corpus that are nearest to a text.
 
-    The corpus is encoded the first time; its vectors are stored beside it, and computed again when the model or
-    the corpus changes. Each line: rank, cosine, year, title, id.
+    The corpus is encoded the first time; its vectors are stored beside it, and computed again when the model
+    or the corpus changes. Each line: rank, cosine, year, title, id.
 
     Example: sentence-experts search runs/experts/model --corpus corpus "drought in rice" --route crops -k 5
     """

@@ -72,6 +72,10 @@ def encode(
 ) -> NDArray[Any]: ...  # fmt: skip
 @overload
 def encode(
+    model: Model, texts: Table, config: EncodeConfig | None, out: str | Path, **settings: Any
+) -> Encoded: ...  # fmt: skip
+@overload
+def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
     *, out: str | Path, **settings: Any,
 ) -> Encoded: ...  # fmt: skip
