@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sentence_experts.config import Config
     from sentence_experts.corpus.importing import import_corpus
+    from sentence_experts.encoding.config import EncodeConfig
+    from sentence_experts.encoding.encode import encode
     from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.loading import LoadConfig, load
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from sentence_experts.pairs.compile import compile_pairs
     from sentence_experts.pairs.config import PairsConfig
     from sentence_experts.pairs.dataset import Pairs
+    from sentence_experts.retrieval.config import SearchConfig
+    from sentence_experts.retrieval.search import search
     from sentence_experts.tasks.compile import compile_tasks
     from sentence_experts.tasks.config import TasksConfig
     from sentence_experts.tasks.dataset import Tasks
@@ -32,6 +36,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "sentence_experts.config": ("Config",),
     "sentence_experts.corpus.importing": ("import_corpus",),
+    "sentence_experts.encoding.config": ("EncodeConfig",),
+    "sentence_experts.encoding.encode": ("encode",),
     "sentence_experts.errors": ("InputError", "RouteError", "SentenceExpertsError", "UsageError"),
     "sentence_experts.models.encoder": ("ExpertEncoder",),
     "sentence_experts.models.loading": ("LoadConfig", "load"),
@@ -44,11 +50,14 @@ _PUBLIC = {
     "sentence_experts.tasks.compile": ("compile_tasks",),
     "sentence_experts.tasks.config": ("TasksConfig",),
     "sentence_experts.tasks.dataset": ("Tasks",),
+    "sentence_experts.retrieval.config": ("SearchConfig",),
+    "sentence_experts.retrieval.search": ("search",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [
     "Config",
+    "EncodeConfig",
     "ExpertEncoder",
     "InputError",
     "LoadConfig",
@@ -56,6 +65,7 @@ __all__ = [
     "Pairs",
     "PairsConfig",
     "RouteError",
+    "SearchConfig",
     "SentenceExpertsError",
     "Tasks",
     "TasksConfig",
@@ -65,9 +75,11 @@ __all__ = [
     "compile_pairs",
     "compile_tasks",
     "drop_expert",
+    "encode",
     "extend",
     "import_corpus",
     "load",
+    "search",
 ]
 
 
