@@ -135,13 +135,13 @@ def test_a_folder_of_other_things_is_never_replaced(
         (["--experts", "a", "--layers", "7"], "0 to 1"),
         (["--experts", "a", "--prefix", "a"], "ROUTE=INSTRUCTION"),
         (["--experts", "a", "--prefix", "a=x: ", "--prefix", "a=y: "], "already"),
-        (["--experts", "a", "--route", "x"], "token, prefix"),
-        (["--experts", "a", "--route", "none"], "router='learned'"),
-        (["--experts", "a", "--router", "x"], "route, learned"),
+        (["--experts", "a", "--route", "x"], "'token', 'prefix'"),
+        (["--experts", "a", "--route", "none"], "--router learned"),
+        (["--experts", "a", "--router", "x"], "'route', 'learned'"),
         (["--experts", "a", "--router", "learned", "--layers", "none"], "needs blocks with experts"),
-        (["--experts", "a", "--pooling", "x"], "mean, cls, pooler"),
+        (["--experts", "a", "--pooling", "x"], "'mean', 'cls'"),
         (["--experts", "a", "--head", "x"], "tanh"),
-        (["--experts", "a", "--default-route", "b"], "not an expert"),
+        (["--experts", "a", "--default-route", "b"], "not a route"),
     ],
 )
 def test_wrong_usage(

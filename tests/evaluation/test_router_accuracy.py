@@ -15,7 +15,7 @@ from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.evaluation.routing import distinct_texts, router_accuracy
 from sentence_experts.evaluation.run import EvaluationPlan, run_evaluation
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.sequence_router import Router
+from sentence_experts.models.routing.sequence_router import SequenceRouter
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.report.tables import router_rows, router_table
 
@@ -29,7 +29,7 @@ def choosing(plain_model):
     encoder = sentence_experts.extend(base, ["crops", "neuro"], route="none", router="learned")
     generator = torch.Generator().manual_seed(4)
     for module in encoder.modules():
-        if isinstance(module, Router):
+        if isinstance(module, SequenceRouter):
             module.weight.data = torch.randn(module.weight.shape, generator=generator)
     return encoder
 

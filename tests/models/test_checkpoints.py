@@ -187,7 +187,7 @@ def test_a_prompt_name_that_is_no_route_lists_the_routes(mixed: SentenceTransfor
 def test_the_default_route_is_for_texts_without_one(
     base: SentenceTransformer, scatter: Callable[..., SentenceTransformer]
 ) -> None:
-    encoder = scatter(sentence_experts.extend(base, ["copd", "cvd"], default_prompt_name="cvd"))
+    encoder = scatter(sentence_experts.extend(base, ["copd", "cvd"], default_route="cvd"))
     routed = encoder.encode(["[COPD]a text", "a text", "[CVD]a text"])
     for vector, name in zip(routed, ("copd", "cvd", "cvd"), strict=True):
         np.testing.assert_allclose(vector, encoder.encode("a text", prompt_name=name), atol=1e-6)
@@ -196,7 +196,7 @@ def test_the_default_route_is_for_texts_without_one(
 
 
 def test_default_route(base: SentenceTransformer, tmp_path: Path) -> None:
-    encoder = sentence_experts.extend(base, ["copd", "cvd"], default_prompt_name="cvd")
+    encoder = sentence_experts.extend(base, ["copd", "cvd"], default_route="cvd")
     save(encoder, tmp_path / "model")
     for loaded in (SentenceTransformer(str(tmp_path / "model"), device="cpu"), encoder):
         expected = loaded.encode(["heart"], prompt_name="cvd")

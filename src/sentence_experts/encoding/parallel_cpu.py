@@ -121,10 +121,10 @@ class ParallelCpuEncoder:
     def _experts_of(self, rows: Sequence[Sequence[int]]) -> list[int] | None:
         """The expert of each text, where routes choose it."""
         from sentence_experts.models.architectures.routed_model import RoutedModel
-        from sentence_experts.models.routing.sequence_router import CHOOSING
+        from sentence_experts.models.routing.router_kinds import router_kind
 
         encoder = getattr(self.model[0], "auto_model", None)
-        if not isinstance(encoder, RoutedModel) or encoder.config.router in CHOOSING:
+        if not isinstance(encoder, RoutedModel) or router_kind(encoder.config).is_learned:
             return None
         return experts_of_rows(encoder.routes, rows) if encoder.routes else None
 

@@ -20,13 +20,13 @@ from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.routing.automatic import AutoRoutes
 from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifier, has_auto_route
 from sentence_experts.models.routing.router_choices import RouterChoices, router_choices
+from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe
-from sentence_experts.models.routing.sequence_router import CHOOSING
-from sentence_experts.models.routing.token_router import TOKEN
 from sentence_experts.models.storage.fingerprint import name_of
 from sentence_experts.models.storage.offload import CPU, DISK, experts_of_names, use_routes
 from sentence_experts.models.storage.paging import ExpertPager, bytes_of_an_expert
 from sentence_experts.models.storage.shards import WeightFiles
+from sentence_experts.models.storage.weight_names import is_expert
 from sentence_experts.storage import replacing_folder
 
 logger = logging.getLogger(__name__)
@@ -76,9 +76,9 @@ class ExpertEncoder(SentenceTransformer):
         """All parameters, and those that one text, or token, meets: its experts' and the shared ones."""
         sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
         total = sum(sizes.values())
-        in_experts = sum(size for name, size in sizes.items() if ".experts." in name)
+        in_experts = sum(size for name, size in sizes.items() if is_expert(name))
         config = self.routed_model.config
-        met = config.top_k if config.router == TOKEN else 1
+        met = router_kind(config).experts_per_token(config)
         held = len(self.experts) - len(self.routed_model.idle_experts)
         return total, total - in_experts + met * in_experts // max(held, 1)
 
@@ -131,7 +131,7 @@ class ExpertEncoder(SentenceTransformer):
                 would be left.
         """
         model: Any = self.routed_model
-        if model.config.router in CHOOSING:
+        if router_kind(model.config).is_learned:
             raise UsageError("in this model what a text says chooses its experts, so all must be loaded")
         if self.weight_files is None:
             raise UsageError("save the model and load it again first: its idle experts are in no file")
@@ -263,7 +263,7 @@ class ExpertEncoder(SentenceTransformer):
         """The text behind the expert's route; learned routers, which need not follow it, are told."""
         route = next((route for route in self.routes if route.expert == expert), None)
         lead = "" if route is None else self.prompts.get(route.name) or route.text
-        return _prepend(lead, text, expert if self.routed_model.config.router in CHOOSING else None)
+        return _prepend(lead, text, expert if router_kind(self.routed_model.config).is_learned else None)
 
     def _with_default_route(self, inputs: Any) -> Any:
         """The default route in front of every text that does not begin with a route of its own."""

@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
 
-from sentence_experts.models.surgery.extend import ROUTER_WEIGHT
+from sentence_experts.models.storage.weight_names import ROUTERS
 from sentence_experts.training import processes
 from sentence_experts.training.config import RunConfig
 from sentence_experts.training.schedules import check_one_cycle
@@ -70,7 +70,7 @@ def training_arguments(
 
 def _rates(config: RunConfig, model: SentenceTransformer) -> dict[str, float]:
     """Part of a weight's name -> its own peak learning rate, for the parts that the model has."""
-    rates = {ROUTER_WEIGHT: config.router_learning_rate, EXPERTS: config.expert_learning_rate}
+    rates = {ROUTERS: config.router_learning_rate, EXPERTS: config.expert_learning_rate}
     names = [name for name, _ in model.named_parameters()]
     return {
         re.escape(part): rate

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.errors import UsageError
 from sentence_experts.models.routing.sequence_router import LEARNED
 from sentence_experts.models.routing.token_router import TOKEN
-from sentence_experts.models.surgery.extend import ROUTER_WEIGHT
+from sentence_experts.models.storage.weight_names import ROUTERS
 from sentence_experts.training.config import RunConfig, TrainConfig
 from sentence_experts.training.router_losses import RouterTraining, routed_model
 from sentence_experts.training.task_config import TaskConfig
@@ -91,7 +91,7 @@ def problems_of_any_run(config: RunConfig, model: SentenceTransformer) -> dict[s
         and not any(EXPERTS in name for name in names),
         "--router-learning-rate: the model has no learned router": (
             config.router_learning_rate != default["router_learning_rate"]
-            and not any(ROUTER_WEIGHT in name for name in names)
+            and not any(ROUTERS in name for name in names)
         ),
         "--bf16: there is no GPU here that computes in bfloat16; leave it out": config.bf16
         and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()),

@@ -12,7 +12,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import FAMILIES, Family
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.routing.sequence_router import LEARNED
-from sentence_experts.models.surgery.extend import ROUTER_WEIGHT
+from sentence_experts.models.storage.weight_names import ROUTERS
 from sentence_experts.training.config import RunConfig
 from sentence_experts.training.router_losses import routed_model
 
@@ -57,7 +57,7 @@ def _family(model_type: str) -> Family:
 
 def _freeze_shared(model: SentenceTransformer) -> list[str]:
     routed = _with_experts(model, "--freeze shared")
-    _train_alone(model, [EXPERTS, ROUTER_WEIGHT])
+    _train_alone(model, [EXPERTS, ROUTERS])
     return _train_rows(model, routed, [route.token_ids[0] for route in routed.routes])
 
 
@@ -90,7 +90,7 @@ def _train_rows(model: SentenceTransformer, routed: RoutedModel, rows: list[int]
 
     The gradient of every other row is zero, so AdamW, without weight decay, leaves those as they are.
     """
-    if routed.config.route_kind == "token":
+    if routed.config.has_domain_tokens:
         assert isinstance(routed, nn.Module)
         weight = routed.get_input_embeddings().weight  # type: ignore[operator]
         chosen = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)

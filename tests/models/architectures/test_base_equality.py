@@ -11,7 +11,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from sentence_experts.models.architectures.families import base_key, family_of
+from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.storage.weight_names import base_name
 
 CHOICES = list(itertools.product(("all", "alternate", [0, 3]), (False, True), ("token", "prefix")))
 PREFIXES = {"query": "search query: ", "document": "search document: ", "class": "classification: "}
@@ -56,11 +57,11 @@ def test_weights_are_the_base_weights_bit_for_bit(base: SentenceTransformer, exp
     encoder = sentence_experts.extend(base, ["copd", "cvd", "skin cancer"], expert_norms=expert_norms)
     family = family_of(encoder[0].auto_model.config.model_type)
     ours, theirs = encoder[0].auto_model.state_dict(), base[0].auto_model.state_dict()
-    assert {base_key(family, key) for key in ours} == set(theirs)
+    assert {base_name(family, key) for key in ours} == set(theirs)
     cls = base.tokenizer.cls_token_id
     new = [route.token_ids[0] for route in encoder.routes]
     for key, weight in ours.items():
-        expected = theirs[base_key(family, key)]
+        expected = theirs[base_name(family, key)]
         if weight.shape[0] > expected.shape[0] or "tok_embeddings" in key or "word_embeddings" in key:
             kept = [row for row in range(expected.shape[0]) if row not in new]
             assert torch.equal(weight[kept], expected[kept])

@@ -122,7 +122,7 @@ def test_dropping_an_expert_takes_the_routes_that_share_it(
 
 
 def test_the_default_route_may_be_a_sharing_one(bases: dict[str, SentenceTransformer]) -> None:
-    encoder = _shared(bases["bert"], default_prompt_name="clustering")
+    encoder = _shared(bases["bert"], default_route="clustering")
     np.testing.assert_array_equal(
         encoder.encode(["lungs"]), encoder.encode(["lungs"], prompt_name="clustering")
     )
@@ -136,13 +136,13 @@ def test_the_default_route_may_be_a_sharing_one(bases: dict[str, SentenceTransfo
             "'clustering' shares 'passage', which is not an expert; they are",
         ),
         ({"share": {"document": "query"}}, "'document' has an expert of its own"),
-        ({"route": "token", "prefixes": None}, "share gives an expert several instructions"),
+        ({"route": "token", "prefixes": None}, "`share` goes with `route='prefix'`"),
         (
             {"share": {"clustering": "document"}},
-            "instruction for 'reading', which is not an expert, nor a route",
+            "'reading' is not an expert, nor a route",
         ),
         ({"prefixes": {**PREFIXES, "clustering": "search query: "}}, "have the same instruction"),
-        ({"default_prompt_name": "x"}, "default route 'x'"),
+        ({"default_route": "x"}, "`default_route`: 'x'"),
     ],
 )
 def test_sharing_that_cannot_be(

@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.models.routing.sequence_router import Router
+from sentence_experts.models.routing.sequence_router import SequenceRouter
 
 NAMES = ["copd", "cvd", "skin cancer"]
 PLAIN = ["the heart pumps blood", "lungs", "", "skin cancer grows slowly in the light of the lungs", "air"]
@@ -21,7 +21,7 @@ def choosing(base: SentenceTransformer) -> sentence_experts.ExpertEncoder:
     encoder = sentence_experts.extend(base, NAMES, layers="alternate", route="none", router="learned")
     generator = torch.Generator().manual_seed(0)
     for module in encoder.modules():
-        if isinstance(module, Router):
+        if isinstance(module, SequenceRouter):
             module.weight.data = torch.randn(module.weight.shape, generator=generator)
     return encoder
 

@@ -20,7 +20,7 @@ import sentence_experts
 from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import save
-from sentence_experts.models.routing.sequence_router import Router, sequence_states
+from sentence_experts.models.routing.sequence_router import SequenceRouter, sequence_states
 
 NAMES = ["copd", "cvd", "skin cancer"]
 PLAIN = [
@@ -46,7 +46,8 @@ def spread_routers(encoder: SentenceTransformer, texts: list[str]) -> SentenceTr
     """
     model = encoder[0].auto_model
     features = features_of(encoder, texts)
-    for block, router in enumerate(module for module in model.modules() if isinstance(module, Router)):
+    routers = [module for module in model.modules() if isinstance(module, SequenceRouter)]
+    for block, router in enumerate(routers):
         states: list[Tensor] = []
         handle = router.register_forward_pre_hook(
             lambda _, given, states=states: states.append(sequence_states(*given))
@@ -97,7 +98,7 @@ def test_logits_are_the_weights_times_the_mean_state_of_each_block(choosing: Sen
     features = features_of(choosing, PLAIN)
     with torch.no_grad():
         output = model(**features, output_hidden_states=True)
-    routers = [module for module in model.modules() if isinstance(module, Router)]
+    routers = [module for module in model.modules() if isinstance(module, SequenceRouter)]
     assert len(output.router_logits) == len(routers) == 4
     for hidden, router, logits in zip(output.hidden_states, routers, output.router_logits, strict=False):
         for row, length in enumerate(features["attention_mask"].sum(1).tolist()):
@@ -316,7 +317,7 @@ def test_router_weights_follow_the_seed_alone(bases: dict[str, SentenceTransform
     def weights(seed: int) -> list[Tensor]:
         torch.rand(1)  # the global state moves on
         encoder = sentence_experts.extend(bases["bert"], NAMES, route="none", router="learned", seed=seed)
-        return [module.weight for module in encoder.modules() if isinstance(module, Router)]
+        return [module.weight for module in encoder.modules() if isinstance(module, SequenceRouter)]
 
     first, again, other = weights(1), weights(1), weights(2)
     assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))

@@ -158,7 +158,7 @@ def test_models_without_idle_experts(bases: dict[str, SentenceTransformer], tmp_
     save(learned, tmp_path / "learned")
     with pytest.raises(UsageError, match="all of them"):
         sentence_experts.load(tmp_path / "learned", device="cpu", routes=["a"])
-    dense = sentence_experts.extend(bases["bert"], ["a", "b"], layers="none", default_prompt_name="b")
+    dense = sentence_experts.extend(bases["bert"], ["a", "b"], layers="none", default_route="b")
     save(dense, tmp_path / "dense")
     same = sentence_experts.load(tmp_path / "dense", device="cpu", routes=["query"])  # the default's name
     assert np.array_equal(same.encode("x", prompt_name="a"), dense.encode("x", prompt_name="a"))

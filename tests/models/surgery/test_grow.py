@@ -76,7 +76,7 @@ def test_adding_an_instruction(
 ) -> None:
     before = scatter(
         sentence_experts.extend(
-            base, ["query", "passage"], route="prefix", default_prompt_name="passage", layers="alternate"
+            base, ["query", "passage"], route="prefix", default_route="passage", layers="alternate"
         )
     )
     after = add_expert(before, "cluster", "query", prefix="classification: ")
@@ -143,7 +143,7 @@ def test_a_learned_router_does_not_choose_what_it_has_not_met(
 
 @ONE_FAMILY
 def test_dropping_the_default_route(base: SentenceTransformer, capsys: pytest.CaptureFixture[str]) -> None:
-    encoder = sentence_experts.extend(base, ["copd", "cvd"], default_prompt_name="cvd")
+    encoder = sentence_experts.extend(base, ["copd", "cvd"], default_route="cvd")
     dropped = drop_expert(encoder, "cvd")
     assert dropped.default_prompt_name is None
     assert "'cvd' was the default route" in capsys.readouterr().err
@@ -161,9 +161,8 @@ def test_dropping_the_default_route(base: SentenceTransformer, capsys: pytest.Ca
         ({"name": "skin-cancer"}, "same token"),
         ({"name": "a,b"}, "expert name"),
         ({"name": "crops", "seed_from": "rice"}, "choose average, base, or an expert: copd"),
-        ({"name": "crops", "seed_from": "base"}, "which base"),
+        ({"name": "crops", "seed_from": "base"}, "give `base`"),
         ({"name": "crops", "base": "minilm"}, "seed_from='base'"),
-        ({"name": "crops", "prefix": "crops: "}, "routed by instructions"),
     ],
 )
 def test_wrong_additions(mixed: ExpertEncoder, arguments: dict[str, str], message: str) -> None:

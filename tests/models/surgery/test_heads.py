@@ -169,7 +169,7 @@ def test_dtype_is_the_bases(base_folders: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"pooling": "max"}, "mean, cls"), ({"head": "relu"}, "tanh")]
+    ("options", "message"), [({"pooling": "max"}, "'mean', 'cls'"), ({"head": "relu"}, "tanh")]
 )
 def test_unknown_names(bases: dict[str, SentenceTransformer], options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):

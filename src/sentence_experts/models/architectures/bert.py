@@ -9,10 +9,9 @@ from transformers.models.bert.modeling_bert import BertLayer, BertModel
 
 from sentence_experts.models.architectures.configs import BertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch
+from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
 from sentence_experts.models.layers.experts import take_experts
-from sentence_experts.models.routing.sequence_router import RoutedBlock, router_of
-from sentence_experts.models.routing.token_router import TokenPass
+from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock, router_of_block
 
 
 class BertExpertsLayer(RoutedBlock, BertLayer):
@@ -21,7 +20,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
     def __init__(self, config: BertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx=layer_idx)
         self.experts = take_experts(self, config, layer_idx)
-        self.router = router_of(config, layer_idx)
+        self.router = router_of_block(config, layer_idx)
         self.expert_norms = config.expert_norms
 
     def forward(  # type: ignore[override]
@@ -31,7 +30,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
         *,
-        plan: Dispatch | TokenPass = NOTHING_ROUTED,
+        plan: Plan = NOTHING_ROUTED,
         **kwargs: Any,
     ) -> Tensor:
         """One block; hidden_states and the result are (batch, length, width), the experts by `plan`.

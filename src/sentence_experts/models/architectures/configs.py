@@ -16,8 +16,8 @@ class ExpertsFields:
 
     Attributes:
         experts: the experts' names; their order gives the expert indices.
-        route_kind: "token" or "prefix", how the routes were made (routing itself reads only `routes`), or
-            "none" where texts name no route.
+        route_kind: how the routes were made: "token" (domain tokens), "prefix" (instructions), "mixed" (both)
+            or "none". Routing itself reads only `routes`.
         router: "route" (the route chooses the expert), "learned" (each block's `learned_router.Router`, for
             the whole sequence) or "token" (each block's `token_router.TokenRouter`, for each token).
         top_k: how many experts each token goes to with router "token".
@@ -41,6 +41,11 @@ class ExpertsFields:
     base_vocab_size: int | None = None
     experts_on_disk: bool = False
     lora: dict[str, Any] | None = None
+
+    @property
+    def has_domain_tokens(self) -> bool:
+        """Whether the tokenizer has domain tokens, which stand where the base's has [CLS]."""
+        return self.route_kind in ("token", "mixed")
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[misc]

@@ -107,8 +107,8 @@ def family_of_base(model_type: str) -> Family:
             return family
         if model_type == family.model_type:
             raise InputError(
-                f"the base already has experts (model type {model_type!r}); give its dense base, or "
-                "--add-expert NAME"
+                f"the base already has experts (model type {model_type!r}); extend its dense base, or add "
+                "one with `add_expert`"
             )
     known = ", ".join(f"{family.name} ({family.base_model_type})" for family in FAMILIES)
     raise InputError(f"the base's model type {model_type!r} cannot be extended; supported: {known}")
@@ -121,12 +121,3 @@ def family_of(model_type: str) -> Family:
         KeyError: it is not a model type of this package.
     """
     return {family.model_type: family for family in FAMILIES}[model_type]
-
-
-def base_key(family: Family, key: str) -> str:
-    """The base's name of a weight: "layers.3.experts.1.mlp.Wi.weight" -> "layers.3.mlp.Wi.weight"."""
-    blocks, mark, inside = key.partition(".experts.")
-    if not mark:
-        return key
-    _expert, name, *rest = inside.split(".")
-    return ".".join([blocks, family.owned(expert_norms=True)[name], *rest])

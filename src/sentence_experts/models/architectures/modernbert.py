@@ -9,10 +9,9 @@ from transformers.models.modernbert.modeling_modernbert import ModernBertEncoder
 
 from sentence_experts.models.architectures.configs import ModernBertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch
+from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
 from sentence_experts.models.layers.experts import take_experts
-from sentence_experts.models.routing.sequence_router import RoutedBlock, router_of
-from sentence_experts.models.routing.token_router import TokenPass
+from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock, router_of_block
 
 
 class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
@@ -21,11 +20,11 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
     def __init__(self, config: ModernBertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
         self.experts = take_experts(self, config, layer_idx)
-        self.router = router_of(config, layer_idx)
+        self.router = router_of_block(config, layer_idx)
         self.expert_norms = config.expert_norms
 
     def forward(  # type: ignore[override]
-        self, hidden_states: Tensor, *args: Any, plan: Dispatch | TokenPass = NOTHING_ROUTED, **kwargs: Any
+        self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any
     ) -> Tensor:
         """One block; hidden_states and the result are (batch, length, width), the experts by `plan`."""
         if self.experts is None:

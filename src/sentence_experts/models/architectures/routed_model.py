@@ -18,20 +18,23 @@ import torch
 from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
+from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.architectures.registration import write_modeling_file
 from sentence_experts.models.layers.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
+from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import (
     Route,
     experts_of,
     no_route_error,
     without_inner_route_tokens,
 )
-from sentence_experts.models.routing.sequence_router import CHOOSING, LEARNED, RouterPass
-from sentence_experts.models.routing.token_router import TOKEN, TokenPass, Tokens
+from sentence_experts.models.routing.sequence_router import SequencePass
+from sentence_experts.models.routing.token_router import TokenPass
 from sentence_experts.models.storage.shards import WEIGHTS, split_by_expert
+from sentence_experts.models.storage.weight_names import EXPERT_PATTERN
 from sentence_experts.models.surgery.lora import insert_adapter
 
 
@@ -54,15 +57,13 @@ class RoutedModel:
         blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)
         self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
         self.post_init()  # type: ignore[attr-defined]
-        if self.config._attn_implementation == PADDED:
-            self.config._attn_implementation = PACKED
+        if attention_of(self.config) == PADDED:
+            set_attention(self.config, PACKED)
         if self.config.experts_on_disk:
             self.config.experts_on_disk = False  # said and done
             if self.config.expert_layers:
                 self.idle_experts = frozenset(range(len(self.config.experts)))
-                loading: Any = self
-                ignored = set(loading._keys_to_ignore_on_load_unexpected or ())
-                loading._keys_to_ignore_on_load_unexpected = ignored | {r"\.experts\.\d+\."}
+                ignore_on_load(self, EXPERT_PATTERN)
         if self.config.lora is not None:
             # After post_init, which would start an adapter's second factor at random instead of at zero.
             insert_adapter(self, self.config.lora)  # type: ignore[arg-type]
@@ -137,7 +138,7 @@ class RoutedModel:
         mask = inputs.pop("attention_mask", None)
         if mask is None:
             mask = torch.ones(example.shape[:2], dtype=torch.bool, device=example.device)
-        packing = Packing.of(mask, experts, in_order=self.config.router in CHOOSING)
+        packing = Packing.of(mask, experts, in_order=router_kind(self.config).is_learned)
         if packing.order is not None and experts is not None:
             experts = experts[packing.order]
         kwargs = {**kwargs, **packing.keywords(self.config)}
@@ -157,12 +158,10 @@ class RoutedModel:
         """The forward of a batch as it lies, padded or packed, (sequences,) `lengths` tokens each."""
         packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
         plan = None if experts is None else self._plan(experts, lengths, explicit)
-        if self.config.router == LEARNED:
-            passing = RouterPass(lengths, mask, packed, given=plan if explicit else None)
-            return self._choosing_forward(inputs, {**kwargs, "routers": passing}, passing)
-        if self.config.router == TOKEN and not explicit:
-            by_token = TokenPass(Tokens.of(lengths, mask), self.config.top_k)
-            return self._choosing_forward(inputs, {**kwargs, "plan": by_token}, by_token)
+        kind = router_kind(self.config)
+        choices = kind.begin(self.config, lengths, mask, packed, given=plan if explicit else None)
+        if choices is not None:
+            return self._choosing_forward(inputs, kwargs, choices)
         assert plan is not None
         if self.pager is None:
             return self._grouped_forward(inputs, kwargs, plan, packed)
@@ -191,7 +190,7 @@ class RoutedModel:
             if given.shape != (sequences,) or given.is_floating_point():
                 raise UsageError(f"expert_ids must be {sequences} integers, one a sequence; got {given!r}")
             return given
-        if self.config.routes or self.config.router not in CHOOSING:
+        if self.config.routes or not router_kind(self.config).is_learned:
             # With learned routers too, a text that lacks the route its model was made for is a mistake.
             return self._read_routes(input_ids, inputs.get("attention_mask"), packed)
         return None
@@ -277,12 +276,12 @@ class RoutedModel:
         return put_back(outputs, order, dim=1)
 
     def _choosing_forward(
-        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], passing: RouterPass | TokenPass
+        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], choices: SequencePass | TokenPass
     ) -> ModelOutput:
         """The base model's forward in which each block puts the batch in order for its own experts."""
         base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
-        outputs = base_forward(**inputs, **{**kwargs, "return_dict": True})
-        outputs["router_logits"] = tuple(passing.logits)
+        outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
+        outputs["router_logits"] = tuple(choices.logits)
         return outputs
 
 

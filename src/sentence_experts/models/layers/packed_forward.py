@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
@@ -48,8 +49,8 @@ def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
             f"no encoder that can be packed in {type(model).__name__}; known: {known}, with experts"
         )
     for encoder in found:
-        if encoder.config._attn_implementation in (PACKED, PADDED):
-            encoder.config._attn_implementation = PACKED if packed else PADDED
+        if attention_of(encoder.config) in (PACKED, PADDED):
+            set_attention(encoder.config, PACKED if packed else PADDED)
         if packed and not isinstance(encoder, RoutedModel):
             encoder.forward = PackedForward(encoder)  # type: ignore[method-assign]
     return model

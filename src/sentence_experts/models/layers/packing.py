@@ -21,6 +21,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from sentence_experts.compat.torch import is_recording
+from sentence_experts.compat.transformers import attention_of
+
 PACKED, PADDED = "packed_sdpa", "sdpa"
 # Queries of a text that meet their window's keys in one call; more would compute scores only to mask them.
 LOCAL_BLOCK = 256
@@ -111,9 +114,9 @@ def packs(config: Any, example: Tensor, mask: Tensor | None) -> bool:
         example: input_ids or embeddings, (sequences, length, ...).
         mask: the attention mask; one that is not (sequences, length) is the caller's own pattern.
     """
-    if config._attn_implementation != PACKED or example.device.type != "cpu":
+    if attention_of(config) != PACKED or example.device.type != "cpu":
         return False
-    if torch._C._get_tracing_state() or torch.compiler.is_compiling():
+    if is_recording():
         return False  # a recorded graph has fixed steps; packing's depend on the texts
     return mask is None or mask.dim() == 2
 

@@ -13,8 +13,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from sentence_experts.errors import UsageError
+from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.sequence_router import LEARNED, router_logits_of
-from sentence_experts.models.routing.token_router import refuse_token_router
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,11 @@ def router_choices(
         UsageError: the model has no learned routers, or its tokens choose for themselves.
         RouteError: the model has routes and a text begins with none.
     """
-    refuse_token_router(encoder, "no single expert to name for a text")
+    config: Any = getattr(getattr(encoder[0], "auto_model", None), "config", None)
+    if hasattr(config, "router"):
+        router_kind(config).refuse_per_token("no single expert to name for a text")
     if not has_learned_router(encoder):
         raise UsageError("the model's experts are chosen by routes; only learned routers choose by the text")
-    config: Any = encoder[0].auto_model.config  # type: ignore[union-attr]
     encoder.eval()
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # texts of like length meet
     shape = (len(texts), len(config.expert_layers), len(config.experts))

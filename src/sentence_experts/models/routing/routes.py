@@ -47,6 +47,11 @@ class Route:
         return cls(fields["name"], fields["text"], tuple(fields["token_ids"]), int(fields["expert"]))
 
 
+def is_domain_route(route: Route, config: Any) -> bool:
+    """Whether a route of a model with this config is a domain token; otherwise it is an instruction."""
+    return bool(config.has_domain_tokens) and len(route.token_ids) == 1
+
+
 def describe(routes: Sequence[Route]) -> str:
     """The known routes and how to give one, for error messages."""
     if not routes:
@@ -123,13 +128,15 @@ def without_inner_route_tokens(
     attention_mask: Tensor | None = None,
     cu_seq_lens: Tensor | None = None,
 ) -> Tensor:
-    """`input_ids` with every route token that does not begin its sequence replaced (routes of one token).
+    """`input_ids` with every leading route token that does not begin its sequence replaced.
+
+    For models with domain tokens, whose routes all begin with a token of their own.
 
     The tokenizer lets a route token through inside a text only right after another special token, as in
     "x [SEP][COPD]", because it looks at the pieces between special tokens one by one.
     """
     patterns, _ = _patterns(routes, input_ids.device)
-    inner = torch.isin(input_ids, patterns).flatten()
+    inner = torch.isin(input_ids, patterns[:, 0]).flatten()
     starts, _ = sequence_bounds(input_ids, attention_mask, cu_seq_lens)
     inner[starts] = False
     return input_ids.masked_fill(inner.view_as(input_ids), replacement)

@@ -12,24 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch, dispatch, reorder_packed
-from sentence_experts.models.routing.token_router import TOKEN, TokenPass, TokenRouter
+from sentence_experts.models.layers.dispatch import Dispatch, dispatch, reorder_packed
 
 LEARNED = "learned"
-# Each block's router chooses: for the whole sequence, or for each token (`token_router`).
-CHOOSING = (LEARNED, TOKEN)
-# What chooses the expert: the route that the text begins with, or the routers.
-ROUTERS = ("route", *CHOOSING)
 
 
-class Router(nn.Linear):
+class SequenceRouter(nn.Linear):
     """Logits over the experts from a sequence's state; no bias."""
 
     def __init__(self, width: int, experts: int) -> None:
@@ -51,7 +44,7 @@ class Router(nn.Linear):
 
 
 def sequence_states(hidden: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | None) -> Tensor:
-    """The mean of each sequence's tokens, (sequences, width); arguments as `Router.forward`."""
+    """The mean of each sequence's tokens, (sequences, width); arguments as `SequenceRouter.forward`."""
     if cu_seq_lens is not None:
         return torch.segment_reduce(hidden[0], "mean", lengths=cu_seq_lens.diff().long(), axis=0)
     if mask is None:
@@ -60,7 +53,7 @@ def sequence_states(hidden: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | N
     return (hidden * shares[:, :, None]).sum(dim=1)
 
 
-class RouterPass:
+class SequencePass:
     """One forward pass through blocks that choose: what their routers need, and what they said.
 
     It travels through the blocks as an argument. Nothing is kept in a module, so passes do not mix when
@@ -94,7 +87,7 @@ class RouterPass:
         self._cu_seq_lens = cu_seq_lens
         self._given = self._by_token(given)
 
-    def choose(self, router: Router, hidden: Tensor) -> Dispatch:
+    def choose(self, router: SequenceRouter, hidden: Tensor) -> Dispatch:
         """Where each sequence goes in the block that `hidden` enters."""
         logits = router(hidden, self._mask, self._cu_seq_lens)
         self.logits.append(logits)
@@ -114,39 +107,6 @@ class RouterPass:
         return Dispatch(order, plan.slices, dim=1)
 
 
-class RoutedBlock:
-    """Mixed in before a base block: lets the block's own router choose before the block runs.
-
-    Before, because what runs inside a block is computed again under gradient checkpointing, and not recorded
-    for gradients the first time; the routers' losses need their logits from the first time.
-    """
-
-    router: Router | TokenRouter | None
-
-    def __call__(
-        self, hidden_states: Tensor, *args: Any, routers: RouterPass | None = None, **kwargs: Any
-    ) -> Any:
-        """Run the block; `routers` is there when the blocks choose the experts themselves."""
-        if routers is not None and isinstance(self.router, Router):
-            kwargs["plan"] = routers.choose(self.router, hidden_states)
-        return super().__call__(hidden_states, *args, **kwargs)  # type: ignore[misc]
-
-    def plan_at(self, plan: Dispatch | TokenPass, hidden: Tensor) -> Dispatch | TokenDispatch:
-        """The plan of this block, where `hidden` first meets its experts: here tokens choose theirs."""
-        if isinstance(plan, Dispatch):
-            return plan
-        assert isinstance(self.router, TokenRouter)
-        return plan.choose(self.router, hidden)
-
-
-def router_of(config: Any, layer: int) -> Router | TokenRouter | None:
-    """A block's router, where the config has the blocks choose and this one holds experts."""
-    if config.router not in CHOOSING or layer not in config.expert_layers:
-        return None
-    kind = TokenRouter if config.router == TOKEN else Router
-    return kind(config.hidden_size, len(config.experts))
-
-
 @contextmanager
 def router_logits_of(model: nn.Module) -> Iterator[list[Tensor]]:
     """While open, collects what the routers of `model` say: (sequences, experts) of each block, in order.
@@ -154,20 +114,10 @@ def router_logits_of(model: nn.Module) -> Iterator[list[Tensor]]:
     The hooks are on the routers, because sentence-transformers runs the transformer without calling its.
     """
     seen: list[Tensor] = []
-    routers = [module for module in model.modules() if isinstance(module, Router)]
+    routers = [module for module in model.modules() if isinstance(module, SequenceRouter)]
     handles = [router.register_forward_hook(lambda _, __, logits: seen.append(logits)) for router in routers]
     try:
         yield seen
     finally:
         for handle in handles:
             handle.remove()
-
-
-def initialize_routers(model: PreTrainedModel, seed: int) -> None:
-    """Draw every router's weights anew from the seed alone (normal, of the config's initializer_range)."""
-    generator = torch.Generator().manual_seed(seed)
-    for module in model.modules():
-        if isinstance(module, Router | TokenRouter):
-            weights = torch.randn(module.weight.shape, generator=generator) * model.config.initializer_range
-            with torch.no_grad():
-                module.weight.copy_(weights)

@@ -112,29 +112,6 @@ def top_weights(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     return chosen.values / chosen.values.sum(dim=-1, keepdim=True), chosen.indices
 
 
-def check_top_k(top_k: int, experts: int) -> None:
-    """Refuse a number of experts a token that is not there, or that leaves the router untaught.
-
-    Raises:
-        UsageError: it is so.
-    """
-    if not 2 <= top_k <= experts:
-        raise UsageError(
-            f"top_k {top_k} with {experts} experts: choose 2 to {experts}; a token's only expert would have "
-            "the weight 1, which teaches the router nothing"
-        )
-
-
-def refuse_token_router(model: nn.Module, consequence: str) -> None:
-    """Stop what needs one expert a text.
-
-    Raises:
-        UsageError: the model's tokens choose their experts; the message ends with what that means here.
-    """
-    if any(isinstance(module, TokenRouter) for module in model.modules()):
-        raise UsageError(f"in this model each token chooses its own experts (router 'token'): {consequence}")
-
-
 def token_load(logits: Tensor, tokens: Tokens, top_k: int) -> Tensor:
     """How a block's tokens spread over the experts, text by text, (sequences, 2, experts).
 

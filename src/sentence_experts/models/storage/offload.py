@@ -16,7 +16,7 @@ from torch import nn
 
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.layers.experts import Experts, IdleExpert
-from sentence_experts.models.routing.sequence_router import CHOOSING
+from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.storage.shards import WeightFiles
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def use_routes(encoder: ExpertEncoder, routes: Sequence[str], idle: str, files: 
     model: Any = encoder.routed_model
     if idle not in (DISK, CPU):
         raise UsageError(f"idle {idle!r}: experts wait on {DISK} or {CPU}")
-    if model.config.router in CHOOSING and model.config.expert_layers:
+    if router_kind(model.config).is_learned and model.config.expert_layers:
         raise UsageError("in this model what a text says chooses its experts, so all of them must be loaded")
     wanted = experts_of_names(encoder, routes)
     others = set(range(len(encoder.experts))) - wanted

@@ -6,7 +6,6 @@ transformers, sentence-transformers) finds an ordinary sharded checkpoint.
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections import defaultdict
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError
+from sentence_experts.models.storage.weight_names import expert_of
 from sentence_experts.storage import read_json, replacing, write_json
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ SHARED, EXPERT = "model-shared.safetensors", "model-expert-{:03d}.safetensors"
 EXPERT_FILES = "model-expert-*.safetensors"
 # What `load` hands on of its arguments to find a hub model's files.
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only")
-_OF_EXPERT = re.compile(r"\.experts\.(\d+)\.")
 
 
 def split_by_expert(folder: Path) -> None:
@@ -42,8 +41,8 @@ def split_by_expert(folder: Path) -> None:
     with safe_open(whole, framework="pt") as file:
         names = defaultdict(list)
         for key in sorted(file.keys()):
-            found = _OF_EXPERT.search(key)
-            names[EXPERT.format(int(found[1])) if found else SHARED].append(key)
+            number = expert_of(key)
+            names[SHARED if number is None else EXPERT.format(number)].append(key)
         size = 0
         for name, keys in names.items():
             tensors = {key: file.get_tensor(key) for key in keys}

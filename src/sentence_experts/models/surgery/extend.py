@@ -14,177 +14,89 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.architectures.families import NOT_INHERITED, Family, base_key, family_of_base
+from sentence_experts.models.architectures.families import NOT_INHERITED, Family, family_of_base
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.route_tokens import prefix_routes, with_domain_tokens
-from sentence_experts.models.routing.routes import Route
-from sentence_experts.models.routing.sequence_router import CHOOSING, ROUTERS, initialize_routers
-from sentence_experts.models.routing.token_router import TOKEN, check_top_k
-from sentence_experts.models.surgery.heads import check_head, put_head, put_normalize
-from sentence_experts.models.surgery.reassemble import rebuilt
+from sentence_experts.models.routing.router_kinds import ROUTER_KINDS, initialize_routers
+from sentence_experts.models.routing.routes import Route, is_domain_route
+from sentence_experts.models.storage.weight_names import base_name, is_router
+from sentence_experts.models.surgery.assemble import pooler_option, with_new_rows, with_transformer
+from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.models.surgery.expert_plan import ExpertPlan, plan_experts
+from sentence_experts.models.surgery.heads import put_head, put_normalize
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 logger = logging.getLogger(__name__)
 
-ROUTE_KINDS = ("token", "prefix", "none")
-ROUTER_WEIGHT = ".router."  # in the name of a weight that no base has
-
 
 def extend(
     base: SentenceTransformer | str | Path,
-    experts: Sequence[str],
-    layers: str | Sequence[int] = "all",
-    route: str = "token",
-    expert_norms: bool = False,
+    experts: Sequence[str] | None = None,
+    config: ExtendConfig | None = None,
+    *,
+    domains: Any = None,
+    tasks: Any = None,
     prefixes: Mapping[str, str] | None = None,
     share: Mapping[str, str] | None = None,
-    default_prompt_name: str | None = None,
-    router: str = "route",
-    top_k: int = 2,
-    pooling: str | None = None,
-    head: str | None = None,
-    normalize: bool | None = None,
-    seed: int = 0,
+    **settings: Any,
 ) -> ExpertEncoder:
     """Turn the MLP of each chosen block into one expert per name, and give each expert a route.
 
+    `experts`, `domains` and `tasks` can be combined in one model: domains are then routed by their tokens,
+    tasks by their instructions.
+
+        extend("minilm", ["copd", "cvd"])                          # texts begin with [COPD] or [CVD]
+        extend("minilm", ["query", "passage"], route="prefix")     # "query: ...", "passage: ..."
+        extend("minilm", domains="pairs/", tasks="tasks.yaml")     # both
+
     Args:
-        base: a SentenceTransformer, or a directory or hub id of a sentence-transformers or plain transformers
-            checkpoint of BERT, ModernBERT or NomicBERT. A plain one gets mean pooling. It is left unchanged.
-        experts: the experts' names, in the order of their indices.
-        layers: "all" blocks, "alternate" (every other block, beginning with the second: 1, 3, 5, ..., as in
-            GShard and MoTE's EOB), "none" (a dense model with the same routes: the control for what experts
-            bring), or block numbers counted from 0.
-        route: "token": a domain token stands where [CLS] stood; "prefix": the instruction text is the route;
-            "none": texts stay as the base reads them, for router="learned" or "token".
-        expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
-        prefixes: with route="prefix", route -> instruction; by default "name: ". Each expert has the route of
-            its own name.
-        share: with route="prefix", more routes -> the expert each uses: clustering -> document (MoTE, 5.2).
-        default_prompt_name: the route for texts without one; None makes those an error.
-        router: "route": the route chooses the expert; "learned": each block chooses by what the text says
-            (`learned_router`), and a route only tells it the domain; "token": each block sends each token to
-            its own `top_k` experts (`token_router`).
-        top_k: with router="token", the experts of each token.
-        pooling: "mean", "cls" or "pooler" (`heads.put_head`); by default the base's own.
-        head: "tanh", on the pooling (`heads.put_head`).
-        normalize: whether vectors are of length 1 (`heads.put_normalize`); by default as the base has it.
-        seed: of the weights that the base does not have: the routers', a pooler's, a head's.
+        base: "minilm", a directory or hub id of a sentence-transformers or plain transformers checkpoint of
+            BERT, ModernBERT or NomicBERT, or a model in memory, which stays unchanged. A plain checkpoint
+            gets mean pooling.
+        experts: names of experts, in the order of their indices.
+        config: the settings; see `ExtendConfig`.
+        domains: more names of experts: a list, or pairs (in memory or their folder), for their domains.
+        tasks: a task file or tasks folder, or either one opened: an expert per instruction, or shared ones
+            as the file says. By default the experts then own the norms too (MoTE, fig. 2b).
+        prefixes: with `route="prefix"`, route -> instruction; by default "name: ".
+        share: with `route="prefix"`, more routes -> the expert each uses: clustering -> document (MoTE, 5.2).
+        **settings: fields of `ExtendConfig`, in place of the config's.
 
     Raises:
         UsageError: a wrong argument, or names that give no usable route.
-        InputError: a base that cannot be extended.
+        InputError: a base that cannot be extended, or `domains` or `tasks` that cannot be read.
     """
-    names = _checked_names(experts)
-    shared = _checked_share(names, share or {}, route)
-    _check_routing([*names, *shared], layers, route, router, prefixes, default_prompt_name)
-    check_head(pooling, head)
+    config = ExtendConfig.of(config, **settings)
+    plan = plan_experts(config.route, experts, domains, tasks, prefixes, share)
+    if config.default_route is not None and config.default_route not in plan.routes:
+        known = ", ".join(plan.routes)
+        raise UsageError(f"`default_route`: {config.default_route!r} is not a route; the routes are {known}")
+    ROUTER_KINDS[config.router].check(config.top_k, len(plan.experts))
     encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
     dense = _dense_model(encoder)
-    tokenizer, routes = _routes(encoder.tokenizer, route, names, shared, prefixes)
-    fields = {"experts": names, "route_kind": route, "router": router, "top_k": top_k}
-    fields |= {"expert_layers": layers, "expert_norms": expert_norms}
-    model = _with_experts(dense, tokenizer, routes, fields, seed)
+    tokenizer, routes = plan.build_routes(encoder.tokenizer)
+    expert_norms = tasks is not None if config.expert_norms is None else config.expert_norms
+    fields = {
+        "experts": list(plan.experts),
+        "route_kind": plan.kind,
+        "router": config.router,
+        "top_k": config.top_k,
+        "expert_layers": config.block_numbers(dense.config.num_hidden_layers),
+        "expert_norms": expert_norms,
+    }
+    family = family_of_base(dense.config.model_type)
+    model = _build(family, _config(family, dense.config, tokenizer, routes, fields), dense, tokenizer)
+    initialize_routers(model, config.seed)
     device = str(encoder.device) if encoder is base else None
-    extended = _assemble(encoder, model, tokenizer, routes, default_prompt_name, device)
-    put_head(extended, pooling, head, seed)
-    put_normalize(extended, normalize)
+    extended = _around(encoder, model, tokenizer, plan, routes, config.default_route, device)
+    put_head(extended, config.pooling, config.head, config.seed)
+    put_normalize(extended, config.normalize)
     return extended
-
-
-def _checked_names(experts: Sequence[str]) -> list[str]:
-    names = [experts] if isinstance(experts, str) else list(experts)
-    if not names:
-        raise UsageError("name at least one expert")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UsageError(f"expert named twice: {', '.join(map(repr, twice))}")
-    return names
-
-
-def _checked_share(names: Sequence[str], share: Mapping[str, str], route: str) -> dict[str, int]:
-    """Shared route -> the number of its expert."""
-    if share and route != "prefix":
-        raise UsageError("share gives an expert several instructions, for route='prefix'")
-    for name, expert in share.items():
-        if name in names:
-            raise UsageError(f"route {name!r} has an expert of its own, so it cannot share {expert!r}'s")
-        if expert not in names:
-            known = ", ".join(names)
-            raise UsageError(f"route {name!r} shares {expert!r}, which is not an expert; they are {known}")
-    return {name: names.index(expert) for name, expert in share.items()}
-
-
-def _check_routing(
-    routes: Sequence[str],
-    layers: str | Sequence[int],
-    route: str,
-    router: str,
-    prefixes: Mapping[str, str] | None,
-    default_prompt_name: str | None,
-) -> None:
-    if route not in ROUTE_KINDS:
-        raise UsageError(f"route {route!r}: choose one of {', '.join(ROUTE_KINDS)}")
-    if router not in ROUTERS:
-        raise UsageError(f"router {router!r}: choose one of {', '.join(ROUTERS)}")
-    if route == "none" and router not in CHOOSING:
-        raise UsageError("route='none' leaves nothing to choose the expert by; add router='learned'")
-    if router in CHOOSING and layers == "none":
-        raise UsageError(f"router={router!r} needs blocks with experts; layers='none' leaves none")
-    if prefixes is not None and route != "prefix":
-        raise UsageError("prefixes are instructions, for route='prefix'")
-    if default_prompt_name is not None and route == "none":
-        raise UsageError("route='none' makes no routes, so there is no default one")
-    if default_prompt_name is not None and default_prompt_name not in routes:
-        known = ", ".join(routes)
-        raise UsageError(f"default route {default_prompt_name!r} is not an expert; the experts are {known}")
-
-
-def _routes(
-    tokenizer: PreTrainedTokenizerBase,
-    kind: str,
-    names: Sequence[str],
-    shared: Mapping[str, int],
-    prefixes: Mapping[str, str] | None,
-) -> tuple[PreTrainedTokenizerBase, list[Route]]:
-    """The tokenizer that reads the routes, and the routes."""
-    if kind == "token":
-        return with_domain_tokens(tokenizer, names)
-    if kind == "none":
-        return tokenizer, []
-    instructions = _instructions([*names, *shared], prefixes)
-    return tokenizer, prefix_routes(tokenizer, instructions, shared)
-
-
-def _checked_layers(layers: str | Sequence[int], blocks: int) -> list[int]:
-    """The block numbers, ascending."""
-    if isinstance(layers, str):
-        choices = {"all": range(blocks), "alternate": range(1, blocks, 2), "none": range(0)}
-        if layers not in choices:
-            raise UsageError(f"layers {layers!r}: choose all, alternate, none, or block numbers")
-        if layers == "alternate" and blocks < 2:
-            raise UsageError("layers 'alternate': the base has one block only; choose all or none")
-        return list(choices[layers])
-    wanted = [layers] if isinstance(layers, int) else list(layers)
-    if not wanted or any(layer not in range(blocks) for layer in wanted):
-        raise UsageError(f"layers {layers!r}: choose at least one of the base's blocks, 0 to {blocks - 1}")
-    return sorted({int(layer) for layer in wanted})
-
-
-def _instructions(names: Sequence[str], prefixes: Mapping[str, str] | None) -> dict[str, str]:
-    unknown = sorted(set(prefixes or {}) - set(names))
-    if unknown:
-        raise UsageError(
-            f"instruction for {', '.join(map(repr, unknown))}, which is not an expert, nor a route to one"
-        )
-    return {name: (prefixes or {}).get(name, f"{name}: ") for name in names}
 
 
 def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
@@ -198,23 +110,6 @@ def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
     return dense
 
 
-def _with_experts(
-    dense: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    routes: Sequence[Route],
-    fields: dict[str, Any],
-    seed: int,
-) -> PreTrainedModel:
-    """The base's transformer with experts; `fields` are the config's, its layers as `extend` takes them."""
-    if fields["router"] == TOKEN:
-        check_top_k(fields["top_k"], len(fields["experts"]))
-    family = family_of_base(dense.config.model_type)
-    fields["expert_layers"] = _checked_layers(fields["expert_layers"], dense.config.num_hidden_layers)
-    model = _model(family, _config(family, dense.config, tokenizer, routes, fields), dense, tokenizer)
-    initialize_routers(model, seed)
-    return model
-
-
 def _config(
     family: Family,
     base: PreTrainedConfig,
@@ -222,32 +117,30 @@ def _config(
     routes: Sequence[Route],
     fields: Mapping[str, Any],
 ) -> PreTrainedConfig:
+    """The base's config with the experts' `fields`."""
     kept = {name: value for name, value in base.to_dict().items() if name not in NOT_INHERITED}
     kept["vocab_size"] = max(base.vocab_size, len(tokenizer))
     kept["base_vocab_size"] = base.vocab_size
     replacement = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else tokenizer.cls_token_id
-    config: PreTrainedConfig = family.load_config_class()(
-        **kept,
-        **fields,
-        routes=[route.to_json() for route in routes],
-        inner_route_token_id=replacement if fields["route_kind"] == "token" else None,
-    )
-    return config
+    config: Any = family.load_config_class()(**kept, **fields, routes=[route.to_json() for route in routes])
+    config.inner_route_token_id = replacement if config.has_domain_tokens else None
+    extended: PreTrainedConfig = config
+    return extended
 
 
-def _model(
+def _build(
     family: Family, config: PreTrainedConfig, dense: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
-    """The model with experts, its weights copied from the dense one."""
-    pooler = {"add_pooling_layer": dense.pooler is not None} if hasattr(dense, "pooler") else {}
-    model: PreTrainedModel = family.load_model_class()(config, **pooler).to(dense.dtype)
+    """Build the model with experts, its weights copied from the dense one."""
+    model: PreTrainedModel = family.load_model_class()(config, **pooler_option(dense)).to(dense.dtype)
     weights = dense.state_dict()
     state = {}
-    for key, value in model.state_dict().items():
-        source = value if ROUTER_WEIGHT in key else weights[base_key(family, key)]
-        state[key] = source if source.shape == value.shape else _with_new_rows(source, value.shape[0])
+    for name, value in model.state_dict().items():
+        state[name] = (
+            value if is_router(name) else with_new_rows(weights[base_name(family, name)], value.shape)
+        )
     model.load_state_dict(state)
-    if config.route_kind == "token":
+    if config.has_domain_tokens:
         embeddings: Any = model.get_input_embeddings().weight
         with torch.no_grad():
             for route in config.routes:
@@ -256,53 +149,46 @@ def _model(
     return model
 
 
-def _with_new_rows(weight: Tensor, rows: int) -> Tensor:
-    return torch.cat([weight, weight.new_zeros(rows - weight.shape[0], *weight.shape[1:])])
-
-
-def _assemble(
+def _around(
     encoder: SentenceTransformer,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
+    plan: ExpertPlan,
     routes: Sequence[Route],
-    default_prompt_name: str | None,
+    default_route: str | None,
     device: str | None,
 ) -> ExpertEncoder:
-    prompts = _prompts(encoder, routes, model.config.route_kind, default_prompt_name)
-    if not routes:
-        default_prompt_name = encoder.default_prompt_name
-    extended = rebuilt(ExpertEncoder, encoder, model, tokenizer, prompts, default_prompt_name, device)
-    _include_routes_in_pooling(extended, model.config.route_kind)
+    """The base's modules around the model with experts, its routes as prompts."""
+    prompts = _prompts(encoder, routes, model.config, default_route)
+    default = default_route if routes else encoder.default_prompt_name
+    extended = with_transformer(ExpertEncoder, encoder, model, tokenizer, prompts, default, device)
+    for module in extended if routes else ():
+        if isinstance(module, Pooling) and not module.include_prompt:
+            if plan.instructions:
+                raise UsageError(
+                    "the base's pooling leaves prompts out (include_prompt=False), so a vector would depend "
+                    "on how the instruction is given; call base.set_pooling_include_prompt(True) first"
+                )
+            logger.info("the base's pooling left prompts out; now it includes them: a domain token is [CLS]")
+            module.include_prompt = True
     return extended
 
 
 def _prompts(
-    encoder: SentenceTransformer, routes: Sequence[Route], kind: str, default_prompt_name: str | None
+    encoder: SentenceTransformer, routes: Sequence[Route], config: Any, default_route: str | None
 ) -> dict[str, str | None]:
-    """prompt_name -> what is put in front of a text: the route, then the base's default prompt if any.
+    """Name -> what is put in front of a text: the route and, after a domain token, the base's default prompt.
 
     Without routes texts stay as the base reads them, and so do its prompts.
     """
     if not routes:
         return dict(encoder.prompts)
-    base_prompt = encoder.prompts.get(encoder.default_prompt_name or "") if kind == "token" else None
-    prompts: dict[str, str | None] = {route.name: route.text + (base_prompt or "") for route in routes}
-    if default_prompt_name is not None:
+    behind_token = encoder.prompts.get(encoder.default_prompt_name or "") or ""
+    prompts: dict[str, str | None] = {
+        route.name: route.text + (behind_token if is_domain_route(route, config) else "") for route in routes
+    }
+    if default_route is not None:
         # encode_query and encode_document ask for these names, not for the default.
-        default = prompts[default_prompt_name]
+        default = prompts[default_route]
         prompts = {"query": default, "document": default, **prompts}
     return prompts
-
-
-def _include_routes_in_pooling(encoder: SentenceTransformer, kind: str) -> None:
-    for module in encoder if kind != "none" else ():
-        if isinstance(module, Pooling) and not module.include_prompt:
-            if kind == "prefix":
-                raise UsageError(
-                    "the base's pooling leaves prompts out (include_prompt=False), so a vector would depend "
-                    "on how the instruction is given; call base.set_pooling_include_prompt(True) first"
-                )
-            logger.info(
-                "the base's pooling left prompts out; now it takes them in, as a route stands for [CLS]"
-            )
-            module.include_prompt = True

@@ -18,21 +18,12 @@ from sentence_transformers.base.modules import Dense
 from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize, Pooling
 from torch import nn
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-# Option -> how the tokens are pooled before the modules that follow.
+# `pooling` -> how the tokens are pooled before the modules that follow.
 POOLINGS = {"mean": "mean", "cls": "cls", "pooler": "cls"}
-HEADS = ("tanh",)
-
-
-def check_head(pooling: str | None, head: str | None) -> None:
-    """Raise a UsageError for a pooling or head that is not known; None keeps the base's own."""
-    if pooling is not None and pooling not in POOLINGS:
-        raise UsageError(f"pooling {pooling!r}: choose one of {', '.join(POOLINGS)}")
-    if head is not None and head not in HEADS:
-        raise UsageError(f"head {head!r}: choose one of {', '.join(HEADS)}")
 
 
 def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None, seed: int) -> None:

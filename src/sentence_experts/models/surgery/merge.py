@@ -7,9 +7,9 @@ mean of all experts is one too (`average_experts`; MoTE, "expert averaging").
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
@@ -18,13 +18,19 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
-from sentence_experts.models.architectures.families import NOT_INHERITED, base_key, family_of
+from sentence_experts.models.architectures.families import NOT_INHERITED, family_of
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
-from sentence_experts.models.routing.routes import Route, describe
-from sentence_experts.models.routing.sequence_router import LEARNED
-from sentence_experts.models.routing.token_router import refuse_token_router
-from sentence_experts.models.surgery.reassemble import rebuilt
-from sentence_experts.models.surgery.weighted_experts import Shares, blend, equal_shares, expert_of, of_expert
+from sentence_experts.models.routing.router_kinds import router_kind
+from sentence_experts.models.routing.routes import Route, describe, is_domain_route
+from sentence_experts.models.storage.weight_names import base_name, expert_of
+from sentence_experts.models.surgery.assemble import (
+    Shares,
+    equal_shares,
+    mean_weight,
+    pooler_option,
+    weighted_mean,
+    with_transformer,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -54,12 +60,13 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
         known = describe(encoder.routes) if routes else f"the experts are {', '.join(encoder.experts)}"
         raise RouteError(f"no route is named {name!r}; {known}")
     route = routes.get(name)
-    if encoder.routed_model.config.router == LEARNED:
+    kind = router_kind(encoder.routed_model.config)
+    kind.refuse_per_token("no expert serves a whole text; export the average instead")
+    if kind.is_learned:
         logger.info(
             f"{name}'s expert serves every block of the dense model; its vectors need not be those of "
             "`encode`, where each block's router chooses"
         )
-    refuse_token_router(encoder, "no expert serves a whole text; export the average instead")
     expert = encoder.experts.index(name) if route is None else route.expert
     model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
     prompt = _prompt(encoder, route) if route else ""
@@ -87,7 +94,7 @@ def average_experts(
     prompts = {route.name: prompt for route in routes if (prompt := _prompt(encoder, route))}
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
     if encoder.routed_model.config.route_kind == "token" and prompts:
-        default = next(iter(prompts))  # the base's own prompt, the same for every route
+        default = next(iter(prompts))  # the base's own prompt, the same for every domain
     return _around(encoder, model, prompts, default)
 
 
@@ -97,7 +104,7 @@ def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, f
         raise UsageError(f"weight for {unknown[0]!r}, which is not an expert; they are {', '.join(experts)}")
     if any(not weight >= 0 for weight in weights.values()) or not sum(weights.values()) > 0:
         raise UsageError(f"weights {dict(weights)}: none may be negative, and one must be above 0")
-    return _normalised({experts.index(name): weight for name, weight in weights.items()})
+    return _normalized({experts.index(name): weight for name, weight in weights.items()})
 
 
 def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
@@ -106,15 +113,17 @@ def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]
     routed.check_whole("made dense")
     if getattr(routed.config, "lora", None) is not None:
         raise UsageError("the model has a low-rank adapter; merge it first (models.lora.merge_lora)")
-    pooler = {"add_pooling_layer": routed.pooler is not None} if hasattr(routed, "pooler") else {}
-    dense: Any = AutoModel.from_config(_dense_config(encoder), **pooler)
+    dense: Any = AutoModel.from_config(_dense_config(encoder), **pooler_option(routed))
     state = _dense_state(encoder, shares)
     embeddings = _embeddings_key(dense)
     rows = state[embeddings]
     state[embeddings] = rows[: dense.config.vocab_size].clone()
-    if routed.config.route_kind == "token" and routes:
-        of_routes = _normalised({route.token_ids[0]: shares[route.expert] for route in routes})
-        state[embeddings][encoder.tokenizer.cls_token_id] = blend(of_routes, lambda token: rows[token])
+    if routed.config.has_domain_tokens and routes:
+        tokens: dict[int, float] = defaultdict(float)
+        for route in routes:
+            tokens[route.token_ids[0]] += shares[route.expert]
+        mean = weighted_mean(_normalized(tokens), lambda token: rows[token])
+        state[embeddings][encoder.tokenizer.cls_token_id] = mean
     dense.to(dtype=encoder.dtype)
     dense.load_state_dict({key: state[key] for key in dense.state_dict()})  # routers stay behind
     model: PreTrainedModel = dense.eval()
@@ -122,21 +131,17 @@ def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]
 
 
 def _dense_state(encoder: ExpertEncoder, shares: Shares) -> dict[str, Tensor]:
-    """The model's weights under the base's names, the experts blended."""
+    """The model's weights under the base's names, the experts averaged."""
     family = family_of(encoder.routed_model.config.model_type)
     weights: dict[str, Tensor] = encoder.routed_model.state_dict()  # type: ignore[attr-defined]
     state = {key: value for key, value in weights.items() if expert_of(key) is None}
     for key in weights:
         if expert_of(key) == 0:
-            state[base_key(family, key)] = blend(shares, partial(_weight_of_expert, weights, key))
+            state[base_name(family, key)] = mean_weight(weights, key, shares)
     return state
 
 
-def _weight_of_expert(weights: Mapping[str, Tensor], key: str, number: int) -> Tensor:
-    return weights[of_expert(key, number)]
-
-
-def _normalised(weights: Mapping[int, float]) -> dict[int, float]:
+def _normalized(weights: Mapping[int, float]) -> dict[int, float]:
     total = sum(weights.values())
     return {key: weight / total for key, weight in weights.items()}
 
@@ -148,7 +153,7 @@ def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
     kept = {name: value for name, value in config.to_dict().items() if name not in ours}
     if config.base_vocab_size is not None:
         kept["vocab_size"] = config.base_vocab_size
-    elif config.route_kind == "token":
+    elif config.has_domain_tokens:
         kept["vocab_size"] = min([config.vocab_size, *(route.token_ids[0] for route in encoder.routes)])
     return AutoConfig.for_model(family_of(config.model_type).base_model_type, **kept)
 
@@ -161,14 +166,16 @@ def _embeddings_key(model: PreTrainedModel) -> str:
 def _prompt(encoder: ExpertEncoder, route: Route) -> str:
     """What stands in front of a text of the dense encoder: the instruction, or the base's own prompt."""
     prompt = encoder.prompts.get(route.name) or route.text
-    token = encoder.routed_model.config.route_kind == "token"
-    return prompt.removeprefix(route.text) if token else prompt
+    is_domain = is_domain_route(route, encoder.routed_model.config)
+    return prompt.removeprefix(route.text) if is_domain else prompt
 
 
 def _around(
     encoder: ExpertEncoder, model: PreTrainedModel, prompts: Mapping[str, str], default: str | None
 ) -> SentenceTransformer:
     tokenizer: PreTrainedTokenizerBase = encoder.tokenizer
-    if encoder.routed_model.config.route_kind == "token":
+    if encoder.routed_model.config.has_domain_tokens:
         tokenizer = without_domain_tokens(tokenizer, encoder.routes)
-    return rebuilt(SentenceTransformer, encoder, model, tokenizer, prompts, default, str(encoder.device))
+    return with_transformer(
+        SentenceTransformer, encoder, model, tokenizer, prompts, default, str(encoder.device)
+    )

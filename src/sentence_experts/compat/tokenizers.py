@@ -1,0 +1,122 @@
+"""Surgery on fast tokenizers: what the library `tokenizers` can only be told through its JSON.
+
+Its Python objects have setters for whole components (normalizer, post-processor), but a template cannot be
+read, and an added token not be removed, except in the JSON of `Tokenizer.to_str()` (tokenizer.json), whose
+layout is documented by example only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tokenizers import Tokenizer, normalizers
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerBase
+from transformers.tokenization_utils_tokenizers import TokenizersBackend
+
+from sentence_experts.errors import InputError
+
+TEMPLATES = ("single", "pair")
+
+
+def backend_copy(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """Copy the Rust tokenizer inside a tokenizer of transformers.
+
+    Raises:
+        InputError: it is a slow tokenizer, which has none.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; routes need a fast one")
+    return Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+
+
+def generic_tokenizer(like: PreTrainedTokenizerBase, backend: Tokenizer) -> PreTrainedTokenizerBase:
+    """Make a tokenizer around `backend` with the other settings of `like`.
+
+    It is of the generic class, so that tokenizer.json alone says how it works: a family's own class would
+    build its normalizer and template anew when loaded, and drop the routes.
+    """
+    return TokenizersBackend(
+        tokenizer_object=backend,
+        model_max_length=like.model_max_length,
+        padding_side=like.padding_side,
+        truncation_side=like.truncation_side,
+        model_input_names=list(like.model_input_names),
+        clean_up_tokenization_spaces=like.clean_up_tokenization_spaces,
+        **like.special_tokens_map,
+    )
+
+
+def normalizer_steps(normalizer: Any) -> list[Any]:
+    """Return a normalizer's steps as a flat list, so that other libraries can see what it does."""
+    if normalizer is None:
+        return []
+    if isinstance(normalizer, normalizers.Sequence):
+        return [normalizer[index] for index in range(len(normalizer))]
+    return [normalizer]
+
+
+def leading_token(backend: Tokenizer) -> str | None:
+    """Return the special token that every sequence begins with; None if there is none."""
+    processor = _described(backend)["post_processor"] or {}
+    templates = [processor.get(kind) or [{}] for kind in TEMPLATES]
+    leads = {template[0].get("SpecialToken", {}).get("id") for template in templates}
+    return leads.pop() if len(leads) == 1 else None
+
+
+def without_leading_token(backend: Tokenizer) -> TemplateProcessing:
+    """Return the post-processor without the special token that begins its templates."""
+    processor = _described(backend)["post_processor"]
+    single, pair = (processor[kind][1:] for kind in TEMPLATES)
+    others = sorted({part["SpecialToken"]["id"] for part in single + pair if "SpecialToken" in part})
+    return TemplateProcessing(
+        single=[_piece(part) for part in single],
+        pair=[_piece(part) for part in pair],
+        special_tokens=[(token, backend.token_to_id(token)) for token in others],
+    )
+
+
+def with_leading_token(backend: Tokenizer, token: str) -> Tokenizer:
+    """Copy a tokenizer so that sequences begin with this special token of its vocabulary."""
+    described = _described(backend)
+    processor = described["post_processor"]
+    for kind in TEMPLATES:
+        processor[kind].insert(0, {"SpecialToken": {"id": token, "type_id": 0}})
+    number = backend.token_to_id(token)
+    processor["special_tokens"][token] = {"id": token, "ids": [number], "tokens": [token]}
+    return Tokenizer.from_str(json.dumps(described))
+
+
+def without_tokens(backend: Tokenizer, ids: Collection[int]) -> Tokenizer:
+    """Copy a tokenizer without these added tokens."""
+    described = _described(backend)
+    described["added_tokens"] = [token for token in described["added_tokens"] if token["id"] not in ids]
+    return Tokenizer.from_str(json.dumps(described))
+
+
+def without_replacements(backend: Tokenizer, text: str) -> Tokenizer:
+    """Copy a tokenizer without the steps of its normalizer that replace `text` or put it in."""
+    described = _described(backend)
+    steps = [step for step in described["normalizer"]["normalizers"] if not _replaces(step, text)]
+    several = {"type": "Sequence", "normalizers": steps}
+    described["normalizer"] = several if len(steps) > 1 else next(iter(steps), None)
+    return Tokenizer.from_str(json.dumps(described))
+
+
+def _described(backend: Tokenizer) -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(backend.to_str())
+    return described
+
+
+def _replaces(step: Mapping[str, Any], text: str) -> bool:
+    if step["type"] != "Replace":
+        return False
+    return text in step["content"] or step["pattern"].get("String") == text
+
+
+def _piece(part: Mapping[str, Mapping[str, Any]]) -> str:
+    """One part of a template in the notation that `TemplateProcessing` takes: "$A:0", "[SEP]:1"."""
+    ((kind, fields),) = part.items()
+    return f"{'$' if kind == 'Sequence' else ''}{fields['id']}:{fields['type_id']}"

@@ -1,0 +1,28 @@
+"""Uses of transformers that its documentation does not promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def attention_of(config: Any) -> str | None:
+    """Return which attention a model with this config runs ("sdpa", "eager", ...).
+
+    transformers takes the choice as `attn_implementation` but gives it back under a private name only.
+    """
+    chosen: str | None = getattr(config, "_attn_implementation", None)
+    return chosen
+
+
+def set_attention(config: Any, name: str) -> None:
+    """Choose the attention of a model with this config, without the checks of `set_attn_implementation`.
+
+    Inside a model's `__init__` the public method would choose for the blocks that are about to be replaced.
+    """
+    config._attn_implementation = name
+
+
+def ignore_on_load(model: Any, pattern: str) -> None:
+    """Let `from_pretrained` skip weights of a checkpoint whose names match `pattern`, without a report."""
+    ignored = set(model._keys_to_ignore_on_load_unexpected or ())
+    model._keys_to_ignore_on_load_unexpected = ignored | {pattern}

@@ -1,0 +1,188 @@
+"""New encoders from the parts of old ones: other experts, another transformer, the same modules around it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from sentence_experts.compat.transformers import attention_of
+from sentence_experts.models.architectures.families import NOT_INHERITED, family_of
+from sentence_experts.models.routing.routes import Route
+from sentence_experts.models.storage.weight_names import base_name, expert_of, is_router, of_expert
+from sentence_experts.models.surgery.expert_plan import ExpertPlan
+from sentence_experts.storage import read_json, write_json
+
+if TYPE_CHECKING:
+    from sentence_experts.models.encoder import ExpertEncoder
+
+EncoderClass = TypeVar("EncoderClass", bound=SentenceTransformer)
+# Expert index -> its share of a weighted mean; the shares add up to 1.
+Shares = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class ExpertSource:
+    """What an expert of a new model is made of.
+
+    Attributes:
+        shares: the old experts whose weighted mean it is; its domain token is the mean of their tokens.
+        base: the weights of the dense base, in place of `shares`; the token is then [CLS]'s.
+        is_new: whether a learned router has not met this expert yet.
+    """
+
+    shares: Shares
+    base: Mapping[str, Tensor] | None = None
+    is_new: bool = False
+
+
+def equal_shares(count: int) -> dict[int, float]:
+    """The mean of `count` experts."""
+    return dict.fromkeys(range(count), 1 / count)
+
+
+def weighted_mean(shares: Shares, tensor_of: Callable[[int], Tensor]) -> Tensor:
+    """Return the weighted mean of tensors; a single one comes out bit-equal."""
+    used = {number: share for number, share in shares.items() if share}
+    if len(used) == 1:
+        return tensor_of(next(iter(used)))
+    parts = torch.stack([share * tensor_of(number).double() for number, share in used.items()])
+    return parts.sum(dim=0).to(tensor_of(next(iter(used))).dtype)
+
+
+def mean_weight(weights: Mapping[str, Tensor], name: str, shares: Shares) -> Tensor:
+    """Return the weighted mean over experts of the weight that one of them calls `name`."""
+    return weighted_mean(shares, lambda number: weights[of_expert(name, number)])
+
+
+def with_new_rows(weight: Tensor, shape: torch.Size) -> Tensor:
+    """A weight as it is, or an embedding with rows dropped from or added at its end, the new ones zero."""
+    if weight.shape == shape:
+        return weight
+    resized = weight.new_zeros(shape)
+    rows = min(len(weight), len(resized))
+    resized[:rows] = weight[:rows]
+    return resized
+
+
+def pooler_option(model: Any) -> dict[str, bool]:
+    """The keyword with which a model of this class is built with or without a pooler, as `model` is."""
+    return {"add_pooling_layer": model.pooler is not None} if hasattr(model, "pooler") else {}
+
+
+def with_experts(
+    encoder: ExpertEncoder,
+    plan: ExpertPlan,
+    sources: Sequence[ExpertSource],
+    base_tokenizer: PreTrainedTokenizerBase,
+    prompts: Mapping[str, str | None],
+    default_prompt_name: str | None,
+) -> ExpertEncoder:
+    """Give an encoder the experts of `plan`, made of `sources`; what they share stays bit-equal."""
+    old: Any = encoder.routed_model
+    family = family_of(old.config.model_type)
+    tokenizer, routes = plan.build_routes(base_tokenizer)
+    kept = {name: value for name, value in old.config.to_dict().items() if name not in NOT_INHERITED}
+    kept["experts"] = list(plan.experts)
+    kept["route_kind"] = plan.kind
+    kept["routes"] = [route.to_json() for route in routes]
+    if plan.kind not in ("token", "mixed"):
+        kept["inner_route_token_id"] = None
+    kept["vocab_size"] = max(old.config.base_vocab_size or old.config.vocab_size, len(tokenizer))
+    model = family.load_model_class()(family.load_config_class()(**kept), **pooler_option(old))
+    model.to(dtype=encoder.dtype)
+    model.load_state_dict(_state(old, model, sources))
+    if old.config.has_domain_tokens:
+        _set_tokens(encoder, model, sources, routes)
+    return with_transformer(
+        type(encoder), encoder, model, tokenizer, prompts, default_prompt_name, str(encoder.device)
+    )
+
+
+def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertSource]) -> dict[str, Tensor]:
+    """Every weight of the new model but the rows of its domain tokens."""
+    family = family_of(new.config.model_type)
+    weights = old.state_dict()
+    state = {}
+    for name, value in new.state_dict().items():
+        number = expert_of(name)
+        if is_router(name):
+            state[name] = torch.stack([_router_row(weights[name], source) for source in sources])
+        elif number is None:
+            state[name] = with_new_rows(weights[name], value.shape)
+        elif (base := sources[number].base) is not None:
+            state[name] = base[base_name(family, name)]
+        else:
+            state[name] = mean_weight(weights, name, sources[number].shares)
+    return state
+
+
+def _router_row(rows: Tensor, source: ExpertSource) -> Tensor:
+    """A row of a learned router, (width,): for a new expert the mean, whose logit is never the highest."""
+    shares = equal_shares(len(rows)) if source.is_new else source.shares
+    return weighted_mean(shares, lambda number: rows[number])
+
+
+def _set_tokens(
+    encoder: ExpertEncoder, model: PreTrainedModel, sources: Sequence[ExpertSource], routes: Sequence[Route]
+) -> None:
+    """Give each leading token the row of its source: of the old experts' tokens, or of [CLS].
+
+    Where the last domain goes, the instructions' own token becomes [CLS] again.
+    """
+    old: Any = encoder.routed_model
+    before: Tensor = old.get_input_embeddings().weight
+    cls: int = encoder.tokenizer.cls_token_id
+    domain_tokens = {r.expert: r.token_ids[0] for r in encoder.routes if len(r.token_ids) == 1}
+    instruction_token = next((r.token_ids[0] for r in encoder.routes if len(r.token_ids) > 1), cls)
+    after: Any = model.get_input_embeddings().weight
+    with torch.no_grad():
+        for route in routes:
+            source = sources[route.expert]
+            if len(route.token_ids) > 1:
+                after[route.token_ids[0]] = before[instruction_token]
+            elif source.base is not None:
+                after[route.token_ids[0]] = before[cls]
+            else:
+                row = partial(_row_of_expert, before, domain_tokens, cls)
+                after[route.token_ids[0]] = weighted_mean(source.shares, row)
+
+
+def _row_of_expert(rows: Tensor, tokens: Mapping[int, int], cls: int, number: int) -> Tensor:
+    return rows[tokens.get(number, cls)]
+
+
+def with_transformer(
+    encoder_class: type[EncoderClass],
+    encoder: SentenceTransformer,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Mapping[str, str | None],
+    default_prompt_name: str | None,
+    device: str | None,
+) -> EncoderClass:
+    """Put `encoder`'s modules (pooling, heads, normalization) around `model` and `tokenizer`.
+
+    It goes through the files of a saved model: the result is what loading gives, and shares no memory with
+    `encoder`.
+    """
+    with tempfile.TemporaryDirectory(prefix="sentence-experts-") as folder:
+        SentenceTransformer.save(encoder, folder, create_model_card=False)
+        first = Path(folder) / json.loads((Path(folder) / "modules.json").read_text())[0]["path"]
+        model.save_pretrained(first)
+        tokenizer.save_pretrained(first)
+        settings = Path(folder) / "config_sentence_transformers.json"
+        changed = {"prompts": dict(prompts), "default_prompt_name": default_prompt_name}
+        write_json(settings, {**read_json(settings), **changed})
+        return encoder_class(
+            folder, device=device, model_kwargs={"attn_implementation": attention_of(encoder.config)}
+        )

@@ -1,0 +1,110 @@
+"""Settings of `extend`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from sentence_experts.config import Config
+from sentence_experts.errors import UsageError
+
+NAMED_LAYERS = ("all", "alternate", "none")
+
+
+class ExtendConfig(Config):
+    """How a pretrained encoder gets its experts."""
+
+    layers: str = Field(
+        "all",
+        description="Blocks that get experts: all, alternate (1, 3, 5, ..., as in GShard and MoTE's EOB), "
+        "block numbers counted from 0 (0,2,4), or none (a dense control with the same routes)",
+    )
+    route: Literal["token", "prefix", "none"] = Field(
+        "token",
+        description="How a text names its expert: token (the domain token [COPD] takes the place of [CLS]), "
+        "prefix (the text begins with an instruction), none (for a learned router). Routes of `tasks` are "
+        "always instructions",
+    )
+    router: Literal["route", "learned", "token"] = Field(
+        "route",
+        description="What chooses the expert: route (the text's route), learned (a linear layer per block "
+        "reads the text and chooses one expert) or token (the layer sends each token to `top_k` experts)",
+    )
+    top_k: int = Field(2, description="Number of experts per token, for router token")
+    expert_norms: bool | None = Field(
+        None,
+        description="Each expert also owns its block's norms (MoTE, fig. 2b); default: only with `tasks`",
+    )
+    default_route: str | None = Field(
+        None, description="Route of texts that name none; default: such a text is an error"
+    )
+    pooling: Literal["mean", "cls", "pooler"] | None = Field(
+        None,
+        description="How tokens become a vector: mean, cls (the first token, which is the domain token) or "
+        "pooler (cls, then a linear layer and tanh); default: as the base",
+    )
+    head: Literal["tanh"] | None = Field(
+        None, description="Head on the pooling: tanh (layer norm and two linear layers with tanh between)"
+    )
+    normalize: bool | None = Field(
+        None,
+        description="Scale vectors to length 1; no for losses on dot products; default: as the base",
+    )
+    seed: int = Field(0, description="Random seed of the weights that the base lacks (routers, pooler, head)")
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _as_text(cls, layers: Any) -> Any:
+        """Accept block numbers as integers too: 3 or [0, 2]."""
+        if isinstance(layers, int) and not isinstance(layers, bool):
+            return str(layers)
+        if isinstance(layers, Sequence) and not isinstance(layers, str):
+            return ",".join(str(layer) for layer in layers)
+        return layers
+
+    @field_validator("layers")
+    @classmethod
+    def _known_layers(cls, layers: str) -> str:
+        if layers not in NAMED_LAYERS and _block_numbers(layers) is None:
+            raise ValueError("choose all, alternate, none, or block numbers counted from 0")
+        return layers
+
+    @model_validator(mode="after")
+    def _router_fits(self) -> ExtendConfig:
+        if self.route == "none" and self.router == "route":
+            raise ValueError(
+                "with `route='none'` nothing chooses the expert; add `router='learned'` or `router='token'`"
+            )
+        if self.route == "none" and self.default_route is not None:
+            raise ValueError("`route='none'` makes no routes, so leave out `default_route`")
+        if self.router != "route" and self.layers == "none":
+            raise ValueError(
+                f"`router={self.router!r}` needs blocks with experts; `layers='none'` leaves none"
+            )
+        return self
+
+    def block_numbers(self, blocks: int) -> list[int]:
+        """Return the numbers of the blocks that get experts, ascending, for a base with `blocks` blocks.
+
+        Raises:
+            UsageError: the base lacks a block.
+        """
+        if self.layers == "alternate" and blocks < 2:
+            raise UsageError("`layers='alternate'`: the base has only one block; choose all or none")
+        named = {"all": range(blocks), "alternate": range(1, blocks, 2), "none": range(0)}
+        if self.layers in named:
+            return list(named[self.layers])
+        numbers = _block_numbers(self.layers) or []
+        if any(number >= blocks for number in numbers):
+            raise UsageError(f"`layers` {self.layers}: the base's blocks are 0 to {blocks - 1}")
+        return numbers
+
+
+def _block_numbers(layers: str) -> list[int] | None:
+    """Read "0,2,4"; None for any other text."""
+    parts = [part.strip() for part in layers.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        return None
+    return sorted({int(part) for part in parts})

@@ -1,0 +1,200 @@
+"""Which experts a model gets and which routes lead to them, before any weight exists.
+
+Domains and tasks can live in one model, since routing reads nothing but token ids: a text of a domain begins
+with the domain's token in [CLS]'s place (Hallee 2025, fig. 1), a text of a task with its instruction (MoTE,
+section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedTokenizerBase
+
+from sentence_experts.errors import UsageError
+from sentence_experts.models.routing.route_tokens import (
+    behind_instruction_token,
+    prefix_routes,
+    with_domain_tokens,
+)
+from sentence_experts.models.routing.routes import Route, is_domain_route
+
+if TYPE_CHECKING:
+    from sentence_experts.models.encoder import ExpertEncoder
+
+
+@dataclass(frozen=True)
+class ExpertPlan:
+    """The experts and routes of a model.
+
+    Attributes:
+        experts: names, in the order of their indices.
+        domains: the experts that a domain token leads to.
+        instructions: route -> instruction, for all routes that are instructions.
+        shared: route -> the expert that it uses, where that is not the one of its own name.
+    """
+
+    experts: tuple[str, ...]
+    domains: tuple[str, ...] = ()
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, encoder: ExpertEncoder) -> ExpertPlan:
+        """Read the plan of a model that has experts."""
+        config = encoder.routed_model.config
+        names = encoder.experts
+        instructions = [route for route in encoder.routes if not is_domain_route(route, config)]
+        return cls(
+            names,
+            tuple(route.name for route in encoder.routes if is_domain_route(route, config)),
+            {route.name: route.text for route in instructions},
+            {route.name: names[route.expert] for route in instructions if route.name != names[route.expert]},
+        )
+
+    @property
+    def kind(self) -> str:
+        """The `route_kind` of the model's config: token, prefix, mixed or none."""
+        if self.domains:
+            return "mixed" if self.instructions else "token"
+        return "prefix" if self.instructions else "none"
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        """The names of all routes."""
+        return (*self.domains, *self.instructions)
+
+    def with_expert(self, name: str, prefix: str | None) -> ExpertPlan:
+        """Add an expert: with a domain token where the model has them and no instruction is given.
+
+        Raises:
+            UsageError: the name is taken, or the model has no routes for an instruction.
+        """
+        if name in self.experts:
+            raise UsageError(
+                f"there is an expert {name!r} already; the experts are {', '.join(self.experts)}"
+            )
+        if name in self.routes:
+            raise UsageError(f"there is a route {name!r} already, which shares an expert; use another name")
+        if self.kind == "none":
+            if prefix is not None:
+                raise UsageError("`prefix`: this model has no routes, its blocks choose by the text")
+            return replace(self, experts=(*self.experts, name))
+        if self.domains and prefix is None:
+            return replace(self, experts=(*self.experts, name), domains=(*self.domains, name))
+        instructions = {**self.instructions, name: prefix or f"{name}: "}
+        return replace(self, experts=(*self.experts, name), instructions=instructions)
+
+    def without_expert(self, name: str) -> ExpertPlan:
+        """Drop an expert and all its routes."""
+        shared = {route: expert for route, expert in self.shared.items() if expert != name}
+        gone = {name, *(self.shared.keys() - shared.keys())}
+        return ExpertPlan(
+            tuple(expert for expert in self.experts if expert != name),
+            tuple(domain for domain in self.domains if domain != name),
+            {route: text for route, text in self.instructions.items() if route not in gone},
+            shared,
+        )
+
+    def build_routes(self, tokenizer: PreTrainedTokenizerBase) -> tuple[PreTrainedTokenizerBase, list[Route]]:
+        """Make the tokenizer that reads the routes, and the routes.
+
+        Args:
+            tokenizer: the base's.
+
+        Raises:
+            UsageError: two routes that a tokenizer cannot tell apart, or an unusable name or instruction.
+            InputError: the base's tokenizer does not work with domain tokens.
+        """
+        numbers = {name: number for number, name in enumerate(self.experts)}
+        owners = {route: numbers[self.shared.get(route, route)] for route in self.instructions}
+        instructed = prefix_routes(tokenizer, self.instructions, owners)
+        if not self.domains:
+            return tokenizer, instructed
+        tokenizer, found = with_domain_tokens(tokenizer, self.domains, list(self.instructions.values()))
+        domains = [replace(route, expert=numbers[route.name]) for route in found]
+        return tokenizer, domains + behind_instruction_token(tokenizer, instructed)
+
+
+def plan_experts(
+    route: str,
+    experts: Sequence[str] | None,
+    domains: Any,
+    tasks: Any,
+    prefixes: Mapping[str, str] | None,
+    share: Mapping[str, str] | None,
+) -> ExpertPlan:
+    """Plan a model's experts from the arguments of `extend`.
+
+    Raises:
+        UsageError: no experts, a name given twice, or arguments that do not go together.
+        InputError: `domains` or `tasks` cannot be read.
+    """
+    names = [*([experts] if isinstance(experts, str) else experts or ()), *_domain_names(domains)]
+    if tasks is not None and route == "none":
+        raise UsageError("`tasks` makes a route of each instruction; leave out `route='none'`")
+    for name, given, in_file in (("prefixes", prefixes, "instructions"), ("share", share, "experts")):
+        if given and route != "prefix":
+            raise UsageError(f"`{name}` goes with `route='prefix'`; a task file has its own under {in_file}:")
+    instructions: dict[str, str] = {}
+    shared: dict[str, str] = {}
+    if route == "prefix":
+        shared = _checked_share(names, share or {})
+        instructions = {name: f"{name}: " for name in (*names, *(share or {}))}
+        if unknown := sorted(set(prefixes or {}) - set(instructions)):
+            raise UsageError(f"`prefixes`: {unknown[0]!r} is not an expert, nor a route that shares one")
+        instructions |= prefixes or {}
+    task_instructions, task_experts = _task_routes(tasks)
+    own = [name for name, expert in task_experts.items() if name == expert]
+    _check_names([*names, *own], [*instructions, *task_instructions])
+    return ExpertPlan(
+        (*names, *own),
+        tuple(names) if route == "token" else (),
+        instructions | task_instructions,
+        shared | {name: expert for name, expert in task_experts.items() if name != expert},
+    )
+
+
+def _check_names(experts: Sequence[str], instruction_routes: Sequence[str]) -> None:
+    if not experts:
+        raise UsageError("name at least one expert (`experts`), or give `domains` or `tasks`")
+    twice = sorted({name for name in experts if experts.count(name) > 1})
+    twice += sorted({name for name in instruction_routes if instruction_routes.count(name) > 1})
+    if twice:
+        raise UsageError(f"expert named twice: {', '.join(map(repr, dict.fromkeys(twice)))}")
+
+
+def _checked_share(names: Sequence[str], share: Mapping[str, str]) -> dict[str, str]:
+    for name, expert in share.items():
+        if name in names:
+            raise UsageError(f"route {name!r} has an expert of its own, so it cannot share {expert!r}'s")
+        if expert not in names:
+            known = ", ".join(names)
+            raise UsageError(f"route {name!r} shares {expert!r}, which is not an expert; they are {known}")
+    return dict(share)
+
+
+def _domain_names(domains: Any) -> list[str]:
+    """Names, the domains of a pairs object, or those of a pairs folder."""
+    if domains is None:
+        return []
+    if isinstance(domains, str | Path):
+        from sentence_experts.pairs.dataset import Pairs
+
+        domains = Pairs.open(domains)
+    return list(getattr(domains, "domains", domains))
+
+
+def _task_routes(tasks: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Route -> instruction and route -> expert, of a task file, a tasks folder, or either one opened."""
+    if tasks is None:
+        return {}, {}
+    if isinstance(tasks, str | Path):
+        from sentence_experts.tasks.task_file import TaskFile
+
+        tasks = TaskFile.read(tasks)
+    task_file = getattr(tasks, "task_file", tasks)
+    return task_file.instructions(), task_file.experts()
