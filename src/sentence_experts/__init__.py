@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from sentence_experts.encoding.config import EncodeConfig
     from sentence_experts.encoding.encode import encode
     from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError
+    from sentence_experts.evaluation.audit.run import audit
+    from sentence_experts.evaluation.compare import compare
+    from sentence_experts.evaluation.config import (
+        AuditConfig,
+        CompareConfig,
+        EvaluateConfig,
+        SimilarityConfig,
+    )
+    from sentence_experts.evaluation.evaluate import evaluate
+    from sentence_experts.evaluation.similarity import similarity
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.loading import LoadConfig, load
     from sentence_experts.models.surgery.extend import extend
@@ -39,6 +49,16 @@ _PUBLIC = {
     "sentence_experts.encoding.config": ("EncodeConfig",),
     "sentence_experts.encoding.encode": ("encode",),
     "sentence_experts.errors": ("InputError", "RouteError", "SentenceExpertsError", "UsageError"),
+    "sentence_experts.evaluation.audit.run": ("audit",),
+    "sentence_experts.evaluation.compare": ("compare",),
+    "sentence_experts.evaluation.config": (
+        "AuditConfig",
+        "CompareConfig",
+        "EvaluateConfig",
+        "SimilarityConfig",
+    ),
+    "sentence_experts.evaluation.evaluate": ("evaluate",),
+    "sentence_experts.evaluation.similarity": ("similarity",),
     "sentence_experts.models.encoder": ("ExpertEncoder",),
     "sentence_experts.models.loading": ("LoadConfig", "load"),
     "sentence_experts.models.surgery.extend": ("extend",),
@@ -56,8 +76,11 @@ _PUBLIC = {
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [
+    "AuditConfig",
+    "CompareConfig",
     "Config",
     "EncodeConfig",
+    "EvaluateConfig",
     "ExpertEncoder",
     "InputError",
     "LoadConfig",
@@ -67,19 +90,24 @@ __all__ = [
     "RouteError",
     "SearchConfig",
     "SentenceExpertsError",
+    "SimilarityConfig",
     "Tasks",
     "TasksConfig",
     "UsageError",
     "__version__",
     "add_expert",
+    "audit",
+    "compare",
     "compile_pairs",
     "compile_tasks",
     "drop_expert",
     "encode",
+    "evaluate",
     "extend",
     "import_corpus",
     "load",
     "search",
+    "similarity",
 ]
 
 

@@ -133,14 +133,14 @@ def test_wrong_use_says_what_to_do(pairs_folder, experts_model, tmp_path, capsys
         ([], 2, "nothing to evaluate"),
         (["--baseline", "tfidf", "--name", "x"], 2, "'x' is not of the form --name LABEL=MODEL"),
         (["--baseline", "tfidf", "--name", "x=elsewhere"], 2, "no such model or baseline"),
-        (["--baseline", "tfidf", "--tfidf-fit", "all"], 2, "fitted on train or evaluated"),
+        (["--baseline", "tfidf", "--tfidf-fit", "all"], 2, "--tfidf-fit: Input should be 'train' or"),
         (["--baseline", "tfidf", "--baseline", "tfidf"], 2, "two models are called 'TF-IDF'"),
         (["--baseline", "tfidf", "--route-map", "sky=x"], 2, "the domains are crops, neuro"),
-        (["--baseline", "tfidf", "--split", "dev"], 2, "no split 'dev'"),
+        (["--baseline", "tfidf", "--split", "dev"], 2, "--split: Input should be 'train',"),
         (["./nowhere"], 1, "no such model folder"),
         ([experts_model, "--route-map", "crops=maize"], 2, "no model has that route; routes: crops, neuro"),
         ([experts_model, "--route-map", "x:crops=crops"], 2, "no such model; models: experts"),
-        ([experts_model, "--pooling", "experts=max"], 2, "unknown pooling 'max'"),
+        ([experts_model, "--pooling", "experts=max"], 2, "--pooling: Input should be 'mean',"),
         (["--baseline", "tfidf", "--pooling", "tfidf=last"], 2, "--pooling tfidf=last: no such model"),
     ):
         found, out, err = run(capsys, *base, *arguments)

@@ -5,13 +5,15 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.baselines import TfidfScorer
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
+from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, score_pairs
+from sentence_experts.evaluation.scorers import TfidfScorer
 from sentence_experts.pairs.dataset import PairsFolder
 
 
@@ -72,7 +74,10 @@ def test_pooled_has_one_threshold_and_the_mean_one_per_domain():
 def test_order_of_pairs_changes_nothing(pairs_folder):
     table = PairsFolder.open(pairs_folder).split("test")
     shuffled = table.take(pa.array(np.random.default_rng(0).permutation(table.num_rows)))
-    found = [evaluate([TfidfScorer({})], rows, replicates=20).to_json() for rows in (table, shuffled)]
+    found = [
+        evaluate_scorers({"TF-IDF": [TfidfScorer({})]}, rows, bootstrap=20).to_json()
+        for rows in (table, shuffled)
+    ]
     assert json.dumps(found[0]) == json.dumps(found[1])
 
 
@@ -91,7 +96,9 @@ def test_each_text_is_encoded_once_and_the_cosine_is_symmetric():
 
 def test_json_has_every_view_metric_and_interval(pairs_folder):
     table = PairsFolder.open(pairs_folder).split("test")
-    found = json.loads(json.dumps(evaluate([TfidfScorer({})], table, replicates=30).to_json()))
+    found = json.loads(
+        json.dumps(evaluate_scorers({"TF-IDF": [TfidfScorer({})]}, table, bootstrap=30).to_json())
+    )
     model = found["models"][0]
     assert set(model["domains"]) == {"crops", "neuro"}
     for figures in (model["pooled"], model["pair_weighted_mean"], *model["domains"].values()):
@@ -111,12 +118,10 @@ def test_bad_tables_and_labels_are_refused():
     empty = table.set_column(0, "anchor", pa.array([None, *["0.1|"] * 7]))
     with pytest.raises(InputError, match="row 0 has no anchor"):
         checked_table(empty)
-    with pytest.raises(UsageError, match="two models are called 'given'"):
-        evaluate([GivenScores(), GivenScores()], table)
-    with pytest.raises(UsageError, match="nothing to evaluate"):
-        evaluate([], table)
+    with pytest.raises(UsageError, match="a model cannot be called 'label'"):
+        evaluate_scorers({"label": [GivenScores()]}, table)
     with pytest.raises(InputError, match="score nan"):
-        evaluate([GivenScores()], table_of([(float("nan"), 1, "d"), (0.1, 0, "d")]))
+        evaluate_scorers({"given": [GivenScores()]}, table_of([(float("nan"), 1, "d"), (0.1, 0, "d")]))
 
 
 class Shifted(GivenScores):
@@ -138,7 +143,7 @@ def separated(pairs: int = 300, gap: float = 0.5) -> pa.Table:
 
 def test_a_better_model_is_above_with_certainty_and_a_model_is_not_above_itself():
     scorers = [GivenScores(), Shifted("same", 0.0), Shifted("noisy", 1.0)]
-    found = evaluate(scorers, separated(), replicates=200)
+    found = evaluate_scorers({each.label: [each] for each in scorers}, separated(), bootstrap=200)
     gaps = {(gap.first, gap.second, gap.view, gap.metric): gap for gap in found.differences}
     assert len(gaps) == 3 * 3 * 2  # pairs of models, views, metrics
     above = gaps["given", "noisy", "pooled", "f1_max"]
@@ -155,13 +160,8 @@ def test_a_better_model_is_above_with_certainty_and_a_model_is_not_above_itself(
 
 def test_runs_of_one_model_are_measured_as_their_mean():
     runs = [Shifted(f"m #{seed}", 0.3, seed) for seed in (1, 2, 3)]
-    found = evaluate(
-        [*runs, GivenScores()],
-        separated(),
-        replicates=100,
-        seeds={"m": [run.label for run in runs]},
-        baselines=["given"],
-    )
+    models = {"m": runs, "given": [GivenScores()]}
+    found = evaluate_scorers(models, separated(), bootstrap=100, baseline=["given"])
     model, given = found.models
     assert (model.label, model.seeds, model.trained) == ("m", 3, True)
     assert (given.seeds, given.trained, given.runs) == (1, False, ())
@@ -170,5 +170,26 @@ def test_runs_of_one_model_are_measured_as_their_mean():
     assert model.pooled.spread["f1_max"] == pytest.approx(np.std(values, ddof=1))
     assert found.scores.column_names[-4:] == ["m #1", "m #2", "m #3", "given"]
     assert {(gap.first, gap.second) for gap in found.differences} == {("m", "given")}
-    with pytest.raises(UsageError, match="two models are called 'given'"):
-        evaluate([GivenScores(), runs[0]], separated(), seeds={"given": ["m #1"]})
+
+
+def test_a_table_and_a_text_of_the_results(pairs_folder, plain_model):
+    loaded = SentenceTransformer(str(plain_model), device="cpu")
+    found = evaluate({"loaded": loaded, "folder": plain_model}, pairs_folder, bootstrap=10, baseline="tfidf")
+    frame = found.to_pandas()
+    assert list(frame["model"].unique()) == ["loaded", "folder", "TF-IDF"]
+    assert list(frame["view"].unique()) == ["pooled", "pair_weighted_mean", "crops", "neuro"]
+    assert (frame["f1_max_low"] <= frame["f1_max_high"]).all()
+    loaded_rows, folder_rows = (
+        frame[frame["model"] == name].reset_index(drop=True) for name in ("loaded", "folder")
+    )
+    assert loaded_rows["roc_auc"].to_list() == pytest.approx(folder_rows["roc_auc"].to_list())
+    shown = repr(found)
+    assert shown.startswith("PairEvaluation of")
+    assert f"{found.models[0].pooled.metrics['f1_max']:.3f}" in shown
+
+
+def test_settings_of_tasks_are_refused_for_pairs(pairs_folder):
+    with pytest.raises(UsageError, match="`only` is for tasks, not for pairs"):
+        evaluate("tfidf", pairs_folder, only=["STS"])
+    with pytest.raises(UsageError, match=r"`bootstrap`: .* greater than or equal to 0"):
+        evaluate("tfidf", pairs_folder, bootstrap=-1)

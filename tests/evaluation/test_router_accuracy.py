@@ -11,12 +11,13 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
+from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.evaluator import PairEvaluator
-from sentence_experts.evaluation.routing import distinct_texts, router_accuracy
-from sentence_experts.evaluation.run import EvaluationPlan, run_evaluation
+from sentence_experts.evaluation.router_accuracy import distinct_texts, router_accuracy
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.sequence_router import SequenceRouter
 from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.report.page import evaluation_page
 from sentence_experts.report.tables import router_rows, router_table
 
 NO_PROMPTS = {"crops": None, "neuro": None}
@@ -89,11 +90,8 @@ def test_the_trainers_evaluation_reports_it(choosing, table):
 
 def test_an_evaluation_reports_it_by_domain_and_block(choosing, plain_model, pairs_folder, table, tmp_path):
     choosing.save(str(tmp_path / "learned"), create_model_card=False)
-    plan = EvaluationPlan(
-        [str(tmp_path / "learned"), str(plain_model)], pairs_folder, tmp_path / "out", replicates=0
-    )
-    found = run_evaluation(plan)
-    expected = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS)
+    found = evaluate([tmp_path / "learned", plain_model], pairs_folder, out=tmp_path / "out", bootstrap=0)
+    expected = router_accuracy(BatchEncoder(choosing), table, NO_PROMPTS)
     assert found.routers == {"learned": expected}
     written = json.loads((tmp_path / "out" / "evaluation.json").read_text())["routers"]["learned"]
     assert written["by_block"] == {str(block): share for block, share in expected.by_block.items()}
@@ -101,7 +99,7 @@ def test_an_evaluation_reports_it_by_domain_and_block(choosing, plain_model, pai
     assert list(rows) == ["all", "domain crops", "domain neuro", "block 0", "block 1"]
     assert rows["all"] == [f"{expected.mean:.3f}"]
     assert router_table(found).row_count == 5
-    assert "Learned routers: the share of texts" in (tmp_path / "out" / "report.html").read_text()
+    assert "Learned routers: the share of texts" in evaluation_page(found)
 
 
 def test_a_model_without_routes_says_so(choosing):

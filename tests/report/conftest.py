@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentence_experts.evaluation.evaluate import evaluate
-from sentence_experts.evaluation.results import Evaluation
+from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
+from sentence_experts.evaluation.results import PairEvaluation
 
 DOMAINS = ("crops & <soil>", "neuro")
 
@@ -27,7 +27,7 @@ class Invented:
 
 def invented(
     labels=lambda number: number % 2, models=(("good [bold]", 0.5), ("<b>bad", 0.0)), **options
-) -> Evaluation:
+) -> PairEvaluation:
     rows = [
         {
             "anchor": "",
@@ -40,24 +40,26 @@ def invented(
         for domain in DOMAINS
         for number in range(60)
     ]
-    scorers = [Invented(label, gap) for label, gap in models]
+    by_model: dict[str, list[Invented]] = {}
+    for label, gap in models:
+        by_model.setdefault(label.partition(" #")[0], []).append(Invented(label, gap))
     settings = {"pairs": "pairs", "split": "test"}
-    return evaluate(scorers, pa.Table.from_pylist(rows), replicates=20, settings=settings, **options)
+    return evaluate_scorers(by_model, pa.Table.from_pylist(rows), bootstrap=20, settings=settings, **options)
 
 
 @pytest.fixture(scope="session")
-def evaluation() -> Evaluation:
+def evaluation() -> PairEvaluation:
     return invented()
 
 
 @pytest.fixture(scope="session")
-def only_linked() -> Evaluation:
+def only_linked() -> PairEvaluation:
     return invented(labels=lambda number: 1)
 
 
 @pytest.fixture(scope="session")
-def several() -> Evaluation:
+def several() -> PairEvaluation:
     """A model of three seeds, one of a single run, and a baseline."""
     runs = [f"seeded #{number}" for number in (1, 2, 3)]
     models = [*((run, 0.4) for run in runs), ("single", 0.2), ("fixed", 0.0)]
-    return invented(models=models, seeds={"seeded": runs}, baselines=["fixed"])
+    return invented(models=models, baseline=["fixed"])

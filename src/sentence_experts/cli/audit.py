@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentence_experts.cli.console import results
+from sentence_experts.cli.options import Verb
+from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.audit.run import Audit
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("audit")(audit)
+    app.command("audit", cls=Verb)(audit)
 
 
 def audit(
@@ -56,23 +58,25 @@ def audit(
 
     Example: sentence-experts audit my-pairs --model runs/experts/model --model minilm --out audit
     """
-    from sentence_experts.evaluation.audit.run import BASELINES, AuditPlan, run_audit, write_audit
+    from sentence_experts.evaluation.audit.run import BASELINES
+    from sentence_experts.evaluation.audit.run import audit as run_audit
 
     files = {"train": train, "validation": validation, "test": test}
-    plan = AuditPlan(
-        pairs=pairs,
-        files={split: path for split, path in files.items() if path is not None},
+    given = {split: path for split, path in files.items() if path is not None}
+    if (pairs is None) == (not given):
+        raise UsageError("give PAIRS (a folder or a table), or --train FILE and --test FILE")
+    found = run_audit(
+        pairs or given,
+        model or (),
+        out=out,
         threshold=threshold,
-        models=model or (),
-        baselines=baseline or BASELINES,
-        replicates=bootstrap,
+        baseline=baseline or list(BASELINES),
+        bootstrap=bootstrap,
         seed=seed,
         device=device,
     )
-    found = run_audit(plan)
     _show(found)
     if out is not None:
-        write_audit(out, found)
         results.print(f"written to {out}", markup=False, highlight=False)
 
 

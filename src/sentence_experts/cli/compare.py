@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +9,10 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results
-from sentence_experts.cli.options import BATCH_SIZE_HELP
+from sentence_experts.cli.options import BATCH_SIZE_HELP, Verb
 
 if TYPE_CHECKING:
-    from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.evaluation.metrics import Metrics
-    from sentence_experts.evaluation.regression import RouteChange
+    from sentence_experts.evaluation.compare import Comparison, RouteChange
 
 METRICS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
 MISSING = "–"
@@ -23,7 +20,7 @@ MISSING = "–"
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("compare")(compare)
+    app.command("compare", cls=Verb)(compare)
 
 
 def compare(
@@ -46,54 +43,51 @@ def compare(
 
     Example: sentence-experts compare my-model my-model-with-crops --pairs my-pairs
     """
-    from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.evaluation.regression import TEXTS, route_changes
-    from sentence_experts.models.loading import load
-    from sentence_experts.pairs.dataset import PairsFolder
-    from sentence_experts.tables import TextTable
+    from sentence_experts.evaluation.compare import compare as compare_models
 
-    compared: Sequence[str] = TEXTS
-    if texts is not None:
-        compared = TextTable(texts, column).texts()
-    table = None if pairs is None else PairsFolder.open(pairs).split(split)
-    encoders = [BatchEncoder(load(model, device=device), batch_size) for model in (before, after)]
-    _show_changes(route_changes(encoders[0], encoders[1], compared), len(compared), encoders)
-    if table is not None:
-        from sentence_experts.evaluation.regression import figures_by_domain
-
-        first, second = (figures_by_domain(encoder, table) for encoder in encoders)
-        _show_figures(first, second, split)
+    found = compare_models(
+        before,
+        after,
+        pairs=pairs,
+        texts=texts,
+        split=split,
+        column=column,
+        batch_size=batch_size,
+        device=device,
+    )
+    _show_changes(found)
+    if pairs is not None:
+        _show_figures(found, split)
 
 
-def _show_changes(changes: Sequence[RouteChange], texts: int, encoders: Sequence[BatchEncoder]) -> None:
-    table = _table(f"Vectors of {texts:,} texts", "route")
+def _show_changes(found: Comparison) -> None:
+    table = _table(f"Vectors of {found.texts:,} texts", "route")
     for heading in ("vectors", "largest difference", "smallest cosine"):
         table.add_column(heading, justify="right")
-    for change in changes:
+    for change in found.changes:
         numbers = ("0", "1") if change.bit_equal else _in_numbers(change)
         table.add_row(change.route or "(none)", "bit-equal" if change.bit_equal else "changed", *numbers)
     results.print(table)
-    before, after = (encoder.routes.keys() for encoder in encoders)
-    for what, routes in (("only before", before - after), ("only after", after - before)):
+    for what, routes in (("only before", found.only_before), ("only after", found.only_after)):
         if routes:
-            results.print(f"{what}: {', '.join(sorted(routes))}", markup=False, highlight=False)
-    equal = sum(change.bit_equal for change in changes)
-    results.print(f"{equal} of {len(changes)} routes are bit-equal", highlight=False)
+            results.print(f"{what}: {', '.join(routes)}", markup=False, highlight=False)
+    equal = sum(change.bit_equal for change in found.changes)
+    results.print(f"{equal} of {len(found.changes)} routes are bit-equal", highlight=False)
 
 
 def _in_numbers(change: RouteChange) -> tuple[str, str]:
     return f"{change.largest_difference:.2e}", f"{change.smallest_cosine:.6f}"
 
 
-def _show_figures(before: dict[str, Metrics | None], after: dict[str, Metrics | None], split: str) -> None:
+def _show_figures(found: Comparison, split: str) -> None:
     table = _table(f"Figures on the {split} pairs", "domain")
     for name in METRICS.values():
         for heading in (f"{name} before", "after", "change"):
             table.add_column(heading, justify="right")
-    for domain in before:
+    for domain, both in found.metrics.items():
         cells = []
         for metric in METRICS:
-            first, second = ((figures or {}).get(metric) for figures in (before[domain], after[domain]))
+            first, second = ((metrics or {}).get(metric) for metrics in both)
             change = None if first is None or second is None else second - first
             cells += [_number(first), _number(second), _number(change, "+.4f")]
         table.add_row(domain, *cells)

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from sentence_experts.cli.console import note, results
 from sentence_experts.cli.evaluate_settings import EvaluationSettings
 from sentence_experts.cli.evaluate_tasks import check_kind, evaluate_tasks
-from sentence_experts.cli.options import with_settings
+from sentence_experts.cli.options import Verb, with_settings
 
 DEFAULT = "models"
 
@@ -32,7 +32,7 @@ class ModelsUnlessScores(TyperGroup):
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
     verb = typer.Typer(cls=ModelsUnlessScores, add_completion=False)
-    verb.command(DEFAULT)(with_settings(EvaluationSettings)(evaluate_models))
+    verb.command(DEFAULT, cls=Verb)(with_settings(EvaluationSettings)(evaluate_models))
     verb.command("scores")(evaluate_scores)
     app.add_typer(
         verb,
@@ -76,7 +76,8 @@ def evaluate_models(
 
 
 def _evaluate_pairs(settings: EvaluationSettings, models: list[str], pairs: Path) -> None:
-    from sentence_experts.evaluation.run import run_evaluation
+    from sentence_experts.evaluation.results import PairEvaluation
+    from sentence_experts.pairs.dataset import Pairs
     from sentence_experts.report.tables import (
         difference_table,
         evaluation_tables,
@@ -84,7 +85,8 @@ def _evaluate_pairs(settings: EvaluationSettings, models: list[str], pairs: Path
         seeds_note,
     )
 
-    found = run_evaluation(settings.plan(models, pairs))
+    found = settings.evaluate(models, Pairs.open(pairs))
+    assert isinstance(found, PairEvaluation)
     for table in evaluation_tables(found):
         results.print(table)
     if (compared := difference_table(found)) is not None:

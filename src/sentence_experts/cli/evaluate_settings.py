@@ -1,9 +1,9 @@
-"""The flags of `sentence-experts evaluate`, and the plan that they make."""
+"""The flags of `sentence-experts evaluate`, and the settings that they make."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import BaseModel
@@ -12,7 +12,8 @@ from sentence_experts.cli.options import BATCH_SIZE_HELP
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
-    from sentence_experts.evaluation.run import EvaluationPlan
+    from sentence_experts.evaluation.config import EvaluateConfig
+    from sentence_experts.evaluation.results import Evaluation
 
 
 class EvaluationSettings(BaseModel):
@@ -108,34 +109,32 @@ class EvaluationSettings(BaseModel):
         str | None, typer.Option(help="cpu, cuda, cuda:1, mps; chosen by itself when not given.")
     ] = None
 
-    def plan(self, models: list[str], pairs: Path) -> EvaluationPlan:
-        """The evaluation of `models` on pairs.
+    def config(self) -> EvaluateConfig:
+        """The settings of the library.
 
         Raises:
-            UsageError: a flag that names a model or a domain is not of its form.
+            UsageError: a flag that names a model or a domain is not of its form, or a value is wrong.
         """
-        from sentence_experts.evaluation.run import EvaluationPlan
+        from sentence_experts.evaluation.config import EvaluateConfig
 
-        return EvaluationPlan(
-            models=models,
-            pairs=pairs,
-            out=self.out,
-            baselines=self.baseline,
-            split=self.split,
-            cache=self.cache,
-            names=dict(assignments(self.name, "--name LABEL=MODEL")),
-            seeds=assignments(self.seeds, "--seeds LABEL=MODEL"),
-            pooling=dict(assignments(self.pooling, "--pooling MODEL=POOLING")),
-            route_map=dict(assignments(self.route_map, "--route-map [MODEL:]DOMAIN=ROUTE")),
-            tfidf_fit=self.tfidf_fit,
-            replicates=self.bootstrap,
-            seed=self.seed,
-            linked_only=self.linked_only,
-            threshold_min=self.threshold_min,
-            device=self.device,
-            batch_size=self.batch_size,
-            max_length=self.max_length,
-        )
+        own = ("pairs", "mteb", "tasks", "out", "baseline", "name", "seeds")
+        values = {name: getattr(self, name) for name in type(self).model_fields if name not in own}
+        values["pooling"] = dict(assignments(self.pooling, "--pooling MODEL=POOLING"))
+        values["route_map"] = dict(assignments(self.route_map, "--route-map [MODEL:]DOMAIN=ROUTE"))
+        return EvaluateConfig.of(None, **values)
+
+    def evaluate(self, models: list[str], data: Any) -> Evaluation:
+        """Measure the models."""
+        from sentence_experts.evaluation.evaluate import evaluate
+        from sentence_experts.evaluation.models import named_models
+        from sentence_experts.report.write import write_report
+
+        names = dict(assignments(self.name, "--name LABEL=MODEL"))
+        seeds = assignments(self.seeds, "--seeds LABEL=MODEL")
+        named, baseline = named_models(models, self.baseline, names, seeds)
+        found = evaluate(named, data, self.config(), self.out, baseline=baseline)
+        write_report(found, self.out)
+        return found
 
 
 def assignments(values: list[str], usage: str) -> list[tuple[str, str]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentence_experts.cli.console import results
-from sentence_experts.cli.evaluate_settings import EvaluationSettings, assignments
-from sentence_experts.errors import SentenceExpertsError, UsageError, require
+from sentence_experts.cli.evaluate_settings import EvaluationSettings
+from sentence_experts.errors import SentenceExpertsError, UsageError
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.mteb.results import TaskEvaluation
@@ -40,27 +40,13 @@ def check_kind(settings: EvaluationSettings) -> None:
 
 def evaluate_tasks(settings: EvaluationSettings, models: list[str]) -> None:
     """Measure the models, show the tables, and fail at the end where a task's data could not be had."""
-    require("mteb", "mteb")
-    from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
+    from sentence_experts.evaluation.mteb.results import TaskEvaluation
+    from sentence_experts.tasks.dataset import Tasks
 
-    plan = TaskPlan(
-        models=models,
-        out=settings.out,
-        names=settings.mteb,
-        folder=settings.tasks,
-        only=settings.only,
-        cache=settings.cache,
-        labels=dict(assignments(settings.name, "--name LABEL=MODEL")),
-        seeds=assignments(settings.seeds, "--seeds LABEL=MODEL"),
-        pooling=dict(assignments(settings.pooling, "--pooling MODEL=POOLING")),
-        route_map=dict(assignments(settings.route_map, "--route-map [MODEL:]TYPE[.query|.document]=ROUTE")),
-        replicates=settings.bootstrap,
-        seed=settings.seed,
-        device=settings.device,
-        batch_size=settings.batch_size,
-        max_length=settings.max_length,
-    )
-    show_tasks(run_tasks(plan), settings.out)
+    data = settings.mteb or Tasks.open(settings.tasks or "")
+    found = settings.evaluate(models, data)
+    assert isinstance(found, TaskEvaluation)
+    show_tasks(found, settings.out)
 
 
 def show_tasks(found: TaskEvaluation, out: Path) -> None:
@@ -69,12 +55,11 @@ def show_tasks(found: TaskEvaluation, out: Path) -> None:
     Raises:
         SentenceExpertsError: a task's data could not be had.
     """
-    from sentence_experts.evaluation.mteb.run import REPORT
     from sentence_experts.report.task_tables import gap_lines, notes, task_tables
 
     for table in task_tables(found):
         results.print(table)
-    for line in ("", *gap_lines(found), *notes(found), f"report: {out / REPORT}"):
+    for line in ("", *gap_lines(found), *notes(found), f"report: {out / 'tasks.md'}"):
         results.print(line, markup=False, highlight=False)
     if found.missing:
         raise SentenceExpertsError(

@@ -155,15 +155,19 @@ def evaluate(
     if bool(mteb) == bool(tasks):
         raise UsageError("give one of --mteb NAME and --tasks FOLDER")
     from sentence_experts.cli.evaluate_tasks import show_tasks
-    from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
+    from sentence_experts.evaluation.evaluate import evaluate as measure
+    from sentence_experts.evaluation.mteb.results import TaskEvaluation
+    from sentence_experts.report.write import write_report
+    from sentence_experts.tasks.dataset import Tasks
 
     embedder = open_embedder(model, given, alpha=alpha)
     embedder.keep_states(out / "states")  # what is measured several times is read once
     name, wanted = Path(model).name, tuple(dict.fromkeys(parts or PARTS))
     variants = {f"{name}-{part}": embedder.with_parts(part) for part in wanted}
-    plan = TaskPlan(list(variants), out, mteb or (), tasks, only or (), replicates=bootstrap)
-    found = run_tasks(plan, lambda entry: BatchEncoder(variants[entry.source], name=entry.source))
+    data = mteb or Tasks.open(tasks or "")
+    found = measure(variants, data, out=out, only=only or [], bootstrap=bootstrap)
+    assert isinstance(found, TaskEvaluation)
+    write_report(found, out)
     show_tasks(found, out)
 
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import note, results
-from sentence_experts.cli.options import BATCH_SIZE_HELP
-from sentence_experts.errors import UsageError
+from sentence_experts.cli.console import results
+from sentence_experts.cli.options import BATCH_SIZE_HELP, Verb
 
 if TYPE_CHECKING:
-    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.evaluation.similarity import Cosines, Pair, Welch
 
 FIGURES, FIGURE = "similarity.json", "similarity.png"
@@ -22,7 +20,7 @@ FIGURES, FIGURE = "similarity.json", "similarity.png"
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("similarity")(similarity)
+    app.command("similarity", cls=Verb)(similarity)
 
 
 def similarity(
@@ -53,64 +51,26 @@ def similarity(
 
     Example: sentence-experts similarity mote --against ic --texts articles.txt --out similarity
     """
-    from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.errors import require
-    from sentence_experts.evaluation.similarity import (
-        as_json,
-        chosen_texts,
-        welch_by_pair,
-    )
-    from sentence_experts.models.loading import load
+    from sentence_experts.evaluation.similarity import similarity as measure
     from sentence_experts.report.similarity_figure import write_similarity_figure
-    from sentence_experts.storage import write_json
-    from sentence_experts.tables import TextTable
 
     require("matplotlib", "report")  # known before anything is encoded
-    if out.is_file():
-        raise UsageError(f"{out}: --out is a folder; a file of that name is there")
-    every = TextTable(texts, column).texts()
-    used, aside = chosen_texts(every, sample, seed)
-    _say_set_aside(texts, aside)
-    encoders = [BatchEncoder(load(each, device=device), batch_size) for each in (model, against) if each]
-    models = _cosines(encoders, used, routes)
-    found = list(models.values())
-    tests = welch_by_pair(*found) if len(found) == 2 else {}
-    write_json(
-        out / FIGURES,
-        {
-            "texts": {"file": texts.name, "read": len(every), "used": len(used), "seed": seed, **aside},
-            "models": {label: each.settings() for label, each in zip(models, encoders, strict=True)},
-            "pairs": as_json(models, tests),
-        },
+    found = measure(
+        model,
+        texts,
+        against=against,
+        out=out,
+        routes=[name.strip() for name in (routes or "").split(",") if name.strip()],
+        column=column,
+        sample=sample,
+        seed=seed,
+        batch_size=batch_size,
+        device=device,
     )
-    write_similarity_figure(out / FIGURE, models, tests)
-    _show(models, tests, len(used))
+    write_similarity_figure(out / FIGURE, found.cosines, found.tests)
+    _show(found.cosines, found.tests, found.texts["used"])
     results.print(f"{out / FIGURES}, {out / FIGURE}", markup=False, highlight=False)
-
-
-def _say_set_aside(texts: Path, aside: Mapping[str, int]) -> None:
-    for reason, count in aside.items():
-        if count:
-            note(f"{texts}: {count:,} {reason} texts set aside")
-
-
-def _cosines(encoders: list[BatchEncoder], texts: list[str], routes: str | None) -> dict[str, Cosines]:
-    """Each model's cosines on the routes that all of them have."""
-    from sentence_experts.evaluation.similarity import comparable_routes, inter_route_cosines
-
-    wanted = [name.strip() for name in (routes or "").split(",") if name.strip()]
-    compared = comparable_routes(encoders[0], wanted)
-    for other in encoders[1:]:
-        comparable_routes(other, compared)
-    return {
-        label: inter_route_cosines(encoder, texts, compared)
-        for label, encoder in zip(_labels(encoders), encoders, strict=True)
-    }
-
-
-def _labels(encoders: list[BatchEncoder]) -> list[str]:
-    names = [encoder.name for encoder in encoders]
-    return names if len(set(names)) == len(names) else [names[0], f"{names[1]} (--against)"]
 
 
 def _show(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch], texts: int) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.evaluation.baselines import EncoderScorer
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
+from sentence_experts.evaluation.scorers import EncoderScorer
 from sentence_experts.models.routing.automatic import AutoRoutes
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.storage import sha256_text

@@ -1,133 +1,180 @@
-"""Several models on the same labelled pairs: each one's figures, and how they compare."""
+"""Measure models on labelled pairs, on the tasks of a folder, or on tasks of mteb."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow.compute as pc
 
-from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.measure import Measured, measure
-from sentence_experts.evaluation.metrics import METRIC_NAMES
-from sentence_experts.evaluation.pairs import (
-    KEPT_COLUMNS,
-    PairScorer,
-    checked_table,
-    score_pairs,
-    scored_by_domain,
-)
-from sentence_experts.evaluation.results import (
-    PAIR_WEIGHTED_MEAN,
-    POOLED,
-    Difference,
-    Evaluation,
-    ModelResult,
-)
-from sentence_experts.evaluation.seeds import mean_over_runs
-from sentence_experts.evaluation.statistics import BOOTSTRAPPED, interval
-from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, mean_areas, rank_tests
+from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.evaluation.config import EvaluateConfig
+from sentence_experts.evaluation.models import ModelRun, Models, RouteMap, check_names, model_runs, setting_of
+from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
+from sentence_experts.evaluation.pair_inputs import open_pairs
+from sentence_experts.evaluation.pairs import checked_table, domains_of, texts_by_domain
+from sentence_experts.evaluation.results import Evaluation, PairEvaluation
+from sentence_experts.evaluation.router_accuracy import router_accuracy
+from sentence_experts.evaluation.scorers import EncoderScorer, PairScorer, TfidfScorer
+from sentence_experts.evaluation.versions import library_versions
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.storage import read_json
+from sentence_experts.tasks.dataset import Tasks
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True)
-class _Run:
-    label: str
-    settings: Mapping[str, Any]
-    measured: Measured
-    areas: Mapping[str, Areas]
+# Settings that only pairs, or only tasks, have.
+PAIR_SETTINGS = ("split", "tfidf_fit", "linked_only", "threshold_min")
+TASK_SETTINGS = ("only",)
 
 
 def evaluate(
-    scorers: Sequence[PairScorer],
-    table: pa.Table,
-    replicates: int = 1000,
-    seed: int = 0,
-    threshold_min: float | None = None,
-    settings: Mapping[str, Any] | None = None,
-    seeds: Mapping[str, Sequence[str]] | None = None,
-    baselines: Collection[str] = (),
+    models: Models,
+    data: Any,
+    config: EvaluateConfig | None = None,
+    out: Path | str | None = None,
+    *,
+    baseline: Models = (),
+    **settings: Any,
 ) -> Evaluation:
-    """Score the pairs with every model, measure, and compare each model with each other.
+    """Measure models on labelled pairs, on the tasks of a folder, or on tasks of mteb.
+
+    Each text is encoded with the route of its domain (pairs) or of its task's type, if the model has routes.
+    Vectors and mteb's results are cached, so an interrupted evaluation continues where it stopped.
 
     Args:
-        scorers: the models, or runs of models.
-        table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
-        replicates: of the bootstrap; 0 for no intervals.
-        seed: of the bootstrap.
-        threshold_min: lowest candidate threshold (`metrics.pair_metrics`).
-        settings: what else the results note.
-        seeds: label of a model -> the labels of its runs, which are then measured as one.
-        baselines: labels of models that nobody trained here, whose figures have no seed.
+        models: one model or several: folders, hub ids, "minilm", "tfidf" (pairs only), loaded
+            `SentenceTransformer`s; or a mapping from label to a model or to a list of its runs, one per
+            training seed, whose mean is then reported with its spread.
+        data: pairs (a folder, or a table with the columns anchor, positive and label, and domain, anchor_id,
+            positive_id if there are any: a file, or a pandas, polars or Arrow table); tasks (a folder); or
+            names of mteb's tasks, benchmarks or groups.
+        config: settings; single ones may be given as keywords instead.
+        out: folder for the results: evaluation.json and scores.parquet (pairs) or tasks.json (tasks).
+        baseline: models that were not trained here, as `models`.
+        settings: fields of `EvaluateConfig`.
+
+    Returns:
+        A `PairEvaluation`, or a `TaskEvaluation`.
 
     Raises:
-        InputError: the table lacks something, or a model gives a score that is not a finite number.
-        UsageError: no models, or two with one label.
-        RouteError: a model with experts lacks a route for a domain.
+        UsageError: a setting is wrong, or does not apply to this data.
+        InputError: the data or a model cannot be read.
+        RouteError: a model has no route for a domain or a type of task.
+
+    Example:
+        >>> evaluate({"MoE": ["runs/1", "runs/2"]}, "my-pairs", baseline="tfidf")  # doctest: +SKIP
     """
-    members = _members([scorer.label for scorer in scorers], seeds or {})
-    table = checked_table(table)
-    kept = table.select(KEPT_COLUMNS)
-    runs: dict[str, _Run] = {}
-    for scorer in scorers:
-        scores = score_pairs(scorer, table)
-        kept = kept.append_column(scorer.label, pa.array(scores))
-        measured = measure(table, scores, replicates, seed, threshold_min)
-        areas = areas_by_view(scored_by_domain(table, scores))
-        runs[scorer.label] = _Run(scorer.label, scorer.settings(), measured, areas)
-    models = {label: [runs[run] for run in labels] for label, labels in members.items()}
-    means = {label: mean_over_runs([run.measured for run in each]) for label, each in models.items()}
-    used = {"replicates": replicates, "seed": seed, "threshold_min": threshold_min, "metrics": METRIC_NAMES}
-    return Evaluation(
-        {**(settings or {}), **used},
-        tuple(_result(label, means[label], runs, label not in baselines) for label, runs in models.items()),
-        kept,
-        differences(means),
-        rank_tests({label: mean_areas([run.areas for run in each]) for label, each in models.items()}),
+    chosen = EvaluateConfig.of(config, **settings)
+    runs = model_runs(models, baseline)
+    folder = None if out is None else Path(out)
+    source = _opened(data, chosen.split)
+    if isinstance(source, Pairs):
+        _check_settings(chosen, TASK_SETTINGS, "tasks, not for pairs")
+        found: Evaluation = _evaluate_pairs(runs, source, chosen, folder)
+    else:
+        _check_settings(chosen, PAIR_SETTINGS, "pairs, not for tasks")
+        require("mteb", "mteb")
+        from sentence_experts.evaluation.mteb.run import evaluate_tasks
+
+        found = evaluate_tasks(runs, source, chosen, folder)
+    if folder is not None:
+        found.save(folder)
+    return found
+
+
+def _opened(data: Any, split: str) -> Pairs | Tasks | list[str]:
+    """Pairs, tasks, or names of mteb."""
+    if isinstance(data, Tasks | Pairs):
+        return data
+    if isinstance(data, list | tuple) and all(isinstance(name, str) for name in data):
+        return list(data)
+    if isinstance(data, str) and not Path(data).exists():
+        return [data]
+    if isinstance(data, str | Path) and Path(data).is_dir():
+        manifest = Path(data) / "manifest.json"
+        if manifest.is_file() and read_json(manifest).get("kind") == "tasks":
+            return Tasks.open(data)
+    return open_pairs(data, split)
+
+
+def _check_settings(config: EvaluateConfig, foreign: Sequence[str], meant_for: str) -> None:
+    for name in foreign:
+        if getattr(config, name) != type(config).model_fields[name].default:
+            raise UsageError(f"`{name}` is for {meant_for}")
+
+
+def _evaluate_pairs(
+    runs: Sequence[ModelRun], pairs: Pairs, config: EvaluateConfig, out: Path | None
+) -> PairEvaluation:
+    table = checked_table(pairs.split(config.split), f"{pairs.name}: split {config.split}")
+    if config.linked_only:
+        table = table.filter(pc.equal(table["label"], 1))
+        if not table.num_rows:
+            raise InputError(f"{pairs.name}: no linked pairs in the {config.split} split")
+    cache = config.cache or (None if out is None else out / "vectors")
+    models = _scorers(runs, pairs, domains_of(table), config, cache)
+    found = evaluate_scorers(
+        models,
+        table,
+        bootstrap=config.bootstrap,
+        seed=config.seed,
+        threshold_min=config.threshold_min,
+        settings={
+            "pairs": pairs.name,
+            "pairs_fingerprint": pairs.fingerprint(),
+            "pairs_settings": pairs.settings,
+            "split": config.split,
+            "split_sha256": pairs.split_hash(config.split),
+            "route_map": config.route_map,
+            "linked_only": config.linked_only,
+            "versions": library_versions(),
+        },
+        baseline=[run.model for run in runs if run.is_baseline],
     )
+    routers = {
+        scorer.label: router_accuracy(scorer.encoder, table, scorer.routes) for scorer in _encoders(models)
+    }
+    return replace(found, routers={label: each for label, each in routers.items() if each is not None})
 
 
-def differences(measured: Mapping[str, Measured]) -> tuple[Difference, ...]:
-    """Each model minus each later one: F1max and ROC-AUC in every view, with paired intervals.
-
-    Both meet the same draws of papers, so what makes pairs hard for both does not count.
-    """
-    gaps = []
-    for first, second in combinations(measured, 2):
-        upper, lower = measured[first], measured[second]
-        for view in upper.figures:
-            for metric in BOOTSTRAPPED:
-                values = [model.figures[view].metrics[metric] for model in (upper, lower)]
-                gap = None if values[0] is None or values[1] is None else values[0] - values[1]
-                bounds = (
-                    interval(upper.drawn[view][metric] - lower.drawn[view][metric], gap)
-                    if upper.drawn
-                    else None
-                )
-                gaps.append(Difference(first, second, view, metric, gap, bounds))
-    return tuple(gaps)
-
-
-def _members(runs: Sequence[str], seeds: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Model label -> labels of its runs, in the order of the runs."""
-    if not runs:
-        raise UsageError("nothing to evaluate: name at least one model or baseline")
-    model_of = {run: label for label, members in seeds.items() for run in members}
-    members: dict[str, list[str]] = {}
+def _scorers(
+    runs: Sequence[ModelRun],
+    pairs: Pairs,
+    domains: Sequence[str],
+    config: EvaluateConfig,
+    cache: Path | None,
+) -> dict[str, list[PairScorer]]:
+    """Label -> the scorers of the model's runs."""
+    routes = RouteMap.read(config.route_map, domains)
+    check_names(runs, config.pooling, "pooling")
+    check_names(runs, dict.fromkeys(routes.of_one, "..."), "route_map")
+    models: dict[str, list[PairScorer]] = {}
     for run in runs:
-        members.setdefault(model_of.get(run, run), []).append(run)
-    for label in (*runs, *members):
-        if label in KEPT_COLUMNS:
-            raise UsageError(f"a model cannot be called {label!r}: name it with --name LABEL=PATH")
-        if runs.count(label) > 1 or (label in runs and label not in seeds.get(label, [label])):
-            raise UsageError(f"two models are called {label!r}: name one with --name LABEL=PATH")
-    return members
+        scorer: PairScorer
+        if run.is_tfidf:
+            scorer = TfidfScorer(texts_by_domain(pairs.split("train")), config.tfidf_fit, run.label)
+        else:
+            encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
+            scorer = EncoderScorer(encoder, domains, run.label, routes.of(run, encoder.routes), cache)
+            _log_single_route(scorer)
+        models.setdefault(run.model, []).append(scorer)
+    known = {route for scorer in _encoders(models) for route in scorer.encoder.routes}
+    for domain, route in routes.of_all.items():
+        if route not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            raise UsageError(f"`route_map` {domain}={route}: no model has that route; routes: {listed}")
+    return models
 
 
-def _result(label: str, found: Measured, runs: Sequence[_Run], trained: bool) -> ModelResult:
-    views = found.figures[POOLED], found.figures[PAIR_WEIGHTED_MEAN], found.by_domain()
-    if [run.label for run in runs] == [label]:
-        return ModelResult(label, runs[0].settings, *views, trained=trained)
-    each = tuple(_result(run.label, run.measured, [run], trained) for run in runs)
-    return ModelResult(label, {"seeds": len(runs)}, *views, runs=each, trained=trained)
+def _encoders(models: Mapping[str, Sequence[PairScorer]]) -> list[EncoderScorer]:
+    return [each for scorers in models.values() for each in scorers if isinstance(each, EncoderScorer)]
+
+
+def _log_single_route(scorer: EncoderScorer) -> None:
+    taken = set(scorer.routes.values())
+    if len(scorer.routes) > 1 and len(taken) == 1 and (route := taken.pop()) is not None:
+        logger.info(f"{scorer.label}: route {route} for every domain")

@@ -10,11 +10,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.evaluation.baselines import EncoderScorer
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
-from sentence_experts.evaluation.results import POOLED, Figures
-from sentence_experts.evaluation.routing import TEXTS_WHILE_TRAINING, RouterAccuracy, router_accuracy
+from sentence_experts.evaluation.results import POOLED, PairMetrics
+from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, RouterAccuracy, router_accuracy
+from sentence_experts.evaluation.scorers import EncoderScorer
 
 # The 2025 paper stops training on F1max over the evaluation set ("Training strategy").
 PRIMARY_METRIC = "f1_max"
@@ -89,7 +89,7 @@ class PairEvaluator(SentenceEvaluator):
         self.store_metrics_in_model_card_data(model, found, epoch, steps)
         return found
 
-    def _named(self, prefix: str, figures: Figures) -> dict[str, float]:
+    def _named(self, prefix: str, figures: PairMetrics) -> dict[str, float]:
         start = f"{self.name}_" if self.name else ""
         values = ((metric, figures.metrics[metric]) for metric in REPORTED)
         return {f"{start}{prefix}{metric}": value for metric, value in values if value is not None}

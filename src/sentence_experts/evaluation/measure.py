@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.evaluation.metrics import class_means, pair_metrics, pair_weighted_mean
 from sentence_experts.evaluation.pairs import scored_by_domain
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, Figures
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, PairMetrics
 from sentence_experts.evaluation.statistics import Bootstrapped, bootstrap, interval, joined
 
 
@@ -25,10 +25,10 @@ class Measured:
             a bootstrap.
     """
 
-    figures: Mapping[str, Figures]
+    figures: Mapping[str, PairMetrics]
     drawn: Mapping[str, Bootstrapped] = field(default_factory=dict)
 
-    def by_domain(self) -> dict[str, Figures]:
+    def by_domain(self) -> dict[str, PairMetrics]:
         """The figures of the views that are domains."""
         return {
             view: found for view, found in self.figures.items() if view not in (POOLED, PAIR_WEIGHTED_MEAN)
@@ -42,14 +42,18 @@ def measure(
     seed: int = 0,
     threshold_min: float | None = None,
 ) -> Measured:
-    """Figures of the scored pairs of a checked table; `replicates` 0 leaves the intervals out."""
+    """Metrics of the scored pairs of a checked table; `replicates` 0 leaves the intervals out."""
     sets = scored_by_domain(table, scores)
     domains = {domain: figures(pairs.scores, pairs.labels, threshold_min) for domain, pairs in sets.items()}
     everything = joined(list(sets.values()))
     pooled = figures(everything.scores, everything.labels, threshold_min)
     counts = {domain: found.pairs for domain, found in domains.items()}
     means = pair_weighted_mean({domain: found.metrics for domain, found in domains.items()}, counts)
-    found = {POOLED: pooled, PAIR_WEIGHTED_MEAN: Figures(pooled.pairs, pooled.positives, means), **domains}
+    found = {
+        POOLED: pooled,
+        PAIR_WEIGHTED_MEAN: PairMetrics(pooled.pairs, pooled.positives, means),
+        **domains,
+    }
     if replicates == 0:
         return Measured(found)
     drawn_domains, drawn_pooled, drawn_mean = bootstrap(sets, replicates, seed, threshold_min)
@@ -59,13 +63,13 @@ def measure(
 
 def figures(
     scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_min: float | None = None
-) -> Figures:
+) -> PairMetrics:
     """The metrics of one set of pairs, without intervals."""
     metrics = pair_metrics(scores, labels, threshold_min) | class_means(scores, labels)
-    return Figures(len(labels), int(labels.sum()), metrics)
+    return PairMetrics(len(labels), int(labels.sum()), metrics)
 
 
-def with_intervals(found: Figures, drawn: Bootstrapped) -> Figures:
+def with_intervals(found: PairMetrics, drawn: Bootstrapped) -> PairMetrics:
     """The figures with the intervals that their replicates give."""
     return replace(
         found, intervals={name: interval(values, found.metrics[name]) for name, values in drawn.items()}

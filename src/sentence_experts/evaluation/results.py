@@ -1,33 +1,61 @@
-"""What an evaluation found: frozen, and the same JSON for the same findings."""
+"""What an evaluation gives: frozen, and the same JSON for the same results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sentence_experts.evaluation.routing import RouterAccuracy
+from sentence_experts.evaluation.router_accuracy import RouterAccuracy
 from sentence_experts.evaluation.statistics import Interval
+from sentence_experts.storage import write_json, write_parquet
 
-# The three ways to look at a model. The 2025 paper's Table 3 mixes the last two.
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Two ways to average over domains. The 2025 paper's Table 3 mixes them.
 POOLED = "pooled"
 PAIR_WEIGHTED_MEAN = "pair_weighted_mean"
 VIEWS = {
     POOLED: "All pairs together, one threshold for all domains",
-    PAIR_WEIGHTED_MEAN: "Mean of the domains' figures, weighted by their pairs; a threshold per domain",
+    PAIR_WEIGHTED_MEAN: "Mean of the domains' metrics, weighted by their pairs; a threshold per domain",
 }
 
 
+class Evaluation(ABC):
+    """Several models measured on the same data."""
+
+    settings: Mapping[str, Any]
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of `to_pandas`."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for `storage.write_json`."""
+
+    @abstractmethod
+    def save(self, out: Path) -> None:
+        """Write the results to a folder."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The results as a table: a row per model and view (pairs), or per model and task (tasks)."""
+        return pa.Table.from_pylist(self.rows()).to_pandas()
+
+
 @dataclass(frozen=True)
-class Figures:
+class PairMetrics:
     """The metrics of one model on one set of pairs (a domain, all pairs), or a mean of such metrics.
 
     Attributes:
         pairs, positives: counts.
         metrics: the eight of `metrics.METRIC_NAMES`, `mean_positive` and `mean_negative`; None if undefined.
-        intervals: 95% bootstrap intervals over papers (and seeds), of those metrics that have one.
+        intervals: 95% bootstrap intervals over papers (and seeds), for the metrics that have one.
         spread: the metrics' standard deviation over seeds; empty for a model of a single run.
     """
 
@@ -40,38 +68,44 @@ class Figures:
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One model's figures. `settings` names the model (hash, routes, baseline's options).
+    """The metrics of one model.
 
-    A model that was trained with several seeds has the mean over its `runs`, in the order they were given;
-    a model of a single run has no `runs`. `trained` is False for what is taken as it comes: a baseline.
+    Attributes:
+        label: what the model is called.
+        settings: what identifies the model: hash, routes, a baseline's options.
+        pooled, pair_weighted_mean, domains: the views.
+        runs: the results of each training seed, in the order given, of which the views are the mean; empty
+            for a model of a single run.
+        trained: False for a baseline.
     """
 
     label: str
     settings: Mapping[str, Any]
-    pooled: Figures
-    pair_weighted_mean: Figures
-    domains: Mapping[str, Figures]
+    pooled: PairMetrics
+    pair_weighted_mean: PairMetrics
+    domains: Mapping[str, PairMetrics]
     runs: tuple[ModelResult, ...] = ()
     trained: bool = True
 
-    def view(self, key: str) -> Figures:
-        """The figures of a view: `pooled`, `pair_weighted_mean` or a domain."""
-        return {POOLED: self.pooled, PAIR_WEIGHTED_MEAN: self.pair_weighted_mean, **self.domains}[key]
+    @property
+    def views(self) -> dict[str, PairMetrics]:
+        """The metrics of each view: `pooled`, `pair_weighted_mean` and each domain."""
+        return {POOLED: self.pooled, PAIR_WEIGHTED_MEAN: self.pair_weighted_mean, **self.domains}
 
     @property
     def first_run(self) -> ModelResult:
-        """The run that drawings show: its label names a column of the scores."""
+        """The run that is drawn: its label names a column of the scores."""
         return self.runs[0] if self.runs else self
 
     @property
     def seeds(self) -> int:
-        """How many runs of training the figures come from."""
+        """Number of training runs."""
         return max(1, len(self.runs))
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much `first` is above `second` in a metric of a view, on the same pairs, with a paired interval."""
+    """A metric of `first` minus that of `second`, on the same pairs, with a paired interval."""
 
     first: str
     second: str
@@ -86,7 +120,7 @@ class RankTest:
     """Whether one of two models orders the pairs of a view better (`evaluation.wilcoxon`).
 
     Attributes:
-        blocks: blocks of papers in which the two differ.
+        blocks: number of blocks of papers in which the two differ.
         p_value: of Wilcoxon's signed-rank test, two-sided, on the blocks' areas under the ROC curve.
         p_holm: corrected for all pairs of models of the view.
     """
@@ -99,18 +133,18 @@ class RankTest:
     p_holm: float
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class PairEvaluation(Evaluation):
     """Several models on the same pairs.
 
     Attributes:
-        settings: pairs, split, seed, versions: what one needs to repeat it.
-        models: in the order they were given.
-        scores: one row a pair: domain, anchor_id, positive_id, label, and a column a run with its cosine,
-            called like the model or, of several runs, like the run. Not part of the JSON.
-        differences: of each model to each later one, in every view.
+        settings: pairs, split, seed, versions: what is needed to repeat the evaluation.
+        models: in the order given.
+        scores: one row per pair: domain, anchor_id, positive_id, label, and for each run a column of its
+            label with the cosine. Not part of the JSON.
+        differences: of each model and each later one, in every view.
         tests: of the same pairs of models.
-        routers: label of each run whose model has learned routers -> how often they were right.
+        routers: label of each run with learned routers -> how often they were right.
     """
 
     settings: Mapping[str, Any]
@@ -119,6 +153,27 @@ class Evaluation:
     differences: tuple[Difference, ...] = ()
     tests: tuple[RankTest, ...] = ()
     routers: Mapping[str, RouterAccuracy] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """The pooled F1max and ROC-AUC of each model."""
+        rows = [(each.label, each.pooled.metrics) for each in self.models]
+        lines = [(label, _shown(found["f1_max"]), _shown(found["roc_auc"])) for label, found in rows]
+        title = f"PairEvaluation of {self.models[0].pooled.pairs:,} pairs, pooled over domains"
+        return table_text(title, ("model", "F1max", "ROC-AUC"), lines)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per model and view: counts, metrics and the ends of their intervals."""
+        return [
+            {"model": model.label, "view": view, "pairs": found.pairs, "positives": found.positives}
+            | dict(found.metrics)
+            | {
+                f"{metric}_{end}": None if interval is None else getattr(interval, end)
+                for metric, interval in found.intervals.items()
+                for end in ("low", "high")
+            }
+            for model in self.models
+            for view, found in model.views.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
@@ -130,3 +185,25 @@ class Evaluation:
             "tests": [asdict(test) for test in self.tests],
             "routers": {label: asdict(accuracy) for label, accuracy in self.routers.items()},
         }
+
+    def save(self, out: Path) -> None:
+        """Write `evaluation.json` and `scores.parquet` to a folder."""
+        write_json(out / "evaluation.json", self.to_json())
+        write_parquet(out / "scores.parquet", self.scores)
+
+
+def table_text(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A title and a table of plain text, the first column to the left, the others to the right."""
+    lines = [headings, *rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(headings))]
+    shown = [
+        "  ".join(
+            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+        )
+        for line in lines
+    ]
+    return "\n".join([title, *(f"  {line}" for line in shown)])
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,8 +1,8 @@
 """Several runs of one model, trained with different seeds, as one model.
 
-One run of training is one draw of its seed: a gap between two single runs may be the seeds' own. Figures are
-therefore the mean over runs, shown with their standard deviation, and intervals cover the papers and the
-seeds (`evaluation.statistics`).
+One run of training is one draw of its seed: a gap between two single runs may be the seeds' own. Metrics are
+therefore means over runs, shown with their standard deviation, and intervals cover the papers and the seeds
+(`evaluation.statistics`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sentence_experts.evaluation.measure import Measured, with_intervals
-from sentence_experts.evaluation.results import Evaluation, Figures
+from sentence_experts.evaluation.results import PairEvaluation, PairMetrics
 from sentence_experts.evaluation.statistics import Bootstrapped, Replicates
 
 SEEDS_NEEDED = 3  # fewer support no claim that one way of training beats another
@@ -33,12 +33,12 @@ def mean_over_runs(runs: Sequence[Measured]) -> Measured:
     return Measured(found, drawn)
 
 
-def too_few_seeds(found: Evaluation) -> list[str]:
+def too_few_seeds(found: PairEvaluation) -> list[str]:
     """The labels of the trained models with fewer than `SEEDS_NEEDED` runs."""
     return [model.label for model in found.models if model.trained and model.seeds < SEEDS_NEEDED]
 
 
-def _mean_figures(runs: Sequence[Figures]) -> Figures:
+def _mean_figures(runs: Sequence[PairMetrics]) -> PairMetrics:
     means: dict[str, float | None] = {}
     spread: dict[str, float | None] = {}
     for name in runs[0].metrics:
@@ -46,10 +46,10 @@ def _mean_figures(runs: Sequence[Figures]) -> Figures:
         defined = len(known) == len(runs)
         means[name] = float(np.mean(known)) if defined else None
         spread[name] = float(np.std(known, ddof=1)) if defined else None
-    return Figures(runs[0].pairs, runs[0].positives, means, spread=spread)
+    return PairMetrics(runs[0].pairs, runs[0].positives, means, spread=spread)
 
 
-def _mean_replicates(drawn: Sequence[Bootstrapped], runs: Sequence[Figures]) -> Bootstrapped:
+def _mean_replicates(drawn: Sequence[Bootstrapped], runs: Sequence[PairMetrics]) -> Bootstrapped:
     means = {}
     for name in drawn[0]:
         values = [value for run in runs if (value := run.metrics[name]) is not None]

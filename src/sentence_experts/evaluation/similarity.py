@@ -7,20 +7,31 @@ question is asked of domain tokens.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from sentence_experts.errors import InputError, RouteError
+from sentence_experts.encoding.encoder import BatchEncoder, cosines
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.evaluation.config import SimilarityConfig
+from sentence_experts.evaluation.models import Model, ModelRun, label_of
+from sentence_experts.evaluation.results import table_text
 from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.storage import write_json
+from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
-    from sentence_experts.encoding.encoder import BatchEncoder
+    import pandas as pd
+
+logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
 Cosines = Mapping[Pair, NDArray[np.float64]]  # two routes -> (texts,)
@@ -43,6 +54,109 @@ class Welch:
     difference: float
     p_value: float | None
     p_holm: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Similarity:
+    """How similar the vectors of a text are under different routes, for one model or two.
+
+    Attributes:
+        cosines: model label -> pair of routes -> cosine of each text, shape (texts,).
+        tests: pair of routes -> whether the first model's mean is lower; empty for one model.
+        texts: number of texts read and used, and set aside by reason.
+        settings: model label -> what identifies the model.
+    """
+
+    cosines: Mapping[str, Cosines]
+    tests: Mapping[Pair, Welch]
+    texts: Mapping[str, Any]
+    settings: Mapping[str, Mapping[str, Any]]
+
+    def __repr__(self) -> str:
+        """The mean cosine of each pair of routes."""
+        pairs = next(iter(self.cosines.values()))
+        rows = [
+            (" - ".join(pair), *(f"{each[pair].mean():.3f}" for each in self.cosines.values()))
+            for pair in pairs
+        ]
+        title = f"Similarity of routes on {self.texts['used']:,} texts, mean cosine"
+        return table_text(title, ("routes", *self.cosines), rows)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per pair of routes and model: mean, standard deviation and quantiles of the cosines."""
+        rows = []
+        for label, by_pair in self.cosines.items():
+            for pair, values in by_pair.items():
+                summary = described(values)
+                quantiles = {f"q{share}": value for share, value in summary.pop("quantiles").items()}
+                rows.append({"route": pair[0], "other": pair[1], "model": label, **summary, **quantiles})
+        return pa.Table.from_pylist(rows).to_pandas()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for `storage.write_json`."""
+        pairs = as_json(self.cosines, self.tests)
+        return {"texts": dict(self.texts), "models": dict(self.settings), "pairs": pairs}
+
+    def save(self, out: Path) -> None:
+        """Write `similarity.json` to a folder."""
+        write_json(out / "similarity.json", self.to_json())
+
+
+def similarity(
+    model: Model,
+    texts: Table,
+    config: SimilarityConfig | None = None,
+    out: Path | str | None = None,
+    *,
+    against: Model | None = None,
+    **settings: Any,
+) -> Similarity:
+    """Measure the cosine of a text's vectors under every pair of routes (MoTE, section 5.2).
+
+    Args:
+        model: folder, hub id or loaded model with two routes or more.
+        texts: a list of texts, or a table with a column of texts, such as a .txt or .csv file.
+        config: settings; single ones may be given as keywords instead.
+        out: folder for similarity.json.
+        against: another model with the same routes: a one-sided Welch test for each pair of routes tells
+            whether the mean of `model` is lower, that is, whether its routes are more specialised.
+        settings: fields of `SimilarityConfig`.
+
+    Raises:
+        RouteError: a route is unknown, or there are fewer than two.
+        InputError: a model or the texts cannot be read, or fewer than two texts are left.
+    """
+    chosen = SimilarityConfig.of(config, **settings)
+    if out is not None and Path(out).is_file():
+        raise UsageError(f"{out}: `out` is a folder; a file of that name is there")
+    every = TextTable(texts, chosen.column).texts()
+    used, aside = chosen_texts(every, chosen.sample, chosen.seed)
+    for reason, count in aside.items():
+        if count:
+            logger.info(f"{count:,} {reason} texts set aside")
+    models = [each for each in (model, against) if each is not None]
+    encoders = [ModelRun(label_of(each), "", each).open(chosen) for each in models]
+    routes = comparable_routes(encoders[0], chosen.routes)
+    for other in encoders[1:]:
+        comparable_routes(other, routes)
+    labels = [encoder.name for encoder in encoders]
+    if len(set(labels)) < len(labels):
+        labels[1] = f"{labels[1]} (against)"
+    by_model = {
+        label: inter_route_cosines(encoder, used, routes)
+        for label, encoder in zip(labels, encoders, strict=True)
+    }
+    noted: dict[str, Any] = {"file": Path(texts).name} if isinstance(texts, str | Path) else {}
+    noted |= {"read": len(every), "used": len(used), "seed": chosen.seed, **aside}
+    found = Similarity(
+        by_model,
+        welch_by_pair(*by_model.values()) if len(by_model) == 2 else {},
+        noted,
+        {label: encoder.settings() for label, encoder in zip(labels, encoders, strict=True)},
+    )
+    if out is not None:
+        found.save(Path(out))
+    return found
 
 
 def chosen_texts(
@@ -100,8 +214,6 @@ def inter_route_cosines(
     Raises:
         RouteError: the model does not have one of the routes.
     """
-    from sentence_experts.encoding.encoder import cosines
-
     for route in routes:
         encoder.chosen_route(route)
     vectors = {route: encoder.encode(texts, route) for route in routes}

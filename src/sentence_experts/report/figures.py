@@ -1,4 +1,4 @@
-"""Figures of an evaluation as SVG text: histograms of similarity, ROC and precision-recall curves, heat map.
+"""Drawings of an evaluation as SVG text: histograms of similarity, ROC and precision-recall curves, heat map.
 
 Models are told apart by colour (Okabe & Ito's palette, safe for colour-blind readers) and by line style.
 """

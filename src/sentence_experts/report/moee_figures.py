@@ -1,4 +1,4 @@
-"""Figures of an analysis of routing weights as SVG text (MoEE, figures 2, 4 and 5)."""
+"""Drawings of an analysis of routing weights as SVG text (MoEE, figures 2, 4 and 5)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 import pyarrow as pa
 
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, Evaluation, Figures
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, PairEvaluation, PairMetrics
 from sentence_experts.report import html
 from sentence_experts.report.figures import curves, heat_map, histograms
 from sentence_experts.report.tables import (
@@ -54,7 +54,7 @@ MEANINGS = {
 }
 
 
-def evaluation_page(found: Evaluation) -> str:
+def evaluation_page(found: PairEvaluation) -> str:
     """The page: pooled first, then the mean of the domains, then each domain with its figures."""
     pairs, split = str(found.settings.get("pairs", "pairs")), str(found.settings.get("split", ""))
     models = f"{len(found.models)} models" if len(found.models) > 1 else found.models[0].label
@@ -71,14 +71,14 @@ def evaluation_page(found: Evaluation) -> str:
     )
 
 
-def _relation(found: Evaluation) -> str:
+def _relation(found: PairEvaluation) -> str:
     made = found.settings.get("pairs_settings", {})
     if not {"relation", "unit", "split"} <= set(made):
         return ""
     return escape(f" Linked by {made['relation']}; texts: {made['unit']}; sets split by {made['split']}.")
 
 
-def _sections(found: Evaluation) -> Iterator[str]:
+def _sections(found: PairEvaluation) -> Iterator[str]:
     for number_, (key, title, rows) in enumerate(views(found)):
         yield f'<section id="{_anchor(number_)}">\n<h2>{escape(_heading(key))}</h2>'
         if key == PAIR_WEIGHTED_MEAN:
@@ -98,13 +98,13 @@ def _sections(found: Evaluation) -> Iterator[str]:
         yield "</section>"
 
 
-def _drawings(found: Evaluation, key: str, rows: dict[str, Figures]) -> Iterator[str]:
+def _drawings(found: PairEvaluation, key: str, rows: dict[str, PairMetrics]) -> Iterator[str]:
     table = found.scores if key == POOLED else found.scores.filter(_is_domain(found.scores, key))
     labels = table["label"].to_numpy().astype(np.int64)
     # Of a model with several runs, the first is drawn.
     runs = {model.label: model.first_run for model in found.models}
     scores = {label: table[run.label].to_numpy() for label, run in runs.items()}
-    thresholds = {label: run.view(key).metrics["threshold"] for label, run in runs.items()}
+    thresholds = {label: run.views[key].metrics["threshold"] for label, run in runs.items()}
     where = f"{found.settings.get('split', '')} split, ".lstrip() if found.settings.get("split") else ""
     where += "all domains" if key == POOLED else f"domain {key}"
     means = "; ".join(
@@ -133,20 +133,20 @@ def _is_domain(scores: pa.Table, domain: str) -> pa.Array:
     return pc.equal(scores["domain"], domain)
 
 
-def _names(found: Evaluation) -> dict[str, str]:
+def _names(found: PairEvaluation) -> dict[str, str]:
     return {
         model.label: escape(model.label) + (f"<small>{model.seeds} seeds</small>" if model.runs else "")
         for model in found.models
     }
 
 
-def _table(caption: str, rows: dict[str, Figures], names: dict[str, str]) -> str:
+def _table(caption: str, rows: dict[str, PairMetrics], names: dict[str, str]) -> str:
     best = {name: max((row.metrics[name] or 0.0) for row in rows.values()) for name in BEST_IS_LARGEST}
     cells = ((names[label], "".join(_cells(figures, best))) for label, figures in rows.items())
     return html.table(caption, ("Model", *HEADINGS.values()), cells)
 
 
-def _compared(found: Evaluation, key: str) -> Iterator[str]:
+def _compared(found: PairEvaluation, key: str) -> Iterator[str]:
     """The heat map of a view, from three models on: two are one number."""
     gaps = {
         (each.first, each.second): each.value
@@ -167,7 +167,7 @@ def _compared(found: Evaluation, key: str) -> Iterator[str]:
     )
 
 
-def _differences(found: Evaluation) -> str:
+def _differences(found: PairEvaluation) -> str:
     rows = (
         (escape(f"{first} − {second}"), "".join(map(html.cell, cells)))
         for first, second, cells in difference_rows(found)
@@ -185,7 +185,7 @@ def _differences(found: Evaluation) -> str:
     )
 
 
-def _routers(found: Evaluation) -> str:
+def _routers(found: PairEvaluation) -> str:
     rows = (
         (escape(label), "".join(html.cell([figure]) for figure in cells))
         for label, cells in router_rows(found).items()
@@ -194,7 +194,7 @@ def _routers(found: Evaluation) -> str:
     return html.table(caption, ("Mean over blocks", *found.routers), rows)
 
 
-def _cells(figures: Figures, best: dict[str, float]) -> Iterator[str]:
+def _cells(figures: PairMetrics, best: dict[str, float]) -> Iterator[str]:
     for name in HEADINGS:
         figure, *below = lines(figures, name)
         if figure != UNDEFINED and figures.metrics[name] == best.get(name):
@@ -207,7 +207,7 @@ def _meanings() -> str:
     return f"<section>\n<h2>What the figures mean</h2>\n<dl>{items}</dl>\n</section>"
 
 
-def _settings(found: Evaluation) -> str:
+def _settings(found: PairEvaluation) -> str:
     settings = {
         "evaluation": dict(found.settings),
         "models": {run.label: dict(run.settings) for model in found.models for run in model.runs or (model,)},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, VIEWS, Evaluation, Figures
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, VIEWS, PairEvaluation, PairMetrics
 from sentence_experts.evaluation.seeds import SEEDS_NEEDED, too_few_seeds
 from sentence_experts.evaluation.statistics import Interval
 
@@ -34,10 +34,10 @@ SIGNIFICANT = 0.05
 ROWS_SHOWN = 15  # differences: all pairs of six models
 
 
-def views(found: Evaluation) -> Iterator[tuple[str, str, dict[str, Figures]]]:
+def views(found: PairEvaluation) -> Iterator[tuple[str, str, dict[str, PairMetrics]]]:
     """(key, title, model label -> figures) of each table: pooled, mean of the domains, each domain."""
     for key in (POOLED, PAIR_WEIGHTED_MEAN):
-        yield key, VIEWS[key], {model.label: model.view(key) for model in found.models}
+        yield key, VIEWS[key], {model.label: model.views[key] for model in found.models}
     for domain in found.models[0].domains:
         yield domain, f"Domain: {domain}", {model.label: model.domains[domain] for model in found.models}
 
@@ -58,13 +58,13 @@ def spread(deviation: float | None) -> str:
     return "" if deviation is None else f"±{deviation:.3f}".replace("±0.", "±.")
 
 
-def lines(figures: Figures, name: str) -> list[str]:
+def lines(figures: PairMetrics, name: str) -> list[str]:
     """A metric's figure, and below it its interval and its deviation over seeds, where there are any."""
     below = (bounds(figures.intervals.get(name)), spread(figures.spread.get(name)))
     return [number(figures.metrics[name]), *filter(None, below)]
 
 
-def evaluation_tables(found: Evaluation) -> Iterator[Table]:
+def evaluation_tables(found: PairEvaluation) -> Iterator[Table]:
     """One rich table a view, narrow enough for 80 columns."""
     for _, title, rows in views(found):
         first = next(iter(rows.values()))
@@ -76,7 +76,7 @@ def evaluation_tables(found: Evaluation) -> Iterator[Table]:
         yield _table(f"{title} ({counted(first)})", "Model", list(COLUMNS.values()), cells)
 
 
-def difference_rows(found: Evaluation) -> Iterator[tuple[str, str, list[list[str]]]]:
+def difference_rows(found: PairEvaluation) -> Iterator[tuple[str, str, list[list[str]]]]:
     """(model, other model, one cell a column of `DIFFERENCES`): figure, interval, for the area p-value."""
     gaps = {(each.first, each.second, each.view, each.metric): each for each in found.differences}
     tests = {(test.first, test.second, test.view): test for test in found.tests}
@@ -90,7 +90,7 @@ def difference_rows(found: Evaluation) -> Iterator[tuple[str, str, list[list[str
         yield first, second, cells
 
 
-def difference_table(found: Evaluation) -> Table | None:
+def difference_table(found: PairEvaluation) -> Table | None:
     """Each model minus each later one; of many models only the first's. None where nothing compares."""
     if not found.differences:
         return None
@@ -103,7 +103,7 @@ def difference_table(found: Evaluation) -> Table | None:
     return _table(title, "Model - model", list(DIFFERENCES.values()), shown)
 
 
-def router_rows(found: Evaluation) -> dict[str, list[str]]:
+def router_rows(found: PairEvaluation) -> dict[str, list[str]]:
     """The shares of texts that learned routers sent right: all, by domain, by block; one cell a run."""
     routers = list(found.routers.values())
     domains = dict.fromkeys(domain for each in routers for domain in each.by_domain)
@@ -113,7 +113,7 @@ def router_rows(found: Evaluation) -> dict[str, list[str]]:
     return rows | {f"block {name}": [number(each.by_block.get(name)) for each in routers] for name in blocks}
 
 
-def router_table(found: Evaluation) -> Table | None:
+def router_table(found: PairEvaluation) -> Table | None:
     """How often learned routers chose the expert of a text's domain; None where no model has any."""
     if not found.routers:
         return None
@@ -122,7 +122,7 @@ def router_table(found: Evaluation) -> Table | None:
     return _table(title, "Mean over blocks of", list(found.routers), router_rows(found))
 
 
-def seeds_note(found: Evaluation) -> str | None:
+def seeds_note(found: PairEvaluation) -> str | None:
     """What too few seeds forbid to claim; None when all trained models have enough, or nothing compares."""
     few = too_few_seeds(found)
     if not few or not found.differences:
@@ -161,6 +161,6 @@ def signed_bounds(interval: Interval | None) -> str:
     return f"{interval.low:+.3f} to {interval.high:+.3f}" if interval else ""
 
 
-def counted(figures: Figures) -> str:
+def counted(figures: PairMetrics) -> str:
     """`1,200 pairs, 600 of them linked`."""
     return f"{figures.pairs:,} pairs, {figures.positives:,} of them linked"

@@ -1,4 +1,4 @@
-"""Figures on tasks as tables: for the terminal, and as Markdown in the shape of the papers' tables."""
+"""Scores on tasks as tables: for the terminal, and as Markdown in the shape of the papers' tables."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def gap_lines(found: TaskEvaluation) -> list[str]:
 
 def notes(found: TaskEvaluation) -> list[str]:
     """What the figures mean and what is missing, a sentence or two each."""
-    said = ["Figures are mteb's main scores, times 100."]
+    said = ["Scores are mteb's main scores, times 100."]
     if any(len(model.runs) > 1 for model in found.models):
         said.append(
             "Several seeds: the mean over runs, ± their standard deviation, and from three runs on a 95% "

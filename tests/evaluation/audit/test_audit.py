@@ -17,8 +17,7 @@ from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import WITHOUT
 from sentence_experts.evaluation.audit.memory import MemoryScorer
-from sentence_experts.evaluation.audit.pair_sets import read_pair_sets
-from sentence_experts.evaluation.audit.run import Audit, AuditPlan, balanced, run_audit, write_audit
+from sentence_experts.evaluation.audit.run import Audit, audit, balanced
 
 COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
 
@@ -62,7 +61,7 @@ def table_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def audited(table_file: Path) -> Audit:
-    return run_audit(AuditPlan(table_file, replicates=50))
+    return audit(table_file, bootstrap=50)
 
 
 def test_what_memory_alone_can_do_falls_without_the_leaked_pairs(audited: Audit) -> None:
@@ -77,7 +76,7 @@ def test_what_memory_alone_can_do_falls_without_the_leaked_pairs(audited: Audit)
 
 
 def test_the_leaked_pairs_are_written_with_their_leaks(audited: Audit, tmp_path: Path) -> None:
-    write_audit(tmp_path, audited)
+    audited.save(tmp_path)
     leaked = pq.read_table(tmp_path / "leaked_pairs.parquet")
     assert leaked.num_rows == 120
     assert all(leaked["both_papers"].to_pylist())
@@ -98,27 +97,26 @@ def test_every_format_gives_the_same_audit(audited: Audit, tmp_path: Path) -> No
         pq.write_table(
             table.filter(pa.compute.equal(table["split"], split)).drop_columns("split"), files[split]
         )
-    plans = [AuditPlan(tmp_path / name, replicates=50) for name in ("pairs.csv", "pairs.jsonl")]
-    for plan in (*plans, AuditPlan(None, files, replicates=50)):
-        assert run_audit(plan).to_json() == audited.to_json()
+    for data in (tmp_path / "pairs.csv", tmp_path / "pairs.jsonl", files):
+        assert audit(data, bootstrap=50).to_json() == audited.to_json()
 
 
 def test_without_ids_texts_are_the_papers(audited: Audit, tmp_path: Path) -> None:
     pq.write_table(leaky().drop_columns(["anchor_id", "positive_id"]), tmp_path / "pairs.parquet")
-    found = run_audit(AuditPlan(tmp_path / "pairs.parquet", replicates=0, baselines=["memory"]))
+    found = audit(tmp_path / "pairs.parquet", bootstrap=0, baseline=["memory"])
     assert found.to_json()["leaked_test_pairs"] == audited.to_json()["leaked_test_pairs"]
 
 
 def test_a_folder_of_pairs_is_audited(pairs_folder: Path) -> None:
-    found = run_audit(AuditPlan(pairs_folder, replicates=0))
+    found = audit(pairs_folder, bootstrap=0)
     assert set(found.pairs) == {"train", "validation", "test"}
     assert not found.leaks.masks["shared_paper"].any()
     assert {each.model for each in found.measurements} == {"TF-IDF", "memory of training"}
 
 
 def test_a_model_is_measured_beside_the_baselines(pairs_folder: Path, plain_model: Path) -> None:
-    found = run_audit(AuditPlan(pairs_folder, models=[str(plain_model)], baselines=["memory"], replicates=0))
-    assert {each.model for each in found.measurements} == {"memory of training", str(plain_model)}
+    found = audit(pairs_folder, plain_model, baseline=["memory"], bootstrap=0)
+    assert {each.model for each in found.measurements} == {"memory of training", "plain"}
 
 
 @given(
@@ -155,9 +153,9 @@ def test_memory_knows_links_and_shared_neighbours_and_nothing_else() -> None:
     [
         ({"split": ["train", "test"]}, "no column 'label'"),
         ({"label": [1, 1], "split": ["train", "held-out"]}, "'held-out' is none of"),
-        ({"label": [1, 2], "split": ["train", "test"]}, "labels must be 0 or 1"),
+        ({"label": [1, 2], "split": ["train", "test"]}, "test: a label is 1"),
         ({"label": [1, 1], "split": ["train", "train"]}, "there are no test pairs"),
-        ({"label": [1, None], "split": ["train", "test"]}, "test row 1 has no label"),
+        ({"label": [1, None], "split": ["train", "test"]}, "test: column 'label' has rows without a value"),
         ({"label": [1, 1]}, "no column 'split'"),
     ],
 )
@@ -166,16 +164,14 @@ def test_faulty_tables_are_named(columns: dict, message: str, tmp_path: Path) ->
         pa.table({"anchor": ["a", "b"], "positive": ["c", "d"], **columns}), tmp_path / "pairs.parquet"
     )
     with pytest.raises(InputError, match=message):
-        read_pair_sets(tmp_path / "pairs.parquet", {})
+        audit(tmp_path / "pairs.parquet")
 
 
 def test_wrong_usage_is_said(table_file: Path) -> None:
-    with pytest.raises(UsageError, match="give PAIRS"):
-        read_pair_sets(None, {})
-    with pytest.raises(UsageError, match="near-duplicates from a similarity"):
-        run_audit(AuditPlan(table_file, threshold=0))
-    with pytest.raises(UsageError, match="no baseline 'bm25'"):
-        run_audit(AuditPlan(table_file, baselines=["bm25"]))
+    with pytest.raises(UsageError, match=r"`threshold`: .* greater than 0"):
+        audit(table_file, threshold=0)
+    with pytest.raises(UsageError, match="`baseline` 'bm25': choose from tfidf, memory"):
+        audit(table_file, baseline=["bm25"])
 
 
 def test_the_command_shows_tables_and_writes_files(

@@ -156,7 +156,7 @@ def test_only_keeps_tasks_datasets_and_types(tasks_folder):
         "clustering.topics",
         "sts.papers",
     ]
-    with pytest.raises(UsageError, match="--only Sts: no such task or type here; there are Retrieval"):
+    with pytest.raises(UsageError, match="`only` Sts: no such task or type here; there are Retrieval"):
         local_tasks(folder, ["Sts"])
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
-from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
+from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.models.loading import load
 from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.config import TasksConfig
@@ -34,7 +34,7 @@ def test_minilm_on_sts_benchmark_and_banking77(real_data, minilm, tmp_path):
     (tmp_path / "tasks.yaml").write_text(TASKS.format(banking=real_data / "eval" / "banking77"))
     settings = TasksConfig(max_train=400, max_eval=150)
     compile_tasks(tmp_path / "tasks.yaml", settings, tmp_path / "tasks")
-    found = run_tasks(TaskPlan(["minilm"], tmp_path / "out", folder=tmp_path / "tasks", device="cpu"))
+    found = evaluate("minilm", tmp_path / "tasks", device="cpu")
     figures = {name: figure.value for name, figure in found.models[0].tasks.items()}
 
     table = TasksFolder.open(tmp_path / "tasks").pairs("sts", "stsb", "test")

@@ -10,15 +10,17 @@ import pytest
 
 from helpers.task_samples import make_task_model, make_tasks_folder
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.evaluation.mteb.run import TaskPlan, run_tasks
+from sentence_experts.evaluation.evaluate import evaluate
+from sentence_experts.report.write import write_report
 from sentence_experts.tasks.dataset import TasksFolder
 
 ONLY = ("sts", "same")
 
 
-def plan(model: Path | str, folder: Path | None, out: Path, **options) -> TaskPlan:
-    options = {"only": ONLY, "device": "cpu"} | options
-    return TaskPlan([str(model)], out, folder=folder, **options)
+def measured(model: Path | str, data, out: Path, **settings):
+    found = evaluate(model, data, out=out, **{"only": list(ONLY), "device": "cpu"} | settings)
+    write_report(found, out)
+    return found
 
 
 def kept_results(out: Path) -> dict[str, float]:
@@ -31,19 +33,19 @@ def written(out: Path) -> bytes:
 
 
 def test_what_is_there_is_not_measured_again(task_model, tasks_folder, tmp_path, capsys):
-    run_tasks(plan(task_model, tasks_folder, tmp_path, only=("sts",)))
+    measured(task_model, tasks_folder, tmp_path, only=("sts",))
     first = kept_results(tmp_path)
     assert len(first) == 1
-    found = run_tasks(plan(task_model, tasks_folder, tmp_path))
+    found = measured(task_model, tasks_folder, tmp_path)
     assert len(kept_results(tmp_path)) == 2
     assert first.items() <= kept_results(tmp_path).items()
     assert "1 of 2 tasks were measured before" in capsys.readouterr().err
     before = written(tmp_path)
-    assert run_tasks(plan(task_model, tasks_folder, tmp_path)).models == found.models
+    assert measured(task_model, tasks_folder, tmp_path).models == found.models
     assert written(tmp_path) == before
     assert str(tmp_path) not in before.decode()
     shutil.rmtree(tmp_path / "mteb")
-    run_tasks(plan(task_model, tasks_folder, tmp_path))
+    measured(task_model, tasks_folder, tmp_path)
     assert written(tmp_path) == before
 
 
@@ -52,39 +54,39 @@ def test_another_model_other_routes_and_other_data_are_measured(
 ):
     model = tmp_path / "model"
     shutil.copytree(task_model, model)
-    first = run_tasks(plan(model, tasks_folder, tmp_path))
+    first = measured(model, tasks_folder, tmp_path)
     shutil.rmtree(model)
     make_task_model(model, dense_model, seed=7)
-    other = run_tasks(plan(model, tasks_folder, tmp_path))
+    other = measured(model, tasks_folder, tmp_path)
     assert other.models[0].average != first.models[0].average
-    mapped = run_tasks(plan(model, tasks_folder, tmp_path, route_map={"STS": "query"}))
+    mapped = measured(model, tasks_folder, tmp_path, route_map={"STS": "query"})
     assert mapped.models[0].tasks["sts.papers"] != other.models[0].tasks["sts.papers"]
     assert len(kept_results(tmp_path)) == 6
-    run_tasks(plan(model, tasks_folder, tmp_path, max_length=8))
+    measured(model, tasks_folder, tmp_path, max_length=8)
     assert len(kept_results(tmp_path)) == 8
     make_tasks_folder(tmp_path)  # equal rows: nothing is measured
     capsys.readouterr()
-    run_tasks(plan(model, tmp_path / "tasks", tmp_path))
+    measured(model, tmp_path / "tasks", tmp_path)
     assert "2 of 2 tasks were measured before" in capsys.readouterr().err
     (tmp_path / "sts.jsonl").write_text("".join(sorted((tmp_path / "sts.jsonl").open())[:20]))
     from sentence_experts.tasks.compile import compile_tasks
 
     compile_tasks(tmp_path / "tasks.yaml", out=tmp_path / "tasks", overwrite=True)
-    run_tasks(plan(model, tmp_path / "tasks", tmp_path))
+    measured(model, tmp_path / "tasks", tmp_path)
     assert "1 of 2 tasks were measured before" in capsys.readouterr().err
 
 
 def test_a_torn_result_is_measured_again(task_model, tasks_folder, tmp_path, capsys):
-    first = run_tasks(plan(task_model, tasks_folder, tmp_path, only=("sts",)))
+    first = measured(task_model, tasks_folder, tmp_path, only=("sts",))
     (file,) = (tmp_path / "mteb").rglob("sts.papers.json")
     file.write_text(file.read_text()[:40])
-    assert run_tasks(plan(task_model, tasks_folder, tmp_path, only=("sts",))).models == first.models
+    assert measured(task_model, tasks_folder, tmp_path, only=("sts",)).models == first.models
     assert "not readable, sts.papers is measured again" in capsys.readouterr().err
 
 
 def test_a_task_without_its_data_is_left_out_and_the_others_go_on(task_model, tmp_path, capsys):
     names = ("SciFact", "STSBenchmark")  # no hub here: HF_HUB_OFFLINE is set
-    found = run_tasks(plan(task_model, None, tmp_path, names=names, only=()))
+    found = measured(task_model, names, tmp_path, only=())
     assert set(found.missing) == set(names)
     assert found.models == ()
     said = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
@@ -94,17 +96,8 @@ def test_a_task_without_its_data_is_left_out_and_the_others_go_on(task_model, tm
 
 def test_seeds_are_joined_and_models_compared(task_model, dense_model, tasks_folder, tmp_path):
     second = make_task_model(tmp_path / "second", dense_model, seed=1)
-    found = run_tasks(
-        TaskPlan(
-            [str(dense_model)],
-            tmp_path / "out",
-            folder=tasks_folder,
-            only=ONLY,
-            device="cpu",
-            labels={"EM": str(dense_model)},
-            seeds=[("MoTE", str(task_model)), ("MoTE", str(second))],
-        )
-    )
+    models = {"EM": dense_model, "MoTE": [task_model, second]}
+    found = measured(models, tasks_folder, tmp_path / "out")
     em, mote = found.models
     assert (em.label, len(em.runs), mote.label, len(mote.runs)) == ("EM", 1, "MoTE", 2)
     figures = [run.scores["sts.papers"] for run in mote.runs]
@@ -116,22 +109,22 @@ def test_seeds_are_joined_and_models_compared(task_model, dense_model, tasks_fol
 
 def test_wrong_use_is_said_before_anything_is_measured(experts_model, task_model, tasks_folder, tmp_path):
     with pytest.raises(
-        RouteError, match=r"sts\.papers \(STS\).*its routes: crops, neuro.*--route-map STS=ROUTE"
+        RouteError, match=r"sts\.papers \(STS\).*its routes: crops, neuro.*`route_map` STS=ROUTE"
     ):
-        run_tasks(plan(experts_model, tasks_folder, tmp_path, only=("sts",)))
+        measured(experts_model, tasks_folder, tmp_path, only=("sts",))
     with pytest.raises(UsageError, match="nothing to evaluate"):
-        run_tasks(TaskPlan([], tmp_path, folder=tasks_folder))
+        measured([], tasks_folder, tmp_path)
     with pytest.raises(UsageError, match="two models are called"):
-        run_tasks(TaskPlan([str(task_model)] * 2, tmp_path, folder=tasks_folder))
+        measured([task_model, task_model], tasks_folder, tmp_path)
     with pytest.raises(UsageError, match="neither a task type nor a task"):
-        run_tasks(plan(task_model, tasks_folder, tmp_path, route_map={"sky": "query"}))
-    with pytest.raises(UsageError, match=r"--route-map x=\.\.\.: no such model"):
-        run_tasks(plan(task_model, tasks_folder, tmp_path, route_map={"x:STS": "query"}))
+        measured(task_model, tasks_folder, tmp_path, route_map={"sky": "query"})
+    with pytest.raises(UsageError, match=r"`route_map` x=\.\.\.: no such model"):
+        measured(task_model, tasks_folder, tmp_path, route_map={"x:STS": "query"})
     assert not kept_results(tmp_path)
-    found = run_tasks(plan(experts_model, tasks_folder, tmp_path, route_map={"*": "neuro"}))
+    found = measured(experts_model, tasks_folder, tmp_path, route_map={"*": "neuro"})
     assert found.models[0].runs[0].settings["route_of_task"]["sts.papers"] == {"text": "neuro"}
 
 
 def test_the_folder_is_named_by_its_hash(task_model, tasks_folder, tmp_path):
-    found = run_tasks(plan(task_model, tasks_folder, tmp_path))
+    found = measured(task_model, tasks_folder, tmp_path)
     assert found.settings["tasks_fingerprint"] == TasksFolder.open(tasks_folder).fingerprint()

@@ -56,7 +56,7 @@ def test_a_missing_route_is_one_line_that_says_how_to_map():
         routes(("copd", "cvd")).check("SciFact", "Retrieval")
     message = str(error.value)
     assert "\n" not in message
-    for part in ("SciFact (Retrieval.query)", "copd, cvd", "--route-map Retrieval.query=ROUTE", "none:"):
+    for part in ("SciFact (Retrieval.query)", "copd, cvd", "`route_map` Retrieval.query=ROUTE", "none:"):
         assert part in message
     with pytest.raises(RouteError, match="no route for it; its routes"):
         routes().route("Tatoeba", "BitextMining")
@@ -78,5 +78,5 @@ def test_the_route_map_is_read_for_all_and_for_one_model():
         "mote": {"sts.stsb": "c"},
     }
     assert {"Retrieval.document", "sts.stsb", "*"} <= known_keys(tasks)
-    with pytest.raises(UsageError, match=r"--route-map Sts=a: 'Sts' is neither a task type nor a task"):
+    with pytest.raises(UsageError, match=r"`route_map` Sts=a: 'Sts' is neither a task type nor a task"):
         read_route_map({"Sts": "a"}, tasks)

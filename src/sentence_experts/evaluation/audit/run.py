@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, find_leaks
 from sentence_experts.evaluation.audit.memory import MemoryScorer
-from sentence_experts.evaluation.audit.pair_sets import read_pair_sets
+from sentence_experts.evaluation.config import AuditConfig
 from sentence_experts.evaluation.measure import measure
-from sentence_experts.evaluation.pairs import PairScorer, domains_of, score_pairs, texts_by_domain
-from sentence_experts.evaluation.results import POOLED, Figures
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.evaluation.models import TFIDF, Models, model_runs
+from sentence_experts.evaluation.pair_inputs import open_pairs
+from sentence_experts.evaluation.pairs import PAIR_COLUMNS, domains_of, score_pairs, texts_by_domain
+from sentence_experts.evaluation.results import POOLED, PairMetrics, table_text
+from sentence_experts.evaluation.scorers import EncoderScorer, PairScorer, TfidfScorer
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import write_json, write_parquet
 
-BASELINES = ("tfidf", "memory")
+if TYPE_CHECKING:
+    import pandas as pd
 
-
-@dataclass(frozen=True)
-class AuditPlan:
-    """What to audit, and with which models.
-
-    Attributes:
-        pairs: a folder written by `sentence-experts pairs`, or a table with a split column; None with files.
-        files: split -> table.
-        threshold: similarity from which two texts are near-duplicates.
-        models, baselines: whose figures are taken: folders or hub ids; "tfidf", "memory".
-    """
-
-    pairs: Path | None
-    files: Mapping[str, Path] = field(default_factory=dict)
-    threshold: float = 0.7
-    models: Sequence[str] = ()
-    baselines: Sequence[str] = BASELINES
-    replicates: int = 1000
-    seed: int = 0
-    device: str | None = None
+MEMORY = "memory"
+BASELINES = (TFIDF, MEMORY)
 
 
 @dataclass(frozen=True)
@@ -58,18 +45,41 @@ class Measurement:
     model: str
     test_set: str
     left: int
-    figures: Figures | None
+    figures: PairMetrics | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
-    """What an audit found; `citing` is what the manifest of a dataset of ours says of its citing articles."""
+    """The result of an audit.
+
+    Attributes:
+        pairs: split -> number of pairs.
+        leaks: what the splits share.
+        measurements: of each model on each set of test pairs.
+        leaked_pairs: the test pairs with any leak, with a column per kind of leak.
+        citing: of the articles whose citations made the test pairs, the number that made training pairs too,
+            and the number of all; None if the dataset does not record it.
+    """
 
     pairs: Mapping[str, int]
     leaks: Leaks
     measurements: tuple[Measurement, ...]
     leaked_pairs: pa.Table
     citing: tuple[int, int] | None
+
+    def __repr__(self) -> str:
+        """The number of leaked test pairs of each kind."""
+        rows = [(meaning, f"{int(self.leaks.masks[kind].sum()):,}") for kind, meaning in LEAKS.items()]
+        return table_text(f"Audit of {self.pairs['test']:,} test pairs", ("leak", "pairs"), rows)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per model and set of test pairs: number of pairs left and measured, and the metrics."""
+        rows = [
+            {"model": each.model, "test_set": each.test_set, "left": each.left}
+            | ({"measured": each.figures.pairs, **each.figures.metrics} if each.figures else {})
+            for each in self.measurements
+        ]
+        return pa.Table.from_pylist(rows).to_pandas()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
@@ -83,36 +93,60 @@ class Audit:
             "figures": [asdict(each) for each in self.measurements],
         }
 
+    def save(self, out: Path) -> None:
+        """Write `audit.json` and `leaked_pairs.parquet` to a folder."""
+        write_json(out / "audit.json", self.to_json())
+        write_parquet(out / "leaked_pairs.parquet", self.leaked_pairs)
 
-def run_audit(plan: AuditPlan) -> Audit:
-    """Compare the splits, and measure every model with and without the leaked test pairs.
+
+def audit(
+    data: Any,
+    models: Models = (),
+    config: AuditConfig | None = None,
+    out: Path | str | None = None,
+    **settings: Any,
+) -> Audit:
+    """Find what leaks from training pairs into test pairs, and measure models with and without the leaks.
+
+    The test pairs that are left are balanced as all test pairs are. A metric can also fall because the leaked
+    pairs were easier: a model that was not trained on these pairs shows by how much.
+
+    Args:
+        data: pairs with a train and a test split, as a folder, a table with a
+            column `split`, a mapping from split to a table.
+        models: models to measure, as in `evaluate`.
+        config: settings; single ones may be given as keywords instead.
+        out: folder for audit.json and leaked_pairs.parquet.
+        settings: fields of `AuditConfig`.
 
     Raises:
-        UsageError: an option does not make sense.
+        UsageError: a setting is wrong.
         InputError: the pairs or a model cannot be read.
     """
-    if not 0 < plan.threshold <= 1:
-        raise UsageError(f"texts are near-duplicates from a similarity in (0, 1], not {plan.threshold}")
-    sets = read_pair_sets(plan.pairs, plan.files)
+    chosen = AuditConfig.of(config, **settings)
+    pairs = open_pairs(data)
+    sets = {split: pairs.split(split).select(PAIR_COLUMNS) for split in SPLITS}
+    sets = {split: table for split, table in sets.items() if table.num_rows}
+    for split in ("train", "test"):
+        if split not in sets:
+            raise InputError(f"an audit compares training with test pairs; there are no {split} pairs")
     train, test = sets["train"], sets["test"]
-    folder = PairsFolder.open(plan.pairs) if plan.pairs is not None and plan.pairs.is_dir() else None
-    known = folder.known_links() if folder is not None and folder.has_known_links else None
-    leaks = find_leaks(sets, plan.threshold, known)
+    known = pairs.known_links() if pairs.path is not None and pairs.has_known_links else None
+    leaks = find_leaks(sets, chosen.threshold, known)
     measurements = [
-        each for scorer in _scorers(plan, train, test) for each in _measured(scorer, test, leaks, plan)
+        each
+        for scorer in _scorers(models, chosen, train, test)
+        for each in _measured(scorer, test, leaks, chosen)
     ]
     leaked = test
     for kind in LEAKS:
         leaked = leaked.append_column(kind, pa.array(leaks.masks[kind]))
     counts = {split: table.num_rows for split, table in sets.items()}
     leaked = leaked.filter(pa.array(leaks.leaked()))
-    return Audit(counts, leaks, tuple(measurements), leaked, _citing_articles(folder))
-
-
-def write_audit(out: Path, audit: Audit) -> None:
-    """Write `audit.json` and `leaked_pairs.parquet`, the test pairs with a column for each leak."""
-    write_json(out / "audit.json", audit.to_json())
-    write_parquet(out / "leaked_pairs.parquet", audit.leaked_pairs)
+    found = Audit(counts, leaks, tuple(measurements), leaked, _citing_articles(pairs))
+    if out is not None:
+        found.save(Path(out))
+    return found
 
 
 def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:
@@ -134,42 +168,36 @@ def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed:
     return kept
 
 
-def _scorers(plan: AuditPlan, train: pa.Table, test: pa.Table) -> list[PairScorer]:
-    unknown = [name for name in plan.baselines if name not in BASELINES]
+def _scorers(models: Models, config: AuditConfig, train: pa.Table, test: pa.Table) -> list[PairScorer]:
+    unknown = [name for name in config.baseline if name not in BASELINES]
     if unknown:
-        raise UsageError(f"no baseline {unknown[0]!r}; there are {', '.join(BASELINES)}")
-    from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
-
+        raise UsageError(f"`baseline` {unknown[0]!r}: choose from {', '.join(BASELINES)}")
     scorers: list[PairScorer] = []
-    if "tfidf" in plan.baselines:
+    if TFIDF in config.baseline:
         scorers.append(TfidfScorer(texts_by_domain(train)))
-    if "memory" in plan.baselines:
+    if MEMORY in config.baseline:
         scorers.append(MemoryScorer(train))
-    if plan.models:
-        from sentence_experts.encoding.encoder import BatchEncoder
-        from sentence_experts.models.loading import load
-
-        for model in plan.models:
-            encoder = BatchEncoder(load(model, device=plan.device))
-            scorers.append(EncoderScorer(encoder, domains_of(test), model))
-    return scorers
+    return scorers + [
+        EncoderScorer(run.open(config), domains_of(test), run.label)
+        for run in model_runs(models, allow_none=True)
+    ]
 
 
-def _measured(scorer: PairScorer, test: pa.Table, leaks: Leaks, plan: AuditPlan) -> list[Measurement]:
+def _measured(scorer: PairScorer, test: pa.Table, leaks: Leaks, config: AuditConfig) -> list[Measurement]:
     scores = score_pairs(scorer, test)
     labels, domains = test["label"].to_numpy(), np.array(test["domain"].to_pylist(), dtype=object)
     found = []
     for name, kinds in WITHOUT.items():
         left = leaks.left(kinds)
-        kept = balanced(left, labels, domains, plan.seed)
+        kept = balanced(left, labels, domains, config.seed)
         figures = None
         if kept.any():
             part = test.filter(pa.array(kept))
-            figures = measure(part, scores[kept], plan.replicates, plan.seed).figures[POOLED]
+            figures = measure(part, scores[kept], config.bootstrap, config.seed).figures[POOLED]
         found.append(Measurement(scorer.label, name, int(left.sum()), figures))
     return found
 
 
-def _citing_articles(folder: PairsFolder | None) -> tuple[int, int] | None:
-    seen = folder.manifest.get("test_articles_seen_in_training") if folder else None
-    return None if folder is None or seen is None else (seen, folder.manifest["test_articles"])
+def _citing_articles(pairs: Pairs) -> tuple[int, int] | None:
+    seen = pairs.manifest.get("test_articles_seen_in_training")
+    return None if seen is None else (seen, pairs.manifest["test_articles"])

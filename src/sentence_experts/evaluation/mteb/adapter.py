@@ -30,7 +30,7 @@ SIMILARITIES = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRO
 
 
 class TaskEncoder(AbsEncoder):
-    """An `Encoder` for `mteb.evaluate`.
+    """A `BatchEncoder` for `mteb.evaluate`.
 
     A text's vector depends on the text and its route alone, but for the last bits, which padding decides;
     equal texts of one call have equal vectors.

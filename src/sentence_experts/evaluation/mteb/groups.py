@@ -100,7 +100,7 @@ def kept(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
     for wanted, means in meant.items():
         if not means:
             known = ", ".join(dict.fromkeys([*(task.kind for task in tasks), *(task.name for task in tasks)]))
-            raise UsageError(f"--only {wanted}: no such task or type here; there are {known}")
+            raise UsageError(f"`only` {wanted}: no such task or type here; there are {known}")
     return [task for task in tasks if any(task in means for means in meant.values())]
 
 
@@ -140,7 +140,7 @@ def _named(name: str) -> list[HubTask]:
 def _check_modalities(name: str, task: AbsTask) -> None:
     if list(task.metadata.modalities) != ["text"]:
         raise UsageError(
-            f"--mteb {name}: {task.metadata.name} is on {' and '.join(task.metadata.modalities)}, "
+            f"{name}: {task.metadata.name} is on {' and '.join(task.metadata.modalities)}, "
             "these models take text alone"
         )
 
@@ -166,7 +166,7 @@ def _unknown(name: str) -> str:
     near = difflib.get_close_matches(name, names, n=3)
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     return (
-        f"--mteb {name}: no task, benchmark or group of this name{meant}; "
+        f"{name}: no folder, and no task, benchmark or group of mteb{meant}; "
         f"groups: {', '.join(_file())}; benchmarks as mteb calls them"
     )
 

@@ -42,7 +42,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.evaluation.mteb.groups import kept
 from sentence_experts.evaluation.mteb.routes import ROLES, TWO_SIDED
 from sentence_experts.storage import sha256_text
-from sentence_experts.tasks.dataset import TEXTS, TasksFolder
+from sentence_experts.tasks.dataset import TEXTS, Tasks
 from sentence_experts.tasks.rows import text_id
 from sentence_experts.tasks.split import SPLITS, TEST, TRAIN
 
@@ -59,7 +59,7 @@ LANGUAGE = "und-Zyyy"
 class LocalTask:
     """The test split of one dataset of a tasks folder."""
 
-    folder: TasksFolder
+    folder: Tasks
     task: str
     dataset: str
 
@@ -130,7 +130,7 @@ class LocalTask:
         return table
 
 
-def local_tasks(folder: TasksFolder, only: Sequence[str] = ()) -> list[LocalTask]:
+def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
     """The tasks of a folder, in its order; `only` names tasks, datasets (`TASK.DATASET`) or types to keep.
 
     Raises:

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import t
 
+from sentence_experts.evaluation.results import Evaluation, table_text
 from sentence_experts.evaluation.seeds import SEEDS_NEEDED
+from sentence_experts.storage import write_json
 
 # The order of the papers' tables; other types follow.
 TYPES = (
@@ -92,8 +95,8 @@ class Gap:
     interval: Bounds | None
 
 
-@dataclass(frozen=True)
-class TaskEvaluation:
+@dataclass(frozen=True, repr=False)
+class TaskEvaluation(Evaluation):
     """Several models on the same tasks.
 
     Attributes:
@@ -125,6 +128,27 @@ class TaskEvaluation:
             "gaps": [asdict(gap) for gap in self.gaps],
             "missing": dict(self.missing),
         }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per model and task: its score, and the spread and interval over seeds if there are any."""
+        return [
+            {"model": model.label, "task": task.name, "type": task.kind, "metric": task.metric}
+            | {"score": score.value, "spread": score.spread}
+            | dict(zip(("low", "high"), score.interval or (None, None), strict=True))
+            for model in self.models
+            for task in self.tasks
+            for score in (model.tasks[task.name],)
+        ]
+
+    def __repr__(self) -> str:
+        """The average over the tasks of each model."""
+        rows = [(model.label, f"{100 * model.average.value:.2f}") for model in self.models]
+        title = f"TaskEvaluation of {len(self.tasks)} tasks"
+        return table_text(title, ("model", "average"), rows)
+
+    def save(self, out: Path) -> None:
+        """Write `tasks.json` to a folder."""
+        write_json(out / "tasks.json", self.to_json())
 
 
 def joined(

@@ -95,7 +95,7 @@ class TaskRoutes:
         unrouted = f" ({NO_ROUTE}: texts as they are)" if self.dense else ""
         return (
             f"{name} ({key}): {self.model} has {why}; its routes: {known}; "
-            f"name one with --route-map {key}=ROUTE{unrouted}"
+            f"name one with `route_map` {key}=ROUTE{unrouted}"
         )
 
 
@@ -111,7 +111,7 @@ def read_route_map(
     """`KEY` or `MODEL:KEY` -> route, as model -> key -> route; model None is for all that have routes.
 
     Args:
-        assignments: as given on the command line.
+        assignments: as in `EvaluateConfig.route_map`.
         tasks: (name, type) of each task that is measured.
 
     Raises:
@@ -124,7 +124,7 @@ def read_route_map(
         if key not in known:
             types = ", ".join(sorted({base.partition(".")[0] for base in ROUTES}))
             raise UsageError(
-                f"--route-map {written}={route}: {key!r} is neither a task type nor a task measured here; "
+                f"`route_map` {written}={route}: {key!r} is neither a task type nor a task measured here; "
                 f"types: {types}; alone or with .query or .document; {ANY} for all"
             )
         maps.setdefault(model if colon else None, {})[key] = route

@@ -1,7 +1,7 @@
-"""Several models on several tasks, from names to files: `tasks.json`, `tasks.md`, mteb's own results.
+"""Models on tasks: mteb measures, and its results are cached.
 
-mteb's results are kept in its `ResultCache` folder, a file a model, revision and task, and what is there is
-not measured again: an interrupted evaluation goes on, another one with one task more measures that task.
+mteb's `ResultCache` holds one file per model, revision and task. A task whose results are there is not
+measured again, so an interrupted evaluation continues, and one more task costs only that task.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import datasets
@@ -22,101 +22,70 @@ from mteb.results import TaskResult
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import SentenceExpertsError, UsageError
-from sentence_experts.evaluation.lineup import Entry, check_names, line_up, option_of
+from sentence_experts.evaluation.config import EvaluateConfig
+from sentence_experts.evaluation.models import ModelRun, check_names, setting_of
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.groups import TaskSource, hub_tasks
 from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
 from sentence_experts.evaluation.mteb.results import Run, Task, TaskEvaluation, joined
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
-from sentence_experts.evaluation.run import versions
-from sentence_experts.models.loading import load
-from sentence_experts.storage import write_json, write_text
-from sentence_experts.tasks.dataset import TasksFolder
+from sentence_experts.evaluation.versions import library_versions
+from sentence_experts.tasks.dataset import Tasks
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
 logger = logging.getLogger(__name__)
 
-RESULTS, REPORT, CACHE = "tasks.json", "tasks.md", "mteb"
 
+def evaluate_tasks(
+    runs: Sequence[ModelRun],
+    data: Tasks | Sequence[str],
+    config: EvaluateConfig,
+    out: Path | None = None,
+) -> TaskEvaluation:
+    """Measure models on the test sets of a tasks folder, or on tasks of mteb.
 
-@dataclass(frozen=True)
-class TaskPlan:
-    """What to measure, and how.
+    A task whose data cannot be loaded is left out, logged, and recorded in `missing`.
 
-    Attributes:
-        models: folders or hub ids.
-        out: where `tasks.json` and `tasks.md` go.
-        names: groups, benchmarks or tasks of mteb; or else
-        folder: a folder written by `sentence-experts tasks`.
-        only: names or types of the tasks to keep; empty keeps all.
-        cache: mteb's result cache; None is the folder `mteb` in `out`.
-        labels: label -> one of the models.
-        seeds: (label, folder or hub id) of each run of a model that was trained with several seeds.
-        pooling: label, folder or hub id -> mean, last or cls.
-        route_map: `KEY` or `MODEL:KEY` -> route (`routes`).
-        replicates: of the bootstrap over datasets; 0 for no intervals.
-        max_length: cut texts to so many tokens, all models alike.
-    """
-
-    models: Sequence[str]
-    out: Path
-    names: Sequence[str] = ()
-    folder: Path | None = None
-    only: Sequence[str] = ()
-    cache: Path | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    seeds: Sequence[tuple[str, str]] = ()
-    pooling: Mapping[str, str] = field(default_factory=dict)
-    route_map: Mapping[str, str] = field(default_factory=dict)
-    replicates: int = 1000
-    seed: int = 0
-    device: str | None = None
-    batch_size: int | None = None
-    max_length: int | None = None
-
-
-def run_tasks(plan: TaskPlan, opened: Callable[[Entry], BatchEncoder] | None = None) -> TaskEvaluation:
-    """Measure all models of the plan on all its tasks and write the results to `plan.out`.
-
-    `opened` gives an entry's encoder where it is no folder or hub id. A task whose data cannot be had is
-    said, left out, and noted in `missing`; the others go on.
+    Args:
+        runs: the models.
+        data: a tasks folder, or names of mteb's tasks, benchmarks or groups.
+        config: the settings.
+        out: where `mteb`, the folder of cached results, goes if the settings name no other; None for a
+            temporary one.
 
     Raises:
-        UsageError: an option does not make sense.
+        UsageError: a setting is wrong.
         InputError: the tasks or a model cannot be read.
         RouteError: a model has no route for a type of task.
     """
-    sources, noted = _sources(plan)
-    entries = line_up(plan.models, (), plan.labels, plan.seeds)
-    _check(plan, entries)
-    maps = read_route_map(plan.route_map, [(source.name, source.kind) for source in sources])
-    check_names(entries, dict.fromkeys((name for name in maps if name), "..."), "--route-map")
-    check_names(entries, plan.pooling, "--pooling")
+    if any(run.is_tfidf for run in runs):
+        raise UsageError("`baseline`: TF-IDF is measured on pairs only")
+    sources, noted = _sources(data, config.only)
+    maps = read_route_map(config.route_map, [(source.name, source.kind) for source in sources])
+    check_names(runs, dict.fromkeys((name for name in maps if name), "..."), "route_map")
+    check_names(runs, config.pooling, "pooling")
     own: dict[str, str] = {}
     for source in sources:
         own |= source.routes if isinstance(source, LocalTask) else {}
-    measure = _Measure(mteb.ResultCache(plan.cache or plan.out / CACHE), sources)
-    runs = []
-    with _quiet():
-        for entry in entries:
-            encoder = opened(entry) if opened else _opened(entry, plan)
-            routes = TaskRoutes.of(encoder, _given(entry, maps, encoder), own)
-            runs.append(measure.run(entry, TaskEncoder(encoder, routes)))
+    scores = []
+    with TemporaryDirectory() as temporary, _quiet():
+        cache = config.cache or (Path(temporary) if out is None else out / "mteb")
+        measure = _Measure(mteb.ResultCache(cache), sources)
+        for run in runs:
+            encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
+            routes = TaskRoutes.of(encoder, _given(run, maps, encoder), own)
+            scores.append(measure.run(run, TaskEncoder(encoder, routes)))
+    settings = noted | {
+        "only": config.only,
+        "route_map": config.route_map,
+        "versions": library_versions("mteb"),
+        "replicates": config.bootstrap,
+        "seed": config.seed,
+    }
     tasks = [_task(source) for source in sources]
-    settings = noted | {"only": list(plan.only), "route_map": dict(plan.route_map), "versions": _versions()}
-    settings |= {"replicates": plan.replicates, "seed": plan.seed}
-    found = joined(tasks, runs, settings, measure.missing, plan.replicates, plan.seed)
-    _write(plan.out, found)
-    return found
-
-
-def _opened(entry: Entry, plan: TaskPlan) -> BatchEncoder:
-    pooling = option_of(entry, plan.pooling)
-    return BatchEncoder(
-        load(entry.source, device=plan.device, pooling=pooling, max_length=plan.max_length), plan.batch_size
-    )
+    return joined(tasks, scores, settings, measure.missing, config.bootstrap, config.seed)
 
 
 class _Measure:
@@ -127,7 +96,7 @@ class _Measure:
         self.sources = sources
         self.missing: dict[str, str] = {}
 
-    def run(self, entry: Entry, model: TaskEncoder) -> Run:
+    def run(self, entry: ModelRun, model: TaskEncoder) -> Run:
         """The run's scores on all tasks whose data can be had."""
         for source in self.sources:
             model.routes.check(source.name, source.kind)
@@ -204,28 +173,16 @@ class _Measure:
         return True
 
 
-def _sources(plan: TaskPlan) -> tuple[Sequence[TaskSource], dict[str, Any]]:
-    """The tasks, and what the results note of where they come from."""
-    if plan.folder is None:
-        return hub_tasks(plan.names, plan.only), {"mteb": list(plan.names)}
-    folder = TasksFolder.open(plan.folder)
-    noted = {"tasks": folder.name, "tasks_fingerprint": folder.fingerprint()}
-    return local_tasks(folder, plan.only), noted
-
-
-def _check(plan: TaskPlan, entries: Sequence[Entry]) -> None:
-    if not entries:
-        raise UsageError("nothing to evaluate: name at least one model")
-    labels = [entry.label for entry in entries]
-    for label in {*labels, *(entry.model for entry in entries)}:
-        if labels.count(label) > 1 or (label in labels and any(e.model == label != e.label for e in entries)):
-            raise UsageError(f"two models are called {label!r}: name one with --name LABEL=PATH")
-    if plan.replicates < 0:
-        raise UsageError(f"the number of bootstrap replicates cannot be {plan.replicates}")
+def _sources(data: Tasks | Sequence[str], only: Sequence[str]) -> tuple[Sequence[TaskSource], dict[str, Any]]:
+    """The tasks, and what the results record of where they come from."""
+    if not isinstance(data, Tasks):
+        return hub_tasks(data, only), {"mteb": list(data)}
+    noted = {"tasks": data.name, "tasks_fingerprint": data.fingerprint()}
+    return local_tasks(data, only), noted
 
 
 def _given(
-    entry: Entry, maps: Mapping[str | None, Mapping[str, str]], encoder: BatchEncoder
+    entry: ModelRun, maps: Mapping[str | None, Mapping[str, str]], encoder: BatchEncoder
 ) -> dict[str, str]:
     """Key -> route for this model: what is for all models that have routes, then what names this one."""
     found = dict(maps.get(None, {})) if encoder.routes else {}
@@ -256,17 +213,6 @@ def _settings(model: TaskEncoder, sources: Sequence[TaskSource]) -> dict[str, An
         "revision": model.mteb_model_meta.revision,
         "route_of_task": routes,
     }
-
-
-def _versions() -> dict[str, str]:
-    return versions() | {"mteb": mteb.__version__}
-
-
-def _write(out: Path, found: TaskEvaluation) -> None:
-    from sentence_experts.report.task_tables import markdown
-
-    write_json(out / RESULTS, found.to_json())
-    write_text(out / REPORT, markdown(found))
 
 
 @contextmanager

@@ -1,22 +1,34 @@
-"""What a pair's similarity can come from: TF-IDF as in the 2025 paper, or any encoder."""
+"""Models that score pairs of texts: TF-IDF as in the 2025 paper, or any encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError, RouteError
+from sentence_experts.evaluation.models import ANY_DOMAIN
 from sentence_experts.evaluation.pairs import cosine_by_text
 from sentence_experts.progress import Advance, progress
 from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
 
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
-ANY_DOMAIN = "*"
+
+
+class PairScorer(Protocol):
+    """A model as the evaluation of pairs sees it."""
+
+    label: str
+
+    def settings(self) -> dict[str, Any]:
+        """What identifies the model in the results."""
+
+    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
+        """The similarity of each pair of texts, shape (pairs,)."""
 
 
 class TfidfScorer:
@@ -138,6 +150,6 @@ def routes_by_domain(
         if route not in encoder.routes:
             raise RouteError(
                 f"{encoder.name} has no route for domain {domain!r}; its routes: "
-                f"{', '.join(sorted(encoder.routes)) or 'none'}; name one with --route-map {domain}=ROUTE"
+                f"{', '.join(sorted(encoder.routes)) or 'none'}; name one with `route_map` {domain}=ROUTE"
             )
     return dict(wanted)

@@ -8,8 +8,8 @@ from sklearn.metrics.pairwise import paired_cosine_distances
 from helpers.samples import make_tiny_encoder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
-from sentence_experts.evaluation.baselines import EncoderScorer, TfidfScorer
 from sentence_experts.evaluation.pairs import score_pairs
+from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import PairsFolder
 
@@ -52,7 +52,7 @@ def test_scores_are_the_stock_cosines_with_the_domains_route(pairs_folder, exper
 
 def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, plain_model):
     encoder = BatchEncoder(load(experts_model, device="cpu"))
-    with pytest.raises(RouteError, match=r"domain 'cvd'; its routes: crops, neuro; .*--route-map cvd=ROUTE"):
+    with pytest.raises(RouteError, match=r"domain 'cvd'; its routes: crops, neuro; .*`route_map` cvd=ROUTE"):
         EncoderScorer(encoder, ["crops", "cvd"])
     with pytest.raises(RouteError, match="no route for domain 'cvd'"):
         EncoderScorer(encoder, ["cvd"])

@@ -1,0 +1,178 @@
+"""Two versions of a model: the vectors of each route before and after, and the metrics on pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_experts.encoding.encoder import BatchEncoder, cosines
+from sentence_experts.errors import InputError
+from sentence_experts.evaluation.config import CompareConfig
+from sentence_experts.evaluation.metrics import Metrics, pair_metrics
+from sentence_experts.evaluation.models import Model, ModelRun, label_of
+from sentence_experts.evaluation.pair_inputs import open_pairs
+from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
+from sentence_experts.evaluation.results import table_text
+from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.tables import Table, TextTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# For models that are compared without texts of one's own: short, long, odd, and of several fields.
+TEXTS = (
+    "",
+    "leaves",
+    "Roots take up water from the soil and leaves give it off.",
+    "Does a shorter night change what a mouse remembers of a maze?",
+    "Lung function fell by 12% (95% interval 8 to 16) in the 240 patients who went on smoking.",
+    "The valve opens when the pressure in the chamber is higher than in the vessel behind it.",
+    "dna rna atp",
+    "Größe, œdème, 細胞, βeta-blocker; x = 3.5e-4 mol/L",
+    "We counted cells, and then we counted them again to see how much two counts differ. " * 12,
+)
+
+
+@dataclass(frozen=True)
+class RouteChange:
+    """One route's vectors in both models.
+
+    Attributes:
+        route: its name; None for texts without a route.
+        bit_equal: whether every number of every vector is the same.
+        largest_difference: between two numbers at the same place.
+        smallest_cosine: between the two vectors of a text.
+    """
+
+    route: str | None
+    bit_equal: bool
+    largest_difference: float
+    smallest_cosine: float
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """The difference between two versions of a model.
+
+    Attributes:
+        changes: of each route that both versions have.
+        only_before, only_after: names of routes that one version has alone, sorted.
+        texts: number of texts whose vectors were compared.
+        metrics: domain -> metrics before and after, None if that version lacks the route; empty without
+            pairs.
+    """
+
+    changes: tuple[RouteChange, ...]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    texts: int
+    metrics: Mapping[str, tuple[Metrics | None, Metrics | None]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """The change of each route."""
+        rows = [
+            (each.route or "(none)", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
+            for each in self.changes
+        ]
+        title = f"Comparison of the vectors of {self.texts:,} texts"
+        return table_text(title, ("route", "largest difference", "smallest cosine"), rows)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per route."""
+        return pa.Table.from_pylist([asdict(each) for each in self.changes]).to_pandas()
+
+
+def compare(
+    before: Model,
+    after: Model,
+    config: CompareConfig | None = None,
+    *,
+    pairs: Any = None,
+    texts: Table | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Compare two versions of a model: whether the vectors of each route changed, and its metrics on pairs.
+
+    Args:
+        before: folder, hub id or loaded model.
+        after: the same model after a change.
+        config: settings; single ones may be given as keywords instead.
+        pairs: pairs to compare the metrics on, as in `evaluate`.
+        texts: texts to compare the vectors of: a list, or a table with a column of texts, such as a .txt or
+            .csv file; a few built-in ones by default.
+        settings: fields of `CompareConfig`.
+
+    Raises:
+        InputError: a model, the pairs or the texts cannot be read, the versions have no route in common, or
+            their vectors differ in length.
+    """
+    chosen = CompareConfig.of(config, **settings)
+    compared: Sequence[str] = TEXTS if texts is None else TextTable(texts, chosen.column).texts()
+    table = None if pairs is None else open_pairs(pairs, chosen.split).split(chosen.split)
+    first, second = (ModelRun(label_of(each), "", each).open(chosen) for each in (before, after))
+    changes = route_changes(first, second, compared)
+    metrics = {}
+    if table is not None:
+        both = metrics_by_domain(first, table), metrics_by_domain(second, table)
+        metrics = {domain: (both[0][domain], both[1][domain]) for domain in both[0]}
+    old, new = first.routes.keys(), second.routes.keys()
+    return Comparison(
+        tuple(changes), tuple(sorted(old - new)), tuple(sorted(new - old)), len(compared), metrics
+    )
+
+
+def route_changes(
+    before: BatchEncoder, after: BatchEncoder, texts: Sequence[str] = TEXTS
+) -> list[RouteChange]:
+    """Each route that both models have, in the order of `before`; routes of one alone are left out.
+
+    Models that take texts without a route (dense ones) are compared so too.
+
+    Raises:
+        InputError: the models have no route in common, or vectors of different lengths.
+    """
+    shared: list[str | None] = [route for route in before.routes if route in after.routes and route != AUTO]
+    if not before.has_experts and not after.has_experts:
+        shared.append(None)
+    if not shared:
+        known = [", ".join(encoder.routes) or "none" for encoder in (before, after)]
+        raise InputError(f"the models have no route in common: {known[0]} before, {known[1]} after")
+    if before.dimension != after.dimension:
+        raise InputError(f"vectors have {before.dimension} numbers before and {after.dimension} after")
+    changes = []
+    for route in shared:
+        first, second = (encoder.encode(texts, route) for encoder in (before, after))
+        changes.append(
+            RouteChange(
+                route,
+                bool(np.array_equal(first, second)),
+                float(np.abs(first - second).max()),
+                float(cosines(first, second).min()),
+            )
+        )
+    return changes
+
+
+def metrics_by_domain(encoder: BatchEncoder, pairs: pa.Table) -> dict[str, Metrics | None]:
+    """The metrics of each domain's pairs, encoded with its route; None where the model lacks the route.
+
+    Raises:
+        InputError: the pairs lack a column or hold bad values.
+    """
+    table = checked_table(pairs)
+    return {domain: _metrics(encoder, table, domain) for domain in domains_of(table)}
+
+
+def _metrics(encoder: BatchEncoder, table: pa.Table, domain: str) -> Metrics | None:
+    route = domain if domain in encoder.routes else None
+    if route is None and encoder.has_experts:
+        return None
+    rows = table.filter(pc.equal(table["domain"], domain))
+    anchors, positives = rows["anchor"].to_pylist(), rows["positive"].to_pylist()
+    scores = cosine_by_text(anchors, positives, lambda texts: encoder.encode(texts, route))
+    return pair_metrics(scores, rows["label"].to_numpy())

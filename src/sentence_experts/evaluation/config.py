@@ -1,0 +1,121 @@
+"""Settings of the functions that measure models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from sentence_experts.config import Config
+
+
+class EncodingOptions(Config):
+    """How models encode the texts that they are measured on."""
+
+    batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of texts per batch. Default: batches of about 2,000 tokens per CPU core, or 32 "
+        "texts on other devices",
+    )
+    device: str | None = Field(
+        default=None, description="cpu, cuda, cuda:1, mps. Default: the best one that this machine has"
+    )
+
+
+class EvaluateConfig(EncodingOptions):
+    """Settings of `evaluate`. Some apply to pairs only, `only` to tasks only."""
+
+    split: Literal["train", "validation", "test"] = Field(
+        default="test", description="Pairs: split to measure on"
+    )
+    only: list[str] = Field(
+        default=[], description="Tasks: names or types of the tasks to measure. Default: all"
+    )
+    pooling: dict[str, str] = Field(
+        default={},
+        description="MODEL=POOLING: how the token vectors of a model become one vector: mean, last or cls",
+    )
+    route_map: dict[str, str] = Field(
+        default={},
+        description="[MODEL:]DOMAIN=ROUTE: the route for a domain (* for all), if the model's routes have "
+        "other names. Tasks: [MODEL:]TYPE[.query|.document]=ROUTE, where TYPE is an mteb task type or the "
+        "name of a task",
+    )
+    cache: Path | None = Field(
+        default=None,
+        description="Folder of cached vectors (tasks: of mteb's results), which several evaluations may "
+        "share. Default: `vectors` (tasks: `mteb`) in the output folder",
+    )
+    tfidf_fit: Literal["train", "evaluated"] = Field(
+        default="train",
+        description="Pairs: fit TF-IDF on the training texts of each domain, or on the evaluated texts",
+    )
+    bootstrap: int = Field(
+        default=1000,
+        ge=0,
+        description="Number of bootstrap replicates, over papers (tasks: over datasets); 0 for no intervals",
+    )
+    seed: int = Field(default=0, ge=0, description="Random seed of the bootstrap")
+    linked_only: bool = Field(
+        default=False,
+        description="Pairs: measure linked pairs only, as on the preprint's test set (section 3.1)",
+    )
+    threshold_min: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="Pairs: lowest candidate threshold; 0.5 if all pairs are linked (preprint, section 3.4)",
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=8,
+        description="Maximum number of tokens per text. Default: the maximum of each model",
+    )
+
+
+class AuditConfig(EncodingOptions):
+    """Settings of `audit`."""
+
+    threshold: float = Field(
+        default=0.7, gt=0, le=1, description="Similarity from which two texts count as near-duplicates"
+    )
+    baseline: list[str] = Field(
+        default=["tfidf", "memory"],
+        description="Baselines to measure: tfidf, memory (what the training pairs tell without any text)",
+    )
+    bootstrap: int = Field(
+        default=1000, ge=0, description="Number of bootstrap replicates; 0 for no intervals"
+    )
+    seed: int = Field(default=0, ge=0, description="Random seed of the bootstrap and of the balancing")
+
+
+class SimilarityConfig(EncodingOptions):
+    """Settings of `similarity`."""
+
+    routes: list[str] = Field(default=[], description="Routes to compare. Default: all")
+    column: str | None = Field(default=None, description="Column with the texts; not for .txt files")
+    sample: int = Field(default=128, ge=2, description="Maximum number of texts, sampled at random")
+    seed: int = Field(default=0, ge=0, description="Random seed of the sample")
+
+
+class CompareConfig(EncodingOptions):
+    """Settings of `compare`."""
+
+    split: Literal["train", "validation", "test"] = Field(default="test", description="Split of the pairs")
+    column: str | None = Field(default=None, description="Column with the texts; not for .txt files")
+
+
+class AnalyseConfig(Config):
+    """Settings of `analyse`, the comparison of routing weights and hidden states."""
+
+    prompts: list[str] = Field(
+        default=[],
+        description="Names or templates of prompts; the first is used for clusters and complementarity. "
+        "Repeatable. Default: the nine of the paper",
+    )
+    clusters: int = Field(default=10, ge=2, description="Number of k-means clusters")
+    bootstrap: int = Field(
+        default=1000, ge=0, description="Number of bootstrap replicates over pairs; 0 for no intervals"
+    )
+    seed: int = Field(default=0, ge=0, description="Random seed of k-means and of the bootstrap")

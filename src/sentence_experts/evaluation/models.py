@@ -1,0 +1,209 @@
+"""Which models are measured: their labels, pooling and routes, and which are runs of one model.
+
+Settings that concern one model name it by its label, its run's label, or the folder or hub id it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.config import EncodingOptions
+from sentence_experts.models.loading import load
+from sentence_experts.models.sources import source_name
+from sentence_experts.models.storage.fingerprint import name_of
+
+TFIDF = "tfidf"
+ANY_DOMAIN = "*"
+# A folder, a hub id, "minilm", "tfidf", or a loaded SentenceTransformer.
+Model = Any
+# One model, several, or label -> a model or a list of its runs.
+Models = Model | Sequence[Model] | Mapping[str, Model | Sequence[Model]]
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """One run of one model.
+
+    Attributes:
+        label: the run's own label.
+        model: label of the model that this is a run of; the same as `label` for a model of a single run.
+        source: where the model comes from: a folder, a hub id, "tfidf", or the loaded model.
+        is_baseline: whether the model is taken as it is, so that its training seeds do not matter.
+    """
+
+    label: str
+    model: str
+    source: Model
+    is_baseline: bool = False
+
+    @property
+    def is_tfidf(self) -> bool:
+        """Whether this is the TF-IDF baseline."""
+        return isinstance(self.source, str) and self.source == TFIDF
+
+    def is_called(self, name: str) -> bool:
+        """Whether a setting that names `name` means this run."""
+        places = (str(self.source),) if isinstance(self.source, str | Path) else ()
+        return name in (self.label, self.model, *places)
+
+    def open(
+        self, options: EncodingOptions, pooling: str | None = None, max_length: int | None = None
+    ) -> BatchEncoder:
+        """Load the model.
+
+        Args:
+            options: batch size and device.
+            pooling: mean, last or cls; None for the model's own.
+            max_length: maximum number of tokens per text; None for the model's own.
+        """
+        given: dict[str, Any] = {"device": options.device, "pooling": pooling, "max_length": max_length}
+        model = load(self.source, **{name: value for name, value in given.items() if value is not None})
+        is_path = isinstance(self.source, str | Path)
+        return BatchEncoder(model, options.batch_size, None if is_path else self.label)
+
+
+def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) -> list[ModelRun]:
+    """The runs of all models, then those of the baselines.
+
+    Args:
+        models: one model, a sequence of models, or a mapping from label to a model or a list of its runs.
+            Without a label a model is called by its folder's name or hub id.
+        baseline: the same, for models that were not trained here. "tfidf" always is one.
+        allow_none: whether there may be no models.
+
+    Raises:
+        UsageError: no models, or two with the same label.
+    """
+    runs = [*_runs(models, False), *_runs(baseline, True)]
+    if not runs and not allow_none:
+        raise UsageError("nothing to evaluate: name at least one model or baseline")
+    labels = [run.label for run in runs]
+    for run in runs:
+        if labels.count(run.label) > 1 or (run.model != run.label and run.model in labels):
+            label = run.model if run.model in labels else run.label
+            raise UsageError(f"two models are called {label!r}: give one another `name`")
+    return runs
+
+
+def named_models(
+    models: Sequence[str],
+    baseline: Sequence[str] = (),
+    name: Mapping[str, str] | None = None,
+    seeds: Sequence[tuple[str, str]] = (),
+) -> tuple[dict[str, Model], dict[str, Model]]:
+    """Models and baselines as `evaluate` takes them, from names that are given apart.
+
+    Args:
+        models: folders or hub ids.
+        baseline: the same, or "tfidf".
+        name: label -> a model or baseline; one with two labels is measured twice.
+        seeds: (label, folder or hub id) of each run of a model trained with several seeds.
+
+    Raises:
+        UsageError: a name for a model that is not there, or two models with the same label.
+    """
+    labels: dict[str, list[str]] = {}
+    for label, source in (name or {}).items():
+        if source not in (*models, *baseline):
+            raise UsageError(f"`name` {label}={source}: no such model or baseline")
+        labels.setdefault(source, []).append(label)
+    runs: dict[str, list[str]] = {}
+    for label, source in seeds:
+        runs.setdefault(label, []).append(source)
+    named, named_baseline = (
+        [(label, source) for source in sources for label in labels.get(source, [label_of(source)])]
+        for sources in (models, baseline)
+    )
+    used = [*(label for label, _ in (*named, *named_baseline)), *runs]
+    if duplicate := next((label for label in used if used.count(label) > 1), None):
+        raise UsageError(f"two models are called {duplicate!r}: give one another `name`")
+    return {**dict(named), **runs}, dict(named_baseline)
+
+
+def label_of(model: Model) -> str:
+    """What a model is called if no label is given: folder name, hub id, or the loaded model's own name."""
+    if isinstance(model, str | Path):
+        return "TF-IDF" if model == TFIDF else source_name(str(model))
+    return name_of(model)
+
+
+def setting_of(run: ModelRun, settings: Mapping[str, str]) -> str | None:
+    """The value that `settings` (label or source -> value) has for this run."""
+    return next((value for name, value in settings.items() if run.is_called(name)), None)
+
+
+def check_names(runs: Sequence[ModelRun], named: Mapping[str, str], setting: str) -> None:
+    """Check that every model that a setting names is there.
+
+    Raises:
+        UsageError: one is not, or is TF-IDF.
+    """
+    encoders = [run for run in runs if not run.is_tfidf]
+    for name, value in named.items():
+        if not any(run.is_called(name) for run in encoders):
+            known = ", ".join(dict.fromkeys(run.model for run in encoders)) or "none"
+            raise UsageError(f"`{setting}` {name}={value}: no such model; models: {known}")
+
+
+@dataclass(frozen=True)
+class RouteMap:
+    """Routes of domains, from the setting `route_map`.
+
+    Attributes:
+        of_all: domain -> route, for all models that have the route.
+        of_one: label or source of a model -> domain -> route.
+    """
+
+    of_all: Mapping[str, str]
+    of_one: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def read(cls, assignments: Mapping[str, str], domains: Sequence[str]) -> RouteMap:
+        """Read `DOMAIN` or `MODEL:DOMAIN` -> route; "*" is every domain.
+
+        Raises:
+            UsageError: no such domain.
+        """
+        of_all: dict[str, str] = {}
+        of_one: dict[str, dict[str, str]] = {}
+        for key, route in assignments.items():
+            # Models and domains may hold colons themselves, so the end of the key is compared.
+            matching = [domain for domain in (*domains, ANY_DOMAIN) if f":{key}".endswith(f":{domain}")]
+            if not matching:
+                raise UsageError(f"`route_map` {key}={route}: the domains are {', '.join(domains)}")
+            domain = max(matching, key=len)
+            model = key.removesuffix(domain).removesuffix(":")
+            (of_one.setdefault(model, {}) if model else of_all)[domain] = route
+        return cls(of_all, of_one)
+
+    def of(self, run: ModelRun, routes: Iterable[str]) -> dict[str, str]:
+        """Domain -> route for this run, whose model has `routes`."""
+        known = set(routes)
+        chosen = {domain: route for domain, route in self.of_all.items() if route in known}
+        for model, named in self.of_one.items():
+            if run.is_called(model):
+                chosen |= named
+        return chosen
+
+
+def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
+    if isinstance(models, Mapping):
+        named = list(models.items())
+    elif isinstance(models, Sequence) and not isinstance(models, str):
+        named = [(label_of(model), model) for model in models]
+    else:
+        named = [(label_of(models), models)]
+    runs = []
+    for label, source in named:
+        if isinstance(source, list | tuple):
+            several = enumerate(source, start=1)
+            runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in several]
+        else:
+            fixed = is_baseline or (isinstance(source, str) and source == TFIDF)
+            runs.append(ModelRun(label, label, source, fixed))
+    return runs

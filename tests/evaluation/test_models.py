@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.models import (
+    ModelRun,
+    RouteMap,
+    check_names,
+    model_runs,
+    named_models,
+    setting_of,
+)
+
+DOMAINS = ["copd", "skin: cancer"]
+
+
+def test_labels_sources_runs_and_baselines():
+    models, baseline = named_models(
+        ["org/llama", "runs/dense"],
+        ["tfidf", "minilm"],
+        {"mean": "org/llama", "last": "org/llama"},
+        [("MoE", "runs/1"), ("MoE", "runs/2")],
+    )
+    entries = model_runs(models, baseline)
+    assert [(entry.label, entry.model, entry.source) for entry in entries] == [
+        ("mean", "mean", "org/llama"),
+        ("last", "last", "org/llama"),
+        ("runs/dense", "runs/dense", "runs/dense"),
+        ("MoE #1", "MoE", "runs/1"),
+        ("MoE #2", "MoE", "runs/2"),
+        ("TF-IDF", "TF-IDF", "tfidf"),
+        ("minilm", "minilm", "minilm"),
+    ]
+    assert [entry.is_baseline for entry in entries] == [False] * 5 + [True] * 2
+    assert [entry.is_tfidf for entry in entries] == [False] * 5 + [True, False]
+    with pytest.raises(UsageError, match="`name` x=elsewhere: no such model or baseline"):
+        named_models(["org/llama"], name={"x": "elsewhere"})
+    with pytest.raises(UsageError, match="two models are called 'MoE'"):
+        named_models(["org/llama"], name={"MoE": "org/llama"}, seeds=[("MoE", "runs/1")])
+
+
+def test_options_find_their_model_by_run_label_or_source():
+    run = ModelRun("MoE #2", "MoE", "runs/2")
+    for name in ("MoE #2", "MoE", "runs/2"):
+        assert setting_of(run, {name: "last"}) == "last"
+    assert setting_of(run, {"MoE #1": "last"}) is None
+    check_names([run], {"MoE": "last"}, "pooling")
+    tfidf = ModelRun("TF-IDF", "TF-IDF", "tfidf", is_baseline=True)
+    with pytest.raises(UsageError, match="`pooling` TF-IDF=last: no such model; models: MoE"):
+        check_names([run, tfidf], {"TF-IDF": "last"}, "pooling")
+
+
+def test_routes_of_all_models_and_of_one():
+    routes = RouteMap.read({"copd": "lungs", "SE:*": "only", "MoE:skin: cancer": "skin"}, DOMAINS)
+    assert routes.of(ModelRun("SE", "SE", "a"), ["only"]) == {"*": "only"}
+    assert routes.of(ModelRun("MoE #1", "MoE", "b"), ["lungs", "skin"]) == {
+        "copd": "lungs",
+        "skin: cancer": "skin",
+    }
+    assert routes.of(ModelRun("plain", "plain", "c"), []) == {}
+    assert RouteMap.read({"skin: cancer": "x", "*": "y"}, DOMAINS).of_all == {"skin: cancer": "x", "*": "y"}
+    for wrong in ("sky", "MoE:sky"):
+        with pytest.raises(UsageError, match=f"`route_map` {wrong}=x: the domains are copd, skin: cancer"):
+            RouteMap.read({wrong: "x"}, DOMAINS)
+
+
+def test_models_of_every_form():
+    loaded = torch.nn.Sequential(torch.nn.Identity())
+    for models, labels in (
+        ("runs/dense", ["runs/dense"]),
+        (["runs/dense", "tfidf"], ["runs/dense", "TF-IDF"]),
+        (loaded, ["Sequential"]),
+        ({"a": loaded, "b": ["x", loaded]}, ["a", "b #1", "b #2"]),
+    ):
+        assert [run.label for run in model_runs(models)] == labels
+    assert [run.is_baseline for run in model_runs(["x", "tfidf"], "y")] == [False, True, True]
+
+
+def test_models_with_equal_labels_and_no_models_are_refused():
+    for models, label in ((["a", "a"], "a"), ({"a": ["x", "y"], "a #1": "z"}, "a #1")):
+        with pytest.raises(UsageError, match=f"two models are called '{label}'"):
+            model_runs(models)
+    with pytest.raises(UsageError, match="nothing to evaluate"):
+        model_runs([])
