@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sentence_experts.config import Config
+    from sentence_experts.corpus.config import FetchConfig, ImportConfig
+    from sentence_experts.corpus.fetching import fetch_corpus
     from sentence_experts.corpus.importing import import_corpus
+    from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.encoding.config import EncodeConfig
     from sentence_experts.encoding.encode import encode
     from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError
@@ -45,9 +48,12 @@ __version__ = "0.1.0"
 # Module -> the public names that it has, imported when first used.
 _PUBLIC = {
     "sentence_experts.config": ("Config",),
+    "sentence_experts.corpus.config": ("FetchConfig", "ImportConfig"),
+    "sentence_experts.corpus.fetching": ("fetch_corpus",),
     "sentence_experts.corpus.importing": ("import_corpus",),
     "sentence_experts.encoding.config": ("EncodeConfig",),
     "sentence_experts.encoding.encode": ("encode",),
+    "sentence_experts.corpus.tables": ("CorpusFolder",),
     "sentence_experts.errors": ("InputError", "RouteError", "SentenceExpertsError", "UsageError"),
     "sentence_experts.evaluation.audit.run": ("audit",),
     "sentence_experts.evaluation.compare": ("compare",),
@@ -79,9 +85,12 @@ __all__ = [
     "AuditConfig",
     "CompareConfig",
     "Config",
+    "CorpusFolder",
     "EncodeConfig",
     "EvaluateConfig",
     "ExpertEncoder",
+    "FetchConfig",
+    "ImportConfig",
     "InputError",
     "LoadConfig",
     "MoeEmbedder",
@@ -104,6 +113,7 @@ __all__ = [
     "encode",
     "evaluate",
     "extend",
+    "fetch_corpus",
     "import_corpus",
     "load",
     "search",

@@ -73,7 +73,7 @@ class Config(BaseModel):
             message = first["msg"].removeprefix("Value error, ")
             if first["type"] == "extra_forbidden":
                 message = f"no such setting; known: {', '.join(cls.model_fields)}"
-            else:
+            elif name:
                 message = f"{message} (got {first['input']!r})"
             if path is None or name in settings:
                 raise UsageError(f"`{name}`: {message}" if name else message) from error

@@ -44,37 +44,36 @@ def plan(tmp_path: Path) -> Path:
 
 
 def test_no_email(tmp_path: Path) -> None:
-    said = one_line(fetch("asthma[MeSH]", "--domain", "a", "--out", tmp_path / "c"), 2)
+    said = one_line(fetch("--domains", "a=asthma[MeSH]", "--out", tmp_path / "c"), 2)
     assert "--email you@example.org" in said
     assert not (tmp_path / "c").exists()
 
 
 def test_an_email_that_is_none(tmp_path: Path) -> None:
-    said = one_line(fetch("asthma[MeSH]", "--domain", "a", "--out", tmp_path / "c", "--email", "me"), 2)
-    assert "'me' is no email address" in said
+    said = one_line(fetch("--domains", "a=asthma[MeSH]", "--out", tmp_path / "c", "--email", "me"), 2)
+    assert "--email: not an email address (got 'me')" in said
 
 
-def test_no_domain_or_two_ways_at_once(tmp_path: Path, plan: Path) -> None:
-    assert "give QUERY with --domain" in one_line(fetch("asthma", "--out", tmp_path / "c"), 2)
-    said = one_line(fetch("asthma", "--domain", "a", "--plan", plan, "--out", tmp_path / "c"), 2)
-    assert "not both" in said
+def test_no_domain(tmp_path: Path) -> None:
+    assert "--domains: give at least one NAME=QUERY" in one_line(fetch("--out", tmp_path / "c"), 2)
+    assert "not of the form NAME=VALUE" in one_line(fetch("--domains", "asthma", "--out", tmp_path / "c"), 2)
 
 
 def test_values_that_are_not_possible(tmp_path: Path, plan: Path) -> None:
-    mine = ("--plan", plan, "--out", tmp_path / "c", "--email", "a@b.org")
-    assert "licences" in one_line(fetch(*mine, "--licences", "free"), 1)
-    assert "citations" in one_line(fetch(*mine, "--citations", "scopus"), 1)
-    bad = fetch("q", "--domain", "my domain", "--out", tmp_path / "c", "--email", "a@b.org")
+    mine = ("--config", plan, "--out", tmp_path / "c", "--email", "a@b.org")
+    assert "--licences" in one_line(fetch(*mine, "--licences", "free"), 2)
+    assert "--citations" in one_line(fetch(*mine, "--citations", "scopus"), 2)
+    bad = fetch("--domains", "my domain=q", "--out", tmp_path / "c", "--email", "a@b.org")
     assert "letters, digits" in one_line(bad, 2)
     plan.write_text("domains: [a, b]")
     assert "plan.yaml: domains" in one_line(fetch(*mine), 1)
     plan.write_text("- a")
-    assert "a fetch plan is a mapping" in one_line(fetch(*mine), 1)
-    assert "none.yaml" in one_line(fetch(*mine[2:], "--plan", tmp_path / "none.yaml"), 1)
+    assert "'key: value' lines" in one_line(fetch(*mine), 1)
+    assert "none.yaml" in one_line(fetch(*mine[2:], "--config", tmp_path / "none.yaml"), 1)
 
 
 def test_offline(tmp_path: Path, plan: Path) -> None:
-    mine = ("--plan", plan, "--out", tmp_path / "c", "--attempts", "2")
+    mine = ("--config", plan, "--out", tmp_path / "c", "--attempts", "2")
     said = one_line(fetch(*mine, NCBI_EMAIL="a@b.org"), 1)
     assert "cannot reach 127.0.0.1:9" in said
     assert "are you online?" in said
@@ -83,5 +82,5 @@ def test_offline(tmp_path: Path, plan: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0 and not os.path.exists("/proc/1"), reason="no /proc to refuse root")
 def test_no_permission(plan: Path) -> None:
     # Not even root may make a folder there.
-    said = one_line(fetch("--plan", plan, "--out", "/proc/corpus", "--email", "a@b.org"), 1)
+    said = one_line(fetch("--config", plan, "--out", "/proc/corpus", "--email", "a@b.org"), 1)
     assert "/proc/corpus cannot be written to" in said

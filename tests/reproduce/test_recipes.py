@@ -16,7 +16,7 @@ from helpers.samples import write_corpus
 from helpers.shipped_recipes import RECIPES, SHIPPED, copy_recipe
 from sentence_experts.cli import main as command_line
 from sentence_experts.cli.evaluate_settings import EvaluationSettings
-from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.tables import DOMAINS, DOMAINS_SCHEMA
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.surgery.extend import extend
@@ -198,9 +198,9 @@ def test_queries_and_domain_rules_are_of_the_same_years(file: Path) -> None:
 
 def test_the_missing_corpus_is_explained_by_the_papers_queries() -> None:
     recipe = read_recipe(RECIPES / "hallee2024" / "scibert_moe.yaml")
-    assert FetchPlan.read(recipe.protocol.plan).domains.keys() == recipe.protocol.queries.keys()
+    assert FetchConfig.read(recipe.protocol.plan).domains.keys() == recipe.protocol.queries.keys()
     text = "\n".join(how_to_get_the_corpus(recipe.protocol))
-    assert f"--plan {RECIPES / 'corpus' / 'hallee2024_domains.yaml'}" in text
+    assert f"--config {RECIPES / 'corpus' / 'hallee2024_domains.yaml'}" in text
     assert '"Cardiovascular Diseases"[MeSH Terms] AND open access[filter]' in text
     assert "2017:2022[pdat]" in text
     assert "2010:2022[pdat]" in text

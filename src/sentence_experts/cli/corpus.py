@@ -1,61 +1,149 @@
-"""`sentence-experts corpus`: articles and citations come in."""
+"""`sentence-experts corpus import|fetch|show`: articles and citations come in."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
-from sentence_experts.cli import corpus_fetch
-from sentence_experts.cli.corpus_table import print_corpus
+from sentence_experts.cli.console import results
+from sentence_experts.cli.options import add_verb
+from sentence_experts.corpus.config import FetchConfig, ImportConfig
 
-IMPORT_HELP = """Read articles into a corpus: two Parquet tables, papers and citations.
+if TYPE_CHECKING:
+    from sentence_experts.corpus.fetching import Estimate
+    from sentence_experts.corpus.tables import CorpusFolder
 
-SOURCE is any mix of folders, .xml or .nxml files, and .tar, .tar.gz, .tar.xz, .tar.bz2 or .zip archives of
-JATS articles (PMC, PLOS, eLife). Or bring tables of your own with --papers and --citations.
-
-Example: sentence-experts corpus import elife.tar.xz more/ --out corpus
-
-An interrupted run goes on where it stopped when the same command is given again. What could not be read is
-named in CORPUS/rejected.jsonl, with the reason.
-"""
+Out = Annotated[Path, typer.Option(metavar="CORPUS", help="Folder to write the corpus to")]
+_ROWS = {
+    "papers": "papers",
+    "with_abstract": "  with an abstract",
+    "research_articles": "  research articles",
+    "retracted": "  retracted",
+    "references": "references",
+    "references_with_doi": "  with a DOI",
+    "references_with_pmid": "  with a PMID",
+    "references_with_title": "  with a title",
+    "unidentified_references": "  without any identifier",
+    "citations": "citations (one per pair of works)",
+    "in_corpus_citations": "  between papers of the corpus",
+    "distinct_cited_works": "  distinct cited works",
+}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command line."""
+    """Add the verbs to the command line."""
     corpus = typer.Typer(no_args_is_help=True, help="Bring articles and their citations into a corpus.")
-    corpus.command("import", help=IMPORT_HELP, no_args_is_help=True)(import_)
-    corpus.command("fetch", help=corpus_fetch.FETCH_HELP, no_args_is_help=True)(corpus_fetch.fetch)
-    corpus.command("show", help="Say what a corpus holds. Example: sentence-experts corpus show corpus")(show)
+    for command in (import_, fetch, show):
+        add_verb(corpus, command)
     app.add_typer(corpus, name="corpus")
 
 
 def import_(
-    sources: list[Path] = typer.Argument(None, metavar="SOURCE...", help="Folders, XML files and archives."),
-    out: Path = typer.Option(..., "--out", metavar="CORPUS", help="The folder to write the corpus to."),
-    papers: Path | None = typer.Option(
-        None, metavar="FILE", help="A table of papers (Parquet, CSV, TSV, JSON lines, also .gz): id, "
-        "title, abstract, and if you have them year, subjects, mesh, keywords, doi, pmid, pmcid."),
-    citations: Path | None = typer.Option(
-        None, metavar="FILE", help="A table of citations: citing, cited (paper ids, DOIs, PMIDs, PMCIDs), "
-        "and if you have them cited_title, cited_year."),
-    workers: int | None = typer.Option(None, metavar="N", help="Processes that parse. [default: all cores]"),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a corpus made of other sources."),
-) -> None:  # fmt: skip
-    """Run `corpus import`."""
+    config: ImportConfig,
+    out: Out,
+    sources: Annotated[
+        list[Path] | None, typer.Argument(metavar="SOURCE...", help="Folders, XML files and archives")
+    ] = None,
+) -> None:
+    """Read articles into a corpus: two Parquet tables, papers and citations.
+
+    Sources are folders, .xml and .nxml files, and .tar, .tar.gz, .tar.xz, .tar.bz2 and .zip archives of JATS
+    articles (PMC, PLOS, eLife) or PubMed XML. Tables of your own come in with --papers and --citations.
+
+    Example: sentence-experts corpus import elife.tar.xz more/ --out corpus
+
+    An interrupted run continues when the same command is given again. What could not be read is listed in
+    CORPUS/rejected.jsonl, with the reason.
+    """
     from sentence_experts.corpus.importing import import_corpus
 
-    print_corpus(
-        import_corpus(
-            sources or [], out, papers=papers, citations=citations, workers=workers, overwrite=overwrite
-        )
-    )
+    _show(import_corpus(sources or [], out, config))
+
+
+def fetch(
+    config: FetchConfig,
+    out: Out,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only estimate the number of articles, requests and minutes")
+    ] = False,
+) -> None:
+    """Fetch the articles that queries find, and who cites them, into a corpus.
+
+    Example: sentence-experts corpus fetch --domains 'asthma="Asthma"[MeSH] AND 2010:2022[PDAT]' --out asthma
+
+    Articles come from PubMed Central's open-access bucket, citations from the NIH Open Citation Collection.
+    Several domains fit into the YAML file that --config reads:
+
+        domains:
+          copd: '"Pulmonary Disease, Chronic Obstructive"[MeSH] AND 2010:2022[PDAT]'
+          cvd: '"Cardiovascular Diseases"[MeSH] AND 2010:2022[PDAT]'
+
+    A fetch can be stopped at any time and continues when the same command is given again. What was left out
+    or missing is listed in CORPUS/rejected.jsonl, with the reason.
+    """
+    from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
+
+    if dry_run:
+        _show_estimate(estimate_fetch(config))
+    else:
+        _show(fetch_corpus(config, out))
 
 
 def show(
-    corpus: Path = typer.Argument(..., metavar="CORPUS", help="A folder that `corpus import` wrote."),
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder written by `corpus import`")],
 ) -> None:
-    """Run `corpus show`."""
+    """Show what a corpus holds.
+
+    Example: sentence-experts corpus show corpus
+    """
     from sentence_experts.corpus.tables import CorpusFolder
 
-    print_corpus(CorpusFolder.open(corpus))
+    _show(CorpusFolder.open(corpus))
+
+
+def _show(corpus: CorpusFolder) -> None:
+    """The counts of a corpus, by domain if it was fetched."""
+    counts = corpus.manifest["counts"]
+    table = Table(title=f"Corpus {corpus.path}", title_justify="left", show_header=False)
+    table.add_column("what")
+    table.add_column("how many", justify="right")
+    for key, name in _ROWS.items():
+        table.add_row(name, f"{counts[key]:,}")
+    for reason, number in sorted(counts["rejected"].items()):
+        table.add_row(f"set aside: {reason}", f"{number:,}")
+    results.print(table)
+    if "fetch" in corpus.manifest:
+        results.print(_by_domain(corpus.manifest["fetch"]["domains"]))
+    if counts["rejected"]:
+        results.print(f"What was set aside is listed in {corpus.rejected}", markup=False)
+
+
+def _by_domain(domains: dict[str, dict[str, Any]]) -> Table:
+    """What each query found, beside the published number if there is one."""
+    table = Table(title="By domain", title_justify="left")
+    columns = {"found": "found", "kept": "kept", "with_abstract": "with an abstract"}
+    if any(one["published"] for one in domains.values()):
+        columns["published"] = "published"
+    table.add_column("domain")
+    for title in columns.values():
+        table.add_column(title, justify="right")
+    for name, one in domains.items():
+        table.add_row(name, *("" if one[key] is None else f"{one[key]:,}" for key in columns))
+    return table
+
+
+def _show_estimate(estimate: Estimate) -> None:
+    table = Table(title="A fetch would take", title_justify="left")
+    table.add_column("domain")
+    table.add_column("found", justify="right")
+    table.add_column("to fetch", justify="right")
+    for name, found in estimate.articles.items():
+        table.add_row(name, f"{found:,}", f"{estimate.taken[name]:,}")
+    results.print(table)
+    for name, titles in estimate.examples.items():
+        for title in titles:
+            results.print(f"{name}: {title}", markup=False)
+    results.print(f"about {estimate.requests:,} requests, {max(estimate.minutes, 1):,.0f} minutes")

@@ -71,6 +71,7 @@ def with_options(command: Callable[..., Any], short: Mapping[str, str] = {}) -> 
     own = [each for each in parameters if not _is_config(each.annotation)]
     configs: dict[str, type[Config]] = {p.name: p.annotation for p in parameters if _is_config(p.annotation)}
     fields = {name: field for config in configs.values() for name, field in config.model_fields.items()}
+    fields = {name: field for name, field in fields.items() if _has_flag(field)}
     fields = {name: field for name, field in fields.items() if name not in {each.name for each in own}}
 
     @wraps(command)
@@ -111,6 +112,13 @@ def name_flags(message: str, parameters: Iterable[Any]) -> str:
         return f"{positive} {value}"
 
     return re.sub(r"`(?P<name>[a-z_][a-z0-9_]*)(?:=(?P<value>[^`]*))?`", flag, message)
+
+
+def _has_flag(field: FieldInfo) -> bool:
+    """Whether a field is a flag; one that holds a model itself is a key of YAML files only."""
+    return not any(
+        inspect.isclass(each) and issubclass(each, BaseModel) for each in _members(field.annotation)
+    )
 
 
 def _is_config(annotation: Any) -> bool:

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from sentence_experts.corpus.building import Extra
-from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.shards import Shard, papers_file, write_links
@@ -49,7 +49,7 @@ class Fetched:
         set_aside: what could not be fetched.
     """
 
-    plan: FetchPlan
+    plan: FetchConfig
     origin: Origin
     found: dict[str, list[str]]
     ids: list[str]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sentence_experts.corpus.building import JOURNAL, PLAN, build_corpus, cores
-from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.fetched import BulkLinks, Fetched, FetchedLinks, FetchedPapers
 from sentence_experts.corpus.sources.citations import CITATIONS
 from sentence_experts.corpus.sources.http import Client
@@ -30,31 +32,12 @@ from sentence_experts.storage import read_json, write_json
 
 logger = logging.getLogger(__name__)
 
-ORIGINS: dict[str, Callable[[Requests, FetchPlan], Origin]] = {
+ORIGINS: dict[str, Callable[[Requests, FetchConfig], Origin]] = {
     "pmc": PmcOrigin,
     "pubmed": PubmedOrigin,
     "pubmed-files": PubmedFilesOrigin,
     "europepmc": EuropePmcOrigin,
 }
-
-
-@dataclass(frozen=True)
-class Asker:
-    """Who fetches, and how patiently.
-
-    Attributes:
-        email: sent with every request.
-        api_key: of NCBI.
-        attempts: how often a request is tried.
-        first_wait: seconds before the second attempt, doubled for each further one.
-        timeout: seconds without a byte after which an attempt has failed.
-    """
-
-    email: str
-    api_key: str | None = None
-    attempts: int = 6
-    first_wait: float = 1.0
-    timeout: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -76,15 +59,19 @@ class Estimate:
     minutes: float
 
 
-def estimate(plan: FetchPlan, asker: Asker) -> Estimate:
-    """Ask only for counts, and keep nothing.
+def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> Estimate:
+    """Ask the services how much a fetch would take; nothing is kept.
+
+    Args:
+        config: the settings; `settings` override its fields, by name.
 
     Raises:
         UsageError: a query that the service does not understand, or that finds nothing.
         UnreachableError: no connection.
     """
-    with open_journal(MEMORY) as journal, _client(plan, asker) as client:
-        requests = Requests(client, journal, plan.services, asker.email, asker.api_key)
+    plan = _checked(FetchConfig.of(config, **settings))
+    with open_journal(MEMORY) as journal, _client(plan) as client:
+        requests = Requests(client, journal, plan.services, str(plan.email), plan.api_key)
         origin = ORIGINS[plan.source](requests, plan)
         articles = {name: origin.count(query) for name, query in plan.domains.items()}
         examples = {name: origin.examples(query) for name, query in plan.domains.items()}
@@ -97,37 +84,43 @@ def estimate(plan: FetchPlan, asker: Asker) -> Estimate:
 
 
 def fetch_corpus(
-    plan: FetchPlan, out: Path, asker: Asker, *, workers: int | None = None, overwrite: bool = False
+    config: FetchConfig | None = None, out: Path | str = "corpus", **settings: Any
 ) -> CorpusFolder:
-    """Fetch what the plan names, and write the corpus to `out`.
+    """Fetch the articles that queries find, and their citations, into a corpus.
 
-    What could not be fetched after every attempt is set aside by name; the same call asks for it again.
+    An interrupted fetch continues when it is called again. What could not be fetched after every attempt is
+    listed in the corpus's `rejected.jsonl`, and requested again by the next call.
+
+    Args:
+        config: the settings; `settings` override its fields, by name.
+        out: the folder of the corpus.
 
     Raises:
         UsageError: a query that the service does not understand, or `out` was made by another plan.
         UnreachableError: no connection; what was fetched is kept.
         InputError: a day with more records than a query may give, or `out` is in use or holds other things.
     """
+    plan, out = _checked(FetchConfig.of(config, **settings)), Path(out)
     if plan.citation_table is not None and not plan.citation_table.is_file():
         raise InputError(
             f"{plan.citation_table}: no such file; unpack an iCite snapshot's table of citations"
         )
-    _begin(out, plan, overwrite)
-    with open_journal(out / JOURNAL) as journal, _client(plan, asker) as client:
-        requests = Requests(client, journal, plan.services, asker.email, asker.api_key)
-        fetched = _fetch(plan, requests, workers or cores())
+    _begin(out, plan, plan.overwrite)
+    with open_journal(out / JOURNAL) as journal, _client(plan) as client:
+        requests = Requests(client, journal, plan.services, str(plan.email), plan.api_key)
+        fetched = _fetch(plan, requests, plan.workers or cores())
         if requests.set_aside:
             logger.info(
-                f"{len(requests.set_aside)} requests failed, {asker.attempts} times each; what they were for "
-                "is set aside by name, and the same command asks again"
+                f"{len(requests.set_aside)} requests failed, {plan.attempts} times each; what they were for "
+                "is listed in rejected.jsonl, and requested again next time"
             )
         # The journal remakes whatever this replaces.
         return build_corpus(
-            out, fetched.sources(), fetched.extras, workers=workers, overwrite=True, fetch=fetched
+            out, fetched.sources(), fetched.extras, workers=plan.workers, overwrite=True, fetch=fetched
         )
 
 
-def _fetch(plan: FetchPlan, requests: Requests, threads: int) -> Fetched:
+def _fetch(plan: FetchConfig, requests: Requests, threads: int) -> Fetched:
     origin = ORIGINS[plan.source](requests, plan)
     found = {}
     for name, query in plan.domains.items():
@@ -163,36 +156,48 @@ def drawn(ids: list[str], most: int | None) -> list[str]:
     return sorted(by_hash[:most])
 
 
-def _begin(out: Path, plan: FetchPlan, overwrite: bool) -> None:
+def _begin(out: Path, plan: FetchConfig, overwrite: bool) -> None:
     """Keep the plan in `out`; another plan, or another's files, are not written over unasked."""
     if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; --out names a folder")
+        raise InputError(f"{out} is a file; `out` names a folder")
     begun = out / PLAN
     if begun.is_file():
         before, now = read_json(begun), plan.identity()
         if before != now and not overwrite:
             changed = ", ".join(name for name, value in now.items() if before.get(name) != value)
             raise UsageError(
-                f"{out} was fetched with another {changed}: choose another --out, or give --overwrite to "
-                "make it anew (what both have in common is not fetched again)"
+                f"{out} was fetched with another {changed}: choose another `out`, or `overwrite=True` to "
+                "make it again (what both have in common is not fetched again)"
             )
     elif out.is_dir() and not overwrite and (strangers := sorted(one.name for one in out.iterdir())):
         raise InputError(
-            f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, or give "
-            "--overwrite to write the corpus beside them"
+            f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, or "
+            "`overwrite=True` to write the corpus beside them"
         )
     try:
         write_json(begun, plan.identity())
     except OSError as error:
-        raise InputError(f"{out} cannot be written to ({error.strerror}); choose another --out") from error
+        raise InputError(f"{out} cannot be written to ({error.strerror}); choose another `out`") from error
 
 
-def _client(plan: FetchPlan, asker: Asker) -> Client:
+def _checked(plan: FetchConfig) -> FetchConfig:
+    """The settings with the address and key of the environment where they give none."""
+    if not plan.domains:
+        raise UsageError("`domains`: give at least one NAME=QUERY")
+    email = plan.email or os.environ.get("NCBI_EMAIL")
+    if not email:
+        raise UsageError(
+            "no email: NCBI requires the address of its users; give `email=you@example.org` or set NCBI_EMAIL"
+        )
+    return FetchConfig.of(plan, email=email, api_key=plan.api_key or os.environ.get("NCBI_API_KEY"))
+
+
+def _client(plan: FetchConfig) -> Client:
     services = plan.services
-    if asker.api_key:
+    if plan.api_key:
         faster = max(services.entrez.per_second, ENTREZ_WITH_KEY)
         entrez = services.entrez.model_copy(update={"per_second": faster})
         services = services.model_copy(update={"entrez": entrez})
     return services.client(
-        asker.email, attempts=asker.attempts, first_wait=asker.first_wait, timeout=asker.timeout
+        str(plan.email), attempts=plan.attempts, first_wait=plan.first_wait, timeout=plan.timeout
     )

@@ -11,13 +11,13 @@ import pytest
 
 from helpers.replay_server import FAULTS, Replay, serving
 from helpers.simulated_world import DOMAINS, fill
-from sentence_experts.corpus.fetch_plan import FetchPlan
-from sentence_experts.corpus.fetching import Asker, drawn, estimate, fetch_corpus
+from sentence_experts.corpus.config import FetchConfig
+from sentence_experts.corpus.fetching import drawn, estimate_fetch, fetch_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.domains import DomainRules
 
-ASKER = Asker("a@b.org", first_wait=0.01, timeout=0.5)
+PATIENCE = {"email": "a@b.org", "first_wait": 0.01, "timeout": 0.5}
 TABLES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet")
 
 
@@ -36,14 +36,14 @@ def world(served: tuple[Replay, str]) -> Iterator[Replay]:
     served[0].fault = lambda number, path: None
 
 
-def plan_of(served: tuple[Replay, str], *names: str, **more: object) -> FetchPlan:
+def plan_of(served: tuple[Replay, str], *names: str, **more: object) -> FetchConfig:
     queries = {name: f"{DOMAINS[name]}[MeSH]" for name in names or DOMAINS}
-    return FetchPlan(domains=queries, services=served[0].services(served[1]), **more)
+    return FetchConfig(domains=queries, services=served[0].services(served[1]), **more)
 
 
 @pytest.fixture(scope="module")
 def both(served: tuple[Replay, str], tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
-    return fetch_corpus(plan_of(served), tmp_path_factory.mktemp("both") / "corpus", ASKER, workers=1)
+    return fetch_corpus(plan_of(served), tmp_path_factory.mktemp("both") / "corpus", **PATIENCE, workers=1)
 
 
 def rejected(corpus: CorpusFolder) -> dict[str, list[str]]:
@@ -95,7 +95,10 @@ def test_what_is_left_out_is_named_with_the_reason(both: CorpusFolder) -> None:
 
 def test_a_licence_gate_leaves_out_and_names(served, world: Replay, tmp_path: Path) -> None:
     corpus = fetch_corpus(
-        plan_of(served, "neuro", licences="commercial", retracted="keep"), tmp_path / "c", ASKER, workers=1
+        plan_of(served, "neuro", licences="commercial", retracted="keep"),
+        tmp_path / "c",
+        **PATIENCE,
+        workers=1,
     )
     found = rejected(corpus)
     assert set(found) == {"absent", "licence", "malformed-xml"}
@@ -105,7 +108,7 @@ def test_a_licence_gate_leaves_out_and_names(served, world: Replay, tmp_path: Pa
 
 def test_the_same_plan_again_asks_for_nothing(both: CorpusFolder, served, world: Replay) -> None:
     before = [(both.path / name).stat().st_mtime_ns for name in TABLES]
-    fetch_corpus(plan_of(served), both.path, ASKER, workers=1)
+    fetch_corpus(plan_of(served), both.path, **PATIENCE, workers=1)
     assert world.asked == []
     assert [(both.path / name).stat().st_mtime_ns for name in TABLES] == before
 
@@ -118,8 +121,8 @@ def test_faults_leave_no_trace(both: CorpusFolder, served, world: Replay, tmp_pa
     # Not silence: it costs its timeout each time.
     some = [fault for fault in FAULTS if fault != "silence"]
     world.fault = lambda number, path: dice.choice(some) if dice.random() < 0.15 else None
-    asker = Asker("a@b.org", attempts=15, first_wait=0.001, timeout=0.5)
-    corpus = fetch_corpus(plan_of(served), tmp_path / "c", asker, workers=1)
+    patience = {"email": "a@b.org", "attempts": 15, "first_wait": 0.001, "timeout": 0.5}
+    corpus = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)
     for name in (*TABLES, "rejected.jsonl", "manifest.json"):
         assert (corpus.path / name).read_bytes() == (both.path / name).read_bytes(), name
 
@@ -129,13 +132,13 @@ def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
 ) -> None:
     lost = pq.read_table(both.papers)["pmcid"].to_pylist()[3]
     world.fault = lambda number, path: "503" if f"{lost}.1" in path else None
-    asker = Asker("a@b.org", attempts=2, first_wait=0.01)
-    corpus = fetch_corpus(plan_of(served), tmp_path / "c", asker, workers=1)
+    patience = {"email": "a@b.org", "attempts": 2, "first_wait": 0.01}
+    corpus = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)
     assert rejected(corpus)["not-fetched"] == [lost]
     assert "1 requests failed" in capsys.readouterr().err
     world.fault = lambda number, path: None
     world.asked.clear()
-    again = fetch_corpus(plan_of(served), tmp_path / "c", asker, workers=1)
+    again = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)
     # Its listing, its metadata, its text; iCite is asked for the one paper that is new.
     assert len(world.asked) <= 4
     assert "not-fetched" not in rejected(again)
@@ -145,18 +148,18 @@ def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
 
 def test_another_domain_costs_only_what_is_new(served, world: Replay, tmp_path: Path) -> None:
     out = tmp_path / "c"
-    fetch_corpus(plan_of(served, "neuro"), out, ASKER, workers=1)
+    fetch_corpus(plan_of(served, "neuro"), out, **PATIENCE, workers=1)
     with pytest.raises(UsageError, match="another domains"):
-        fetch_corpus(plan_of(served), out, ASKER, workers=1)
+        fetch_corpus(plan_of(served), out, **PATIENCE, workers=1)
     world.asked.clear()
-    corpus = fetch_corpus(plan_of(served), out, ASKER, workers=1, overwrite=True)
+    corpus = fetch_corpus(plan_of(served), out, **PATIENCE, workers=1, overwrite=True)
     texts = [path for path, _ in world.asked if path.endswith(".xml")]
     assert len(texts) == 15, "two of the seventeen were there"
     assert set(corpus.manifest["fetch"]["domains"]) == set(DOMAINS)
 
 
 def test_a_dry_run_counts_and_keeps_nothing(served, world: Replay) -> None:
-    found = estimate(plan_of(served, max_articles=16), ASKER)
+    found = estimate_fetch(plan_of(served, max_articles=16), **PATIENCE)
     assert found.articles == {"neuro": 15, "cells": 17}
     assert found.taken == {"neuro": 15, "cells": 16}
     assert found.requests == 3 * 31 + 1
@@ -169,32 +172,34 @@ def test_fewer_articles_are_drawn_by_chance_and_always_the_same(served, tmp_path
     few, more = drawn(ids, 50), drawn(ids, 400)
     assert set(few) < set(more)
     assert few != sorted(ids)[:50]
-    corpus = fetch_corpus(plan_of(served, "cells", max_articles=5), tmp_path / "c", ASKER, workers=1)
+    corpus = fetch_corpus(plan_of(served, "cells", max_articles=5), tmp_path / "c", **PATIENCE, workers=1)
     assert corpus.manifest["fetch"]["domains"]["cells"]["found"] == 5
 
 
 def test_other_files_are_not_written_over(served, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(InputError, match=r"holds other files \(mine\.txt\)"):
-        fetch_corpus(plan_of(served), tmp_path, ASKER)
+        fetch_corpus(plan_of(served), tmp_path, **PATIENCE)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
     with pytest.raises(InputError, match="is a file"):
-        fetch_corpus(plan_of(served), tmp_path / "mine.txt", ASKER)
+        fetch_corpus(plan_of(served), tmp_path / "mine.txt", **PATIENCE)
 
 
 def test_nobody_there_stops_at_once_and_keeps_what_there_is(served, tmp_path: Path) -> None:
     lost = plan_of(served)
     gone = {name: {**one, "url": "http://127.0.0.1:9"} for name, one in served[0].services("x").items()}
-    lost = FetchPlan(domains=lost.domains, services=gone)
+    lost = FetchConfig(domains=lost.domains, services=gone)
     with pytest.raises(SentenceExpertsError, match="cannot reach 127"):
-        fetch_corpus(lost, tmp_path / "c", Asker("a@b.org", attempts=2, first_wait=0.01), workers=1)
-    corpus = fetch_corpus(plan_of(served, "neuro"), tmp_path / "c", ASKER, workers=1, overwrite=True)
+        fetch_corpus(
+            lost, tmp_path / "c", **{"email": "a@b.org", "attempts": 2, "first_wait": 0.01}, workers=1
+        )
+    corpus = fetch_corpus(plan_of(served, "neuro"), tmp_path / "c", **PATIENCE, workers=1, overwrite=True)
     assert corpus.manifest["counts"]["papers"]
 
 
 @pytest.mark.parametrize("citations", ["elink", "none", "icite,elink"])
 def test_citations_from_elsewhere(both: CorpusFolder, served, tmp_path: Path, citations: str) -> None:
-    corpus = fetch_corpus(plan_of(served, citations=citations), tmp_path / "c", ASKER, workers=1)
+    corpus = fetch_corpus(plan_of(served, citations=citations), tmp_path / "c", **PATIENCE, workers=1)
     pairs = {
         (row["citing"], row["cited"])
         for row in pq.read_table(corpus.citations).to_pylist()
@@ -214,7 +219,7 @@ def test_the_whole_table_of_icite_takes_the_place_of_its_api(
     table = tmp_path / "open_citation_collection.csv"
     rows = {(citing, int(cited)) for cited, links in world.links.items() for citing in links["cited_by"]}
     table.write_text("citing,referenced\n" + "".join(f"{a},{b}\n" for a, b in [*sorted(rows), (1, 2)]))
-    corpus = fetch_corpus(plan_of(served, citation_table=table), tmp_path / "c", ASKER, workers=1)
+    corpus = fetch_corpus(plan_of(served, citation_table=table), tmp_path / "c", **PATIENCE, workers=1)
     assert not any(path.startswith("/icite") for path, _ in world.asked)
     for one, other in zip(*(pq.read_table(c.citations).to_pylist() for c in (corpus, both)), strict=True):
         assert (one["citing"], one["cited"]) == (other["citing"], other["cited"])
@@ -223,7 +228,7 @@ def test_the_whole_table_of_icite_takes_the_place_of_its_api(
 @pytest.mark.parametrize("paper", ["hallee2024", "hallee2025"])
 def test_shipped_plans_ask_what_the_papers_asked(paper: str) -> None:
     recipes = Path(__file__).resolve().parents[3] / "recipes"
-    plan = FetchPlan.read(recipes / "corpus" / f"{paper}_domains.yaml")
+    plan = FetchConfig.read(recipes / "corpus" / f"{paper}_domains.yaml")
     rules = DomainRules.read(recipes / paper / "domains.yaml").domains
     wanted = {}
     for name, rule in rules.items():
@@ -238,8 +243,10 @@ def test_links_that_fail_are_set_aside_and_the_corpus_is_written(
     served, world: Replay, tmp_path: Path, citations: str, path: str
 ) -> None:
     world.fault = lambda number, asked: "503" if path in asked else None
-    asker = Asker("a@b.org", attempts=1, first_wait=0.01)
-    corpus = fetch_corpus(plan_of(served, "neuro", citations=citations), tmp_path / "c", asker, workers=1)
+    patience = {"email": "a@b.org", "attempts": 1, "first_wait": 0.01}
+    corpus = fetch_corpus(
+        plan_of(served, "neuro", citations=citations), tmp_path / "c", **patience, workers=1
+    )
     failed = rejected(corpus)["not-fetched"]
     assert len(failed) == len(set(failed)) > 0
     assert corpus.manifest["counts"]["papers"]

@@ -42,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replay, P
 
 
 def start(plan: Path, out: Path) -> subprocess.Popen[bytes]:
-    verb = ["corpus", "fetch", "--plan", plan, "--out", out, "--email", "a@b.org", "--workers", "1"]
+    verb = ["corpus", "fetch", "--config", plan, "--out", out, "--email", "a@b.org", "--workers", "1"]
     return subprocess.Popen(
         [Path(sys.executable).with_name("sentence-experts"), *verb],
         stdout=subprocess.DEVNULL,

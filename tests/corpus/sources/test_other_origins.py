@@ -11,12 +11,12 @@ import pytest
 
 from helpers.replay_server import Article, Replay, serving
 from helpers.small_pubmed import headings, record
-from sentence_experts.corpus.fetch_plan import FetchPlan
-from sentence_experts.corpus.fetching import Asker, fetch_corpus
+from sentence_experts.corpus.config import FetchConfig
+from sentence_experts.corpus.fetching import fetch_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import UsageError
 
-ASKER = Asker("a@b.org", first_wait=0.01)
+PATIENCE = {"email": "a@b.org", "first_wait": 0.01}
 QUERY = '"Asthma"[MeSH]'
 
 
@@ -37,8 +37,8 @@ def served() -> Iterator[tuple[Replay, str]]:
 
 
 def fetched(served: tuple[Replay, str], out: Path, **more: object) -> CorpusFolder:
-    plan = FetchPlan(domains={"asthma": QUERY}, services=served[0].services(served[1]), **more)
-    return fetch_corpus(plan, out, ASKER, workers=1)
+    plan = FetchConfig(domains={"asthma": QUERY}, services=served[0].services(served[1]), **more)
+    return fetch_corpus(plan, out, **PATIENCE, workers=1)
 
 
 def test_pubmed_records(served: tuple[Replay, str], tmp_path: Path) -> None:
@@ -89,5 +89,5 @@ def test_europe_pmc_records(served: tuple[Replay, str], tmp_path: Path) -> None:
 
 
 def test_a_gate_that_the_source_does_not_have_is_refused() -> None:
-    with pytest.raises(UsageError, match="licences are PMC's"):
-        FetchPlan.make(domains={"a": "b"}, source="europepmc", licences="commercial")
+    with pytest.raises(UsageError, match="`licences` are those of PMC"):
+        FetchConfig.of(domains={"a": "b"}, source="europepmc", licences="commercial")

@@ -9,16 +9,16 @@ import pytest
 
 from helpers.replay_server import Replay, serving
 from helpers.small_pubmed import deletion, headings, packed_file, record
-from sentence_experts.corpus.fetch_plan import FetchPlan
-from sentence_experts.corpus.fetching import Asker, estimate, fetch_corpus
+from sentence_experts.corpus.config import FetchConfig
+from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
 from sentence_experts.errors import UsageError
 
-ASKER = Asker("a@b.org", first_wait=0.01)
+PATIENCE = {"email": "a@b.org", "first_wait": 0.01}
 TREE = {"Cardiovascular Diseases": "C14", "Heart Diseases": "C14.280", "Asthma": "C08.127.108"}
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> FetchPlan:
+def plan(tmp_path: Path) -> FetchConfig:
     folder = tmp_path / "pubmed"
     many = [record(str(n), title=f"Heart {n}.", citation=headings("Heart Diseases")) for n in range(1, 6)]
     both = record("8", title="Both.", citation=headings("Asthma", "Heart Diseases"))
@@ -39,7 +39,7 @@ def plan(tmp_path: Path) -> FetchPlan:
         )
         + "</DescriptorRecordSet>"
     )
-    return FetchPlan(
+    return FetchConfig(
         domains={"cvd": "Cardiovascular Diseases", "asthma": "Asthma"},
         source="pubmed-files",
         pubmed_files=folder,
@@ -47,15 +47,15 @@ def plan(tmp_path: Path) -> FetchPlan:
     )
 
 
-def test_a_heading_means_its_subtree_in_the_last_state(plan: FetchPlan, tmp_path: Path) -> None:
+def test_a_heading_means_its_subtree_in_the_last_state(plan: FetchConfig, tmp_path: Path) -> None:
     world = Replay()
     for pmid in ("1", "2", "8"):
         world.links[pmid] = {"cited_by": [501, 502], "references": []}
     with serving(world) as base:
         corpus = fetch_corpus(
-            plan.model_copy(update={"services": FetchPlan(
+            plan.model_copy(update={"services": FetchConfig(
                 domains=plan.domains, services=world.services(base)).services}),
-            tmp_path / "corpus", ASKER, workers=1,
+            tmp_path / "corpus", **PATIENCE, workers=1,
         )  # fmt: skip
     titles = {row["pmid"]: row["title"] for row in pq.read_table(corpus.papers).to_pylist()}
     assert titles == {"1": "Heart 1", "2": "Newer 2", "4": "Heart 4", "5": "Heart 5", "8": "Both"}
@@ -66,12 +66,12 @@ def test_a_heading_means_its_subtree_in_the_last_state(plan: FetchPlan, tmp_path
     assert pq.read_table(corpus.citations).num_rows == 6
 
 
-def test_what_the_files_need_is_said(plan: FetchPlan) -> None:
+def test_what_the_files_need_is_said(plan: FetchConfig) -> None:
     with pytest.raises(UsageError, match="mesh_descriptors"):
-        estimate(plan.model_copy(update={"mesh_descriptors": None}), ASKER)
+        estimate_fetch(plan.model_copy(update={"mesh_descriptors": None}), **PATIENCE)
     with pytest.raises(UsageError, match="no --dry-run"):
-        estimate(plan, ASKER)
+        estimate_fetch(plan, **PATIENCE)
     with pytest.raises(UsageError, match="knows no heading 'Hart'"):
-        estimate(plan.model_copy(update={"domains": {"a": "Hart"}}), ASKER)
-    with pytest.raises(UsageError, match="for source pubmed-files only"):
-        FetchPlan.make(domains={"a": "b"}, years=(2010, 2012))
+        estimate_fetch(plan.model_copy(update={"domains": {"a": "Hart"}}), **PATIENCE)
+    with pytest.raises(UsageError, match="need `source=pubmed-files`"):
+        FetchConfig.of(domains={"a": "b"}, years=(2010, 2012))

@@ -32,7 +32,8 @@ def test_from_a_query_to_an_evaluated_model(
     serve_articles(world, real_data / "corpora" / "pmc_crops_jats.tar.xz", words, most=100)
     with serving(world) as base:
         plan.write_text(yaml.safe_dump({"domains": queries, "services": world.services(base)}))
-        run("corpus", "fetch", "--plan", plan, "--email", "a@b.org", "--out", tmp_path / "c", "--workers", 1)
+        fetch = ("corpus", "fetch", "--config", plan, "--email", "a@b.org", "--workers", 1)
+        run(*fetch, "--out", tmp_path / "c")
     assert "with an abstract" in capsys.readouterr().out
     # Each paper is in the domains whose queries found it: no rules are needed.
     run(

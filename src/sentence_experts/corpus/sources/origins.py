@@ -8,7 +8,7 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.formats.archives import Document
 from sentence_experts.corpus.paper import Paper, Rejection
 from sentence_experts.corpus.sources.entrez import Entrez
@@ -60,7 +60,7 @@ class Origin(Protocol):
 class PmcOrigin(Origin):
     """Whole open-access articles: found by Entrez, read from the bucket. Ids are PMCIDs."""
 
-    def __init__(self, requests: Requests, plan: FetchPlan) -> None:
+    def __init__(self, requests: Requests, plan: FetchConfig) -> None:
         self._requests = requests
         self._entrez = Entrez(requests)
         self._bucket = Bucket(requests)
@@ -137,7 +137,7 @@ class PmcOrigin(Origin):
 class PubmedOrigin(Origin):
     """Titles, abstracts, MeSH headings and what PubMed has of reference lists. Ids are PMIDs."""
 
-    def __init__(self, requests: Requests, plan: FetchPlan) -> None:
+    def __init__(self, requests: Requests, plan: FetchConfig) -> None:
         self._requests = requests
         self._entrez = Entrez(requests)
         self._bucket = Bucket(requests)
@@ -228,7 +228,7 @@ class PubmedOrigin(Origin):
 class EuropePmcOrigin(Origin):
     """Titles, abstracts and MeSH headings. Ids are `SOURCE/ID`, as in `MED/32162448`."""
 
-    def __init__(self, requests: Requests, plan: FetchPlan) -> None:
+    def __init__(self, requests: Requests, plan: FetchConfig) -> None:
         self._requests = requests
         self._service = EuropePmc(requests)
         self._also = ' NOT PUB_TYPE:"Retracted Publication"' if plan.retracted == "leave-out" else ""
@@ -294,7 +294,7 @@ _SECONDS_A_REQUEST = 0.25
 class _Gate:
     """Which article versions a plan keeps."""
 
-    def __init__(self, plan: FetchPlan) -> None:
+    def __init__(self, plan: FetchConfig) -> None:
         self.licences = plan.licences
         self._allowed = LICENCES[plan.licences]
         self._keeps_retracted = plan.retracted == "keep"

@@ -15,7 +15,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from sentence_experts.corpus.fetch_plan import FetchPlan
+from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.formats.archives import Document
 from sentence_experts.corpus.formats.mesh import MeshTree, read_descriptors, under_any
 from sentence_experts.corpus.paper import Citation, Paper, Rejection
@@ -30,7 +30,7 @@ from sentence_experts.storage import sha256_text
 class PubmedFilesOrigin(Origin):
     """Titles, abstracts, MeSH headings and reference lists out of PubMed's files. Ids are PMIDs."""
 
-    def __init__(self, requests: Requests, plan: FetchPlan) -> None:
+    def __init__(self, requests: Requests, plan: FetchConfig) -> None:
         if plan.pubmed_files is None or plan.mesh_descriptors is None:
             raise UsageError(
                 "source pubmed-files needs pubmed_files (a folder for the files) and mesh_descriptors (NLM's "

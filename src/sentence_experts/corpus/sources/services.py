@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, ConfigDict, Field
 
-from sentence_experts.corpus.sources.http import Client
+if TYPE_CHECKING:
+    from sentence_experts.corpus.sources.http import Client
 
 
 class Service(BaseModel):
@@ -43,6 +46,8 @@ class Services(BaseModel):
 
     def client(self, email: str, **patience: float) -> Client:
         """A client that keeps to the services' limits; `patience` as in `Client`."""
+        from sentence_experts.corpus.sources.http import Client
+
         rates: dict[str, float] = {}
         for name in type(self).model_fields:
             service: Service = getattr(self, name)

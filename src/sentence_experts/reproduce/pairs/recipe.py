@@ -122,8 +122,8 @@ class Protocol(Strict):
 
     Attributes:
         file: where it was read.
-        published: the paper's figures; domains: rules for `pairs --domains`; plan: what `corpus fetch --plan`
-            takes. Paths from the protocol's file.
+        published: the paper's figures; domains: rules for `pairs --domains`; plan: the config of
+            `corpus fetch`. Paths from the protocol's file.
         evaluate: name of a set of pairs, as in the published figures -> how it is measured.
         seeds: how many training runs with different seeds each model gets.
     """

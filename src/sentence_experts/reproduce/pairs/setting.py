@@ -183,7 +183,7 @@ def how_to_get_the_corpus(protocol: Protocol) -> list[str]:
         f"queries of PubMed Central (https://www.ncbi.nlm.nih.gov/pmc/), papers cited {least}x:",
         *queries,
         "fetch them, or see first with --dry-run how many there are:",
-        f"  sentence-experts corpus fetch --plan {protocol.plan} --out CORPUS",
+        f"  sentence-experts corpus fetch --config {protocol.plan} --out CORPUS",
         "or, of articles that you have:",
         "  sentence-experts corpus import ARTICLES... --out CORPUS",
         f"whose domains are {protocol.domains}, by MeSH headings, which JATS seldom has: give them in a "
