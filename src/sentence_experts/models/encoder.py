@@ -23,9 +23,7 @@ from sentence_experts.models.routing.router_choices import RouterChoices, router
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe
 from sentence_experts.models.storage.fingerprint import name_of
-from sentence_experts.models.storage.offload import CPU, DISK, experts_of_names, use_routes
-from sentence_experts.models.storage.paging import ExpertPager, bytes_of_an_expert
-from sentence_experts.models.storage.shards import WeightFiles
+from sentence_experts.models.storage.residency import CPU, DISK
 from sentence_experts.models.storage.weight_names import is_expert
 from sentence_experts.storage import replacing_folder
 
@@ -39,11 +37,9 @@ class ExpertEncoder(SentenceTransformer):
 
     Attributes:
         auto_routes: what chooses the routes for `prompt_name="auto"`; None until it is trained.
-        weight_files: the files that `load` read the weights from; None for a model that was made.
     """
 
     auto_routes: AutoRoutes | None = None
-    weight_files: WeightFiles | None = None
 
     def __init__(self, model_name_or_path: str | None = None, *args: Any, **kwargs: Any) -> None:
         """As `SentenceTransformer`; automatic routes are read from a folder that has them."""
@@ -52,12 +48,7 @@ class ExpertEncoder(SentenceTransformer):
             self.auto_routes = AutoRoutes(RouteClassifier.read(Path(model_name_or_path)))
 
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
-        """As `SentenceTransformer.save`, with the automatic routes if there are any.
-
-        Raises:
-            UsageError: some experts are not in memory.
-        """
-        self.routed_model.check_whole("saved")
+        """As `SentenceTransformer.save`, with the automatic routes if there are any."""
         super().save(path, *args, **kwargs)
         if self.auto_routes is not None:
             self.auto_routes.classifier.write(Path(path))
@@ -79,7 +70,7 @@ class ExpertEncoder(SentenceTransformer):
         in_experts = sum(size for name, size in sizes.items() if is_expert(name))
         config = self.routed_model.config
         met = router_kind(config).experts_per_token(config)
-        held = len(self.experts) - len(self.routed_model.idle_experts)
+        held = len(self.experts) - len(self.routed_model.residency.idle)
         return total, total - in_experts + met * in_experts // max(held, 1)
 
     @property
@@ -97,13 +88,13 @@ class ExpertEncoder(SentenceTransformer):
     @property
     def loaded_routes(self) -> tuple[str, ...]:
         """The routes whose experts are in memory."""
-        idle = self.routed_model.idle_experts
+        idle = self.routed_model.residency.idle
         return tuple(route.name for route in self.routes if route.expert not in idle)
 
     def use_routes(self, routes: Sequence[str], idle: str | None = None) -> None:
-        """Keep the experts of these routes in memory, bring those that are not, and send all others away.
+        """Keep only the experts of these routes in memory; texts with another route are then an error.
 
-        Texts with another route are then an error. The vectors stay the same, to the bit.
+        The vectors stay the same, to the bit.
 
         Args:
             routes: names of routes or experts; those that share an expert come together.
@@ -114,33 +105,33 @@ class ExpertEncoder(SentenceTransformer):
         Raises:
             RouteError: no such route.
             UsageError: learned routers choose the experts, or a dropped expert's changes would be lost.
-            InputError: an expert cannot be read, or the folder has changed since.
+            InputError: an expert cannot be read, or its file has changed since the model was loaded.
         """
+        self._check_routed()
         waiting = idle or (DISK if self.device.type == "cpu" else CPU)
-        use_routes(self, routes, waiting, self.weight_files)
+        self.routed_model.residency.keep(self._experts_of_names(routes), waiting)
 
-    def page_experts(self, most: int | None = None, most_bytes: int | None = None) -> None:
-        """Have at most so many experts in memory from now on, each from when a text calls it.
+    def limit_experts(self, number: int | None = None, in_bytes: int | None = None) -> None:
+        """Limit the experts in memory: each comes when a text calls it, the least recently used leaves.
 
         Args:
-            most: experts.
-            most_bytes: bytes of experts; at least one expert stays.
+            number: maximum number of experts.
+            in_bytes: maximum number of bytes of experts; at least one expert stays.
 
         Raises:
             UsageError: learned routers choose the experts, the model was not loaded from files, or no expert
                 would be left.
         """
-        model: Any = self.routed_model
-        if router_kind(model.config).is_learned:
-            raise UsageError("in this model what a text says chooses its experts, so all must be loaded")
-        if self.weight_files is None:
+        self._check_routed()
+        residency = self.routed_model.residency
+        if residency.files is None:
             raise UsageError("save the model and load it again first: its idle experts are in no file")
-        if not model.config.expert_layers:
-            return  # a dense control
-        limits = [most] if most is not None else []
-        if most_bytes is not None:
-            limits.append(max(most_bytes // bytes_of_an_expert(model), 1))
-        model.pager = ExpertPager(model, self.weight_files, min(limits))
+        if number is not None and number < 1:
+            raise UsageError(f"`max_resident_experts` is {number}; at least one expert must be in memory")
+        limits = [len(self.experts) if number is None else number]
+        if in_bytes is not None and self.routed_model.config.expert_layers:
+            limits.append(max(in_bytes // residency.bytes_per_expert(), 1))
+        residency.limit = min(limits)
 
     def prefetch(self, routes: Sequence[str]) -> Thread:
         """Bring the experts of these routes into memory while the model works on other texts.
@@ -149,16 +140,45 @@ class ExpertEncoder(SentenceTransformer):
             routes: names of routes or experts.
 
         Returns:
-            What brings them; `join` waits for it.
+            The thread that brings them; `join` waits for it.
 
         Raises:
             RouteError: no such route.
-            UsageError: experts do not come and go in this model: load it with `max_resident_experts`.
+            UsageError: no limit lets experts come and go in this model.
         """
-        pager: ExpertPager | None = self.routed_model.pager
-        if pager is None:
-            raise UsageError("every expert is where it stays; load the model with max_resident_experts")
-        return pager.prefetch(sorted(experts_of_names(self, routes)))
+        residency = self.routed_model.residency
+        if residency.limit is None:
+            raise UsageError("no expert comes by itself in this model; load it with `max_resident_experts`")
+        return residency.prefetch(sorted(self._experts_of_names(routes)))
+
+    def _check_routed(self) -> None:
+        config = self.routed_model.config
+        if router_kind(config).is_learned and config.expert_layers:
+            raise UsageError("in this model texts choose their experts, so all experts must be loaded")
+
+    def _experts_of_names(self, names: Sequence[str]) -> set[int]:
+        """The experts behind names of routes, experts, or prompts that begin with a route.
+
+        Raises:
+            RouteError: an unknown name, or none.
+        """
+        routes = {route.name: route.expert for route in self.routes}
+        found = set()
+        for name in [names] if isinstance(names, str) else names:
+            prompt = self.prompts.get(name) or ""
+            behind = [route.expert for route in self.routes if prompt.startswith(route.text)]
+            if name in routes:
+                found.add(routes[name])
+            elif name in self.experts:
+                found.add(self.experts.index(name))
+            elif behind:
+                found.add(behind[0])
+            else:
+                known = ", ".join(dict.fromkeys([*routes, *self.experts]))
+                raise RouteError(f"no route is named {name!r}; routes that can be loaded: {known}")
+        if not found:
+            raise RouteError("name at least one route to load")
+        return found
 
     @deprecated_kwargs(sentences="inputs")
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:

@@ -172,12 +172,12 @@ def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
     if not config.partial:
         model = ExpertEncoder(place, device=config.device, **config.hub)
         if (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
-            model.weight_files = WeightFiles.find(place)
+            model.routed_model.residency.files = WeightFiles.find(place)
         return model
     with shared_part(place, **config.hub) as part:
         options = {"config_kwargs": {"experts_on_disk": True}, **config.hub}
         model = ExpertEncoder(part, device=config.device, **options)
-    model.weight_files = WeightFiles.find(place, **config.hub)
+    model.routed_model.residency.files = WeightFiles.find(place, **config.hub)
     return model
 
 
@@ -193,7 +193,7 @@ def _apply(model: SentenceTransformer, config: LoadConfig, given: set[str]) -> S
         if config.routes is not None:
             model.use_routes(config.routes)
         if config.max_resident_experts is not None or config.max_resident_bytes is not None:
-            model.page_experts(config.max_resident_experts, config.max_resident_bytes)
+            model.limit_experts(config.max_resident_experts, config.max_resident_bytes)
     elif config.routes is not None:
         raise RouteError(f"this model has no experts, so `routes` {config.routes} cannot be loaded alone")
     elif config.partial:

@@ -26,7 +26,7 @@ class ExpertsFields:
         inner_route_token_id: what a route token inside a text is read as (token routes).
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
         base_vocab_size: the rows of the base's embeddings, those of route tokens come after; None: not noted.
-        experts_on_disk: build the model without its experts (`offload` reads those in use); false once built.
+        experts_on_disk: build the model without its experts (they are read when called); false once built.
         lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
     """
 

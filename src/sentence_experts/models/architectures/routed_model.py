@@ -33,6 +33,7 @@ from sentence_experts.models.routing.routes import (
 )
 from sentence_experts.models.routing.sequence_router import SequencePass
 from sentence_experts.models.routing.token_router import TokenPass
+from sentence_experts.models.storage.residency import Residency
 from sentence_experts.models.storage.shards import WEIGHTS, split_by_expert
 from sentence_experts.models.storage.weight_names import EXPERT_PATTERN
 from sentence_experts.models.surgery.lora import insert_adapter
@@ -46,10 +47,8 @@ class RoutedModel:
 
     block_class: Any
     config: Any
-    # The experts that are not in memory; none, but for `offload`.
-    idle_experts: frozenset[int] = frozenset()
-    # The `paging.ExpertPager` that brings experts into memory when they are called, if there is one.
-    pager: Any = None
+    # Which experts are in memory.
+    residency: Residency
 
     def replace_blocks(self) -> None:
         """Put blocks with experts in the place of the base model's; call it at the end of `__init__`."""
@@ -59,11 +58,11 @@ class RoutedModel:
         self.post_init()  # type: ignore[attr-defined]
         if attention_of(self.config) == PADDED:
             set_attention(self.config, PACKED)
-        if self.config.experts_on_disk:
-            self.config.experts_on_disk = False  # said and done
-            if self.config.expert_layers:
-                self.idle_experts = frozenset(range(len(self.config.experts)))
-                ignore_on_load(self, EXPERT_PATTERN)
+        on_disk = self.config.experts_on_disk and bool(self.config.expert_layers)
+        self.config.experts_on_disk = False
+        self.residency = Residency(self, in_memory=not on_disk)
+        if on_disk:
+            ignore_on_load(self, EXPERT_PATTERN)
         if self.config.lora is not None:
             # After post_init, which would start an adapter's second factor at random instead of at zero.
             insert_adapter(self, self.config.lora)  # type: ignore[arg-type]
@@ -163,9 +162,7 @@ class RoutedModel:
         if choices is not None:
             return self._choosing_forward(inputs, kwargs, choices)
         assert plan is not None
-        if self.pager is None:
-            return self._grouped_forward(inputs, kwargs, plan, packed)
-        with self.pager.using([number for number, *_ in plan.slices]):
+        with self.residency.using([number for number, *_ in plan.slices]):
             return self._grouped_forward(inputs, kwargs, plan, packed)
 
     def _without_inner_routes(
@@ -208,18 +205,7 @@ class RoutedModel:
         plan = dispatch(expert_ids, lengths, len(self.config.experts))
         if plan is None:
             raise self._stray_error(expert_ids, explicit)
-        if self.pager is None and (
-            idle := sorted(self.idle_experts & {number for number, *_ in plan.slices})
-        ):
-            raise self._idle_error(idle)
         return plan
-
-    def _idle_error(self, idle: list[int]) -> RouteError:
-        names = ", ".join(repr(self.config.experts[number]) for number in idle)
-        return RouteError(
-            f"the expert of {names} is not loaded: load(path, routes=[...]) or encoder.use_routes([...]) "
-            "loads those that are named"
-        )
 
     def check_whole(self, what: str) -> None:
         """Refuse what needs every expert.
@@ -227,18 +213,20 @@ class RoutedModel:
         Raises:
             UsageError: some are not in memory.
         """
-        if self.idle_experts:
+        if self.residency.idle:
             raise UsageError(
                 f"only some experts of this model are loaded, so it cannot be {what}; load it without routes"
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """As transformers' own, with a file for each expert; a part of a model is not saved for the whole.
+        """As transformers' own, with a file for each expert; those of idle experts are copied.
 
         Raises:
-            UsageError: some experts are not in memory.
+            InputError: an idle expert cannot be read.
         """
-        self.check_whole("saved")
+        if self.residency.idle and "state_dict" not in kwargs:
+            model: Any = self
+            kwargs["state_dict"] = {**model.state_dict(), **self.residency.idle_weights()}
         super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
         folder = Path(save_directory)
         write_modeling_file(folder, self.config.model_type)

@@ -73,7 +73,7 @@ class Experts(nn.ModuleList):
 
 
 class IdleExpert(nn.ModuleDict):
-    """Holds the place of an expert that is not in use (`offload`), and none of its weights.
+    """Holds the place of an expert that is not in use (`storage.residency`), and none of its weights.
 
     Attributes:
         blueprint: the expert's modules, on no device (meta) where their weights wait on disk.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sentence_experts.models.sources import source_name
 from sentence_experts.storage import sha256_file, sha256_text
@@ -28,19 +28,30 @@ class Origin:
         place: its folder or hub id.
         revision: of a hub model.
         arithmetic: how it computes, if not as its weights say (8 bits).
-        versions: how often each weight had been changed in place when the model was loaded.
+        changes: how often each weight had been changed in place when the model was loaded.
+        usual_changes: the same, of weights that came later.
     """
 
     name: str
     place: str
     revision: str | None = None
     arithmetic: str = ""
-    versions: dict[str, int] = field(default_factory=dict)
+    changes: dict[str, int] = field(default_factory=dict)
+    usual_changes: int = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What survives in another process, where each weight counts its changes anew."""
+        from sentence_experts.compat.torch import changes_when_unpickled
+
+        return {**self.__dict__, "changes": {}, "usual_changes": changes_when_unpickled()}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Origin:
+        return replace(self, changes={})
 
 
 def set_origin(model: SentenceTransformer, origin: Origin) -> None:
     """Note where a model was found, so that it is named and hashed by its files."""
-    origin.versions = _versions(model)
+    origin.changes = _changes(model)
     setattr(model, _ATTRIBUTE, origin)
 
 
@@ -49,13 +60,15 @@ def origin_of(model: SentenceTransformer) -> Origin | None:
     origin: Origin | None = getattr(model, _ATTRIBUTE, None)
     if origin is None:
         return None
-    # Experts that came into memory later are as their files have them.
-    changed = any(version > origin.versions.get(name, 0) for name, version in _versions(model).items())
+    known, usual = origin.changes, origin.usual_changes
+    changed = any(count > known.get(name, usual) for name, count in _changes(model).items())
     return None if changed else origin
 
 
-def _versions(model: SentenceTransformer) -> dict[str, int]:
-    return {name: weight._version for name, weight in model.named_parameters()}
+def _changes(model: SentenceTransformer) -> dict[str, int]:
+    from sentence_experts.compat.torch import changes_of
+
+    return {name: changes_of(weight) for name, weight in model.named_parameters()}
 
 
 def name_of(model: SentenceTransformer) -> str:

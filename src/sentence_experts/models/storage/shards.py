@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,40 +62,45 @@ class WeightFiles:
     """The safetensors files of a saved model.
 
     Attributes:
+        source: the model's folder or hub id.
+        options: `HUB_OPTIONS`, for a hub model.
         of_key: a weight's name -> the name of its file; None for a model in one file.
-        find_file: a file's name -> its path; fetches it from the hub where it must.
         stamps: path -> (bytes, time of change) when the model was loaded, or the file first read.
     """
 
-    of_key: Mapping[str, str] | None
-    find_file: Callable[[str], str | None]
+    source: str
+    options: dict[str, Any] = field(default_factory=dict)
+    of_key: Mapping[str, str] | None = None
     stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
-        """The files of a folder or hub id; of the hub's none is fetched yet but the index.
+        """The files of a folder or hub id; of a hub model only the index is fetched.
 
         Raises:
             InputError: the weights are not safetensors.
         """
-        from sentence_transformers.util import load_file_path
-
-        def find_file(name: str) -> str | None:
-            found: str | None = load_file_path(source, name, **options)
-            return found
-
-        single = find_file(WEIGHTS)  # which transformers prefers too, where both are there
+        files = cls(source, options)
+        single = files.find_file(WEIGHTS)  # which transformers prefers too, where both are there
         if single is not None:
-            return cls(None, find_file, {single: _stamp(single)})
-        index = find_file(INDEX)
+            files.stamps[single] = _stamp(single)
+            return files
+        index = files.find_file(INDEX)
         if index is None:
             raise InputError(f"{source}: no {WEIGHTS}, and only from safetensors can single experts be read")
-        files = cls(read_json(Path(index))["weight_map"], find_file)
+        files.of_key = read_json(Path(index))["weight_map"]
         if Path(source).is_dir():
             for name in set((files.of_key or {}).values()):
-                if path := find_file(name):
+                if path := files.find_file(name):
                     files.stamps[path] = _stamp(path)
         return files
+
+    def find_file(self, name: str) -> str | None:
+        """The path of a file, which is fetched from the hub if it must be; None if there is none."""
+        from sentence_transformers.util import load_file_path
+
+        found: str | None = load_file_path(self.source, name, **self.options)
+        return found
 
     def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
         """The weights of these names, one at a time, mapped from the files.

@@ -99,18 +99,22 @@ def test_unneeded_weights_are_not_read(folder: Path, texts: list[str]) -> None:
 def test_a_part_is_never_taken_for_the_whole(folder: Path, tmp_path: Path) -> None:
     part = sentence_experts.load(folder, device="cpu", routes=["query"])
     for refused in (
-        lambda: save(part, tmp_path / "copy"),
-        lambda: part.save(str(tmp_path / "copy")),
-        lambda: part[0].auto_model.save_pretrained(tmp_path / "copy"),
         lambda: export_route(part, "query"),
         lambda: average_experts(part),
         lambda: drop_expert(part, "query"),
     ):
         with pytest.raises(UsageError, match="only some experts"):
             refused()
-    assert not (tmp_path / "copy").exists()
-    part.use_routes(list(PREFIXES))
+
+
+@pytest.mark.parametrize("idle", ["disk", "cpu"])
+@pytest.mark.parametrize("limit", [None, 1])
+@pytest.mark.parametrize("family", ["bert"], indirect=True)
+def test_a_part_is_saved_as_the_whole(folder: Path, idle: str, limit: int | None, tmp_path: Path) -> None:
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=limit)
+    part.use_routes(["query"], idle)
     save(part, tmp_path / "copy")
+    assert part.loaded_routes == ("query",)
     config = json.loads((tmp_path / "copy" / "config.json").read_text())
     assert config == json.loads((folder / "config.json").read_text())
     assert not config["experts_on_disk"]
@@ -156,7 +160,7 @@ def test_what_cannot_be_loaded_is_said(folder: Path, bases: dict[str, SentenceTr
 def test_models_without_idle_experts(bases: dict[str, SentenceTransformer], tmp_path: Path) -> None:
     learned = sentence_experts.extend(bases["bert"], ["a", "b"], router="token", route="prefix")
     save(learned, tmp_path / "learned")
-    with pytest.raises(UsageError, match="all of them"):
+    with pytest.raises(UsageError, match="all experts must be loaded"):
         sentence_experts.load(tmp_path / "learned", device="cpu", routes=["a"])
     dense = sentence_experts.extend(bases["bert"], ["a", "b"], layers="none", default_route="b")
     save(dense, tmp_path / "dense")

@@ -1,0 +1,275 @@
+"""Experts in memory only while they are in use; idle ones wait on disk or in the CPU's memory.
+
+A text meets one expert, so a model in use for one route needs no more memory than a dense model (MoTE,
+section 3.1). The place of an idle expert in each block is held by an `IdleExpert` without weights; from the
+disk its weights come back out of the model's safetensors files, of which nothing else is read. The memory is
+really given back: an expert's weights are a mapping of its own file, which closes with the last of them.
+
+Either the caller says which experts are in memory (`keep`), or a limit does (`limit`): an expert then comes
+when a text calls it, and the least recently used leaves.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock, Thread
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.layers.experts import Experts, IdleExpert
+from sentence_experts.models.storage.shards import WeightFiles
+
+DISK, CPU = "disk", "cpu"
+
+
+class Residency:
+    """Which experts of a model are in memory. Several threads may use the model at once.
+
+    Attributes:
+        files: the files that the model was loaded from; None for a model that was made in memory.
+        limit: maximum number of experts in memory; None for no limit. A batch that calls more is served; then
+            the limit holds again.
+    """
+
+    def __init__(self, model: Any, in_memory: bool = True) -> None:
+        """Args:
+        model: the transformer with experts.
+        in_memory: whether its experts are in memory now, or all of them on disk.
+        """
+        self._model = model
+        self.files: WeightFiles | None = None
+        self.limit: int | None = None
+        experts = range(len(model.config.experts)) if in_memory else ()
+        # Those in memory, the least recently used first -> the number of forward passes that use each.
+        self._users: dict[int, int] = dict.fromkeys(experts, 0)
+        self._lock, self._loading = Lock(), Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the locks and who uses what: copies and other processes begin with their own."""
+        with self._lock:
+            state = {**self.__dict__, "_users": dict.fromkeys(self._users, 0)}
+        del state["_lock"], state["_loading"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=Lock(), _loading=Lock())
+
+    @property
+    def idle(self) -> frozenset[int]:
+        """The experts that are not in memory."""
+        return frozenset(range(len(self._model.config.experts))) - set(self._users)
+
+    def keep(self, experts: set[int], waiting: str) -> None:
+        """Bring these experts into memory, and send all others away.
+
+        Args:
+            experts: by number.
+            waiting: "disk": the others are dropped, to be read again; "cpu": they are moved there.
+
+        Raises:
+            UsageError: `waiting` is unknown, or what would be dropped is in no file.
+            InputError: an expert cannot be read.
+        """
+        if waiting not in (DISK, CPU):
+            raise UsageError(f"`idle` {waiting!r}: experts wait on {DISK} or {CPU}")
+        if not self._blocks():
+            return  # a dense control
+        others = set(range(len(self._model.config.experts))) - experts
+        with self._loading:
+            if waiting == DISK:
+                self._check_unchanged(sorted(others))
+            was_whole = not self.idle
+            # The idle first, so that the memory never holds more than it must.
+            with self._lock:
+                for number in sorted(others):
+                    self._send_away(number, waiting)
+            if waiting == DISK and was_whole and others:
+                _leave_mapping(self._model)
+            for number in sorted(experts & self.idle):
+                self._bring(number)
+
+    @contextmanager
+    def using(self, experts: Sequence[int]) -> Iterator[None]:
+        """Have these experts in memory while the block runs.
+
+        Raises:
+            RouteError: one is idle, and no limit lets it come by itself.
+            UsageError: the model is being trained under a limit.
+            InputError: an expert cannot be read.
+        """
+        if self.limit is None:
+            self._check_loaded(experts)
+            yield
+            return
+        if self._model.training:
+            raise UsageError("experts that come and go cannot be trained; load the model without a limit")
+        entered = []
+        try:
+            for number in experts:
+                self._enter(number)
+                entered.append(number)
+            yield
+        finally:
+            with self._lock:
+                for number in entered:
+                    self._users[number] -= 1
+                self._make_room(self.limit)
+
+    def prefetch(self, experts: Sequence[int]) -> Thread:
+        """Bring experts in the background, for texts that are about to call them.
+
+        There must be room for them beside those in use: with a limit of 1 they leave again at once.
+
+        Returns:
+            The thread that brings them; `join` waits for it.
+        """
+
+        def bring_all() -> None:
+            for number in experts:
+                with self.using([number]):
+                    pass
+
+        thread = Thread(target=bring_all, name="prefetch", daemon=True)
+        thread.start()
+        return thread
+
+    def idle_weights(self) -> dict[str, Tensor]:
+        """The weights of the idle experts, by their names in the model: what its `state_dict` lacks."""
+        found: dict[str, Tensor] = {}
+        for number in sorted(self.idle):
+            for path, experts in self._blocks().items():
+                place = experts.expert(number)
+                assert isinstance(place, IdleExpert)
+                names = _names(path, number, place.blueprint)
+                if place.kept is None:
+                    found |= self._read(list(names))
+                else:
+                    found |= {name: place.kept.state_dict()[own] for name, own in names.items()}
+        return {name: weight.to(self._model.dtype) for name, weight in found.items()}
+
+    def bytes_per_expert(self) -> int:
+        """The memory that one expert takes, over all blocks."""
+        total = 0
+        for experts in self._blocks().values():
+            first: Any = experts.expert(0)
+            weights = getattr(first, "blueprint", first).parameters()
+            total += sum(weight.numel() * weight.element_size() for weight in weights)
+        return total
+
+    def _blocks(self) -> dict[str, Experts]:
+        """The experts of each block, by the path of the module that holds them."""
+        modules = self._model.named_modules()
+        return {name: module for name, module in modules if isinstance(module, Experts)}
+
+    def _check_loaded(self, experts: Sequence[int]) -> None:
+        if missing := sorted(set(experts) - set(self._users)):
+            names = ", ".join(repr(self._model.config.experts[number]) for number in missing)
+            raise RouteError(
+                f"the expert of {names} is not loaded: load(path, routes=[...]) or model.use_routes([...]) "
+                "loads those that are named"
+            )
+
+    def _enter(self, number: int) -> None:
+        """Note one more user of an expert, which is brought first if it is not in memory."""
+        if self._noted(number):
+            return
+        with self._loading:  # those who use experts that are there do not wait for one that comes
+            if self._noted(number):
+                return
+            with self._lock:
+                self._make_room((self.limit or 1) - 1)
+            self._bring(number, users=1)
+
+    def _noted(self, number: int) -> bool:
+        with self._lock:
+            if number not in self._users:
+                return False
+            self._users[number] = self._users.pop(number) + 1
+            return True
+
+    def _make_room(self, left: int) -> None:
+        """Send experts away until `left` are left, or all that are left are in use."""
+        unused = [number for number, users in self._users.items() if not users]
+        for number in unused[: max(len(self._users) - left, 0)]:
+            self._send_away(number, DISK)
+
+    def _send_away(self, number: int, waiting: str) -> None:
+        """Leave an `IdleExpert` in an expert's place in every block."""
+        for experts in self._blocks().values():
+            experts[number] = _sent_away(experts.expert(number), waiting)
+        self._users.pop(number, None)
+
+    @torch.inference_mode(False)  # an expert that comes while texts are encoded can be trained later
+    def _bring(self, number: int, users: int = 0) -> None:
+        """Put one expert back into every block."""
+        blocks = self._blocks()
+        for path, experts in blocks.items():
+            place = experts.expert(number)
+            assert isinstance(place, IdleExpert)
+            expert = place.kept
+            if expert is None:
+                expert = copy.deepcopy(place.blueprint)
+                names = _names(path, number, expert)
+                read = self._read(list(names))
+                state = {names[name]: weight.to(self._model.dtype) for name, weight in read}
+                expert.load_state_dict(state, assign=True)
+            experts[number] = expert.to(self._model.device).train(self._model.training)
+        with self._lock:
+            self._users[number] = users
+
+    def _read(self, names: list[str]) -> Iterator[tuple[str, Tensor]]:
+        if self.files is None:
+            raise UsageError("save the model and load it again first: its idle experts are in no file")
+        return self.files.read(names)
+
+    def _check_unchanged(self, dropped: Sequence[int]) -> None:
+        """Refuse to drop weights that are in no file."""
+        for number in dropped:
+            for path, experts in self._blocks().items():
+                place = experts.expert(number)
+                expert = place.kept if isinstance(place, IdleExpert) else place
+                if expert is None:
+                    continue
+                weights, names = expert.state_dict(), _names(path, number, expert)
+                for name, weight in self._read(list(names)):
+                    held = weights[names[name]]
+                    if not torch.equal(held.cpu(), weight.to(held.dtype)):
+                        raise UsageError(
+                            f"expert {self._model.config.experts[number]!r} has changed since it was loaded, "
+                            "and dropping it would lose that; save the model, or keep idle experts with "
+                            "idle='cpu'"
+                        )
+
+
+def _names(path: str, number: int, expert: nn.ModuleDict) -> dict[str, str]:
+    """A weight's name in the model -> its name in the expert."""
+    return {f"{path}.{number}.{name}": name for name in expert.state_dict()}
+
+
+def _sent_away(expert: nn.ModuleDict, waiting: str) -> IdleExpert:
+    """What holds an expert's place while it waits on disk or CPU."""
+    held = expert.kept if isinstance(expert, IdleExpert) else expert
+    if held is None:
+        assert isinstance(expert, IdleExpert)
+        return expert  # on disk already
+    if waiting == CPU:
+        moved = held.to("cpu")
+        return IdleExpert(moved, moved)
+    # Given what each weight becomes, the copy holds none of them.
+    empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta")) for one in held.parameters()}
+    return IdleExpert(copy.deepcopy(held, empty))
+
+
+def _leave_mapping(model: nn.Module) -> None:
+    """Copy the weights of a model that was loaded whole, once a part of them is dropped.
+
+    They all lie in one mapping of the file, which lives as long as any of them, dropped experts included.
+    """
+    for parameter in model.parameters():
+        if parameter.device.type == "cpu":
+            parameter.data = parameter.data.clone()

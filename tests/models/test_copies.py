@@ -1,0 +1,100 @@
+"""Models from `load` survive pickle, deepcopy, torch.save and other processes, with the same vectors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
+
+NAMES = ["a", "b", "c"]
+TEXTS = ["[A]heart", "[C]lungs and air", "[B]blood"]
+KINDS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "dense unpacked": {"packed": False},
+    "experts": {},
+    "experts unpacked": {"packed": False},
+    "one route": {"routes": ["a", "b", "c"]},
+    "limited": {"max_resident_experts": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def folders(
+    base_folders: dict[str, Path],
+    bases: dict[str, SentenceTransformer],
+    scatter: Callable[..., ExpertEncoder],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("copies") / "experts"
+    save(scatter(sentence_experts.extend(bases["bert"], NAMES)), place)
+    return {"dense": base_folders["bert"], "experts": place}
+
+
+@pytest.fixture(params=KINDS)
+def model(request: pytest.FixtureRequest, folders: dict[str, Path]) -> SentenceTransformer:
+    folder = folders["dense" if request.param.startswith("dense") else "experts"]
+    return sentence_experts.load(folder, device="cpu", **KINDS[request.param])
+
+
+def saved_by_torch(model: SentenceTransformer) -> SentenceTransformer:
+    buffer = BytesIO()
+    torch.save(model, buffer)
+    buffer.seek(0)
+    loaded: SentenceTransformer = torch.load(buffer, weights_only=False)
+    return loaded
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model)), saved_by_torch],
+    ids=["deepcopy", "pickle", "torch.save"],
+)
+def test_a_copy_gives_the_same_vectors(model: SentenceTransformer, copied: Callable[[Any], Any]) -> None:
+    before = model.encode(TEXTS[:1])
+    other = copied(model)
+    assert type(other) is type(model)
+    assert np.array_equal(other.encode(TEXTS[:1]), before)
+    assert np.array_equal(other.encode(TEXTS), model.encode(TEXTS))
+    assert np.array_equal(BatchEncoder(other).encode(TEXTS), BatchEncoder(model).encode(TEXTS))
+    assert (name_of(other), fingerprint_of(other)) == (name_of(model), fingerprint_of(model))
+    # What happens to the copy does not happen to the model.
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.1)
+    assert np.array_equal(model.encode(TEXTS[:1]), before)
+    assert fingerprint_of(other) != fingerprint_of(model)
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_same_vectors(model: SentenceTransformer) -> None:
+    pool = model.start_multi_process_pool(["cpu", "cpu"])
+    try:
+        together = model.encode(TEXTS * 2, pool=pool, chunk_size=2)
+    finally:
+        model.stop_multi_process_pool(pool)
+    assert np.allclose(together, model.encode(TEXTS * 2), atol=1e-6)
+
+
+def test_a_changed_file_is_noticed_in_a_copy(folders: dict[str, Path], tmp_path: Path) -> None:
+    import shutil
+
+    folder = Path(shutil.copytree(folders["experts"], tmp_path / "model"))
+    model = sentence_experts.load(folder, device="cpu", max_resident_experts=1)
+    content = pickle.dumps(model)
+    file = folder / "model-expert-001.safetensors"
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(sentence_experts.InputError, match="changed since"):
+        pickle.loads(content).encode("[B]x")
