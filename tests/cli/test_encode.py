@@ -99,11 +99,9 @@ def test_one_route_in_memory_gives_the_same_bytes(experts_model, texts, tmp_path
     common = ["encode", experts_model, "--input", texts, "--column", "abstract", "--device", "cpu"]
     whole, part = tmp_path / "whole.npy", tmp_path / "part.npy"
     assert run(capsys, *common, "--route", "neuro", "--out", whole)[0] == 0
-    assert run(capsys, *common, "--route", "neuro", "--one-route", "--out", part)[0] == 0
+    assert run(capsys, *common, "--route", "neuro", "--routes", "neuro", "--out", part)[0] == 0
     assert whole.read_bytes() == part.read_bytes()
-    status, _, err = run(capsys, *common, "--one-route", "--out", part)
-    assert (status, "name it with --route" in err) == (2, True)
-    status, _, err = run(capsys, *common, "--one-route", "--route", "x", "--out", tmp_path / "x.npy")
+    status, _, err = run(capsys, *common, "--routes", "x", "--route", "x", "--out", tmp_path / "x.npy")
     assert (status, "no route is named 'x'" in err) == (1, True)
 
 

@@ -131,7 +131,7 @@ def test_wrong_use_says_what_to_do(pairs_folder, experts_model, tmp_path, capsys
     base = ["evaluate", "--pairs", pairs_folder, "--out", tmp_path / "out"]
     for arguments, status, message in (
         ([], 2, "nothing to evaluate"),
-        (["--baseline", "tfidf", "--name", "x"], 2, "'x' is not of the form --name LABEL=MODEL"),
+        (["--baseline", "tfidf", "--name", "x"], 2, "--name: 'x' is not of the form LABEL=MODEL"),
         (["--baseline", "tfidf", "--name", "x=elsewhere"], 2, "no such model or baseline"),
         (["--baseline", "tfidf", "--tfidf-fit", "all"], 2, "--tfidf-fit: Input should be 'train' or"),
         (["--baseline", "tfidf", "--baseline", "tfidf"], 2, "two models are called 'TF-IDF'"),

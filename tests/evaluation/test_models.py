@@ -21,7 +21,7 @@ def test_labels_sources_runs_and_baselines():
         ["org/llama", "runs/dense"],
         ["tfidf", "minilm"],
         {"mean": "org/llama", "last": "org/llama"},
-        [("MoE", "runs/1"), ("MoE", "runs/2")],
+        {"MoE": ["runs/1", "runs/2"]},
     )
     entries = model_runs(models, baseline)
     assert [(entry.label, entry.model, entry.source) for entry in entries] == [
@@ -38,7 +38,7 @@ def test_labels_sources_runs_and_baselines():
     with pytest.raises(UsageError, match="`name` x=elsewhere: no such model or baseline"):
         named_models(["org/llama"], name={"x": "elsewhere"})
     with pytest.raises(UsageError, match="two models are called 'MoE'"):
-        named_models(["org/llama"], name={"MoE": "org/llama"}, seeds=[("MoE", "runs/1")])
+        named_models(["org/llama"], name={"MoE": "org/llama"}, seeds={"MoE": ["runs/1"]})
 
 
 def test_options_find_their_model_by_run_label_or_source():

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import results
-from sentence_experts.cli.options import BATCH_SIZE_HELP, Verb
+from sentence_experts.cli.console import results, show
+from sentence_experts.cli.options import add_verb
+from sentence_experts.evaluation.config import CompareConfig
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.compare import Comparison, RouteChange
@@ -20,44 +21,28 @@ MISSING = "–"
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("compare", cls=Verb)(compare)
+    add_verb(app, compare)
 
 
 def compare(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="model folder or hub id")],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="the same model after a change")],
-    pairs: Annotated[
-        Path | None, typer.Option(help="folder written by `pairs`: also compare the figures on it")
-    ] = None,
-    split: Annotated[str, typer.Option(help="the split of the pairs: train, validation or test")] = "test",
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Model folder or hub id")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="The same model after a change")],
+    config: CompareConfig,
+    pairs: Annotated[Path | None, typer.Option(help="Pairs folder: also compare the metrics on it")] = None,
     texts: Annotated[
-        Path | None, typer.Option(help="file of texts to compare vectors of; without, a few built-in ones")
-    ] = None,
-    column: Annotated[str | None, typer.Option(help="column with the texts; not for .txt")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help=BATCH_SIZE_HELP)] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, ...; chosen by itself when not given")
+        Path | None, typer.Option(help="File of texts to compare vectors of, instead of a few built-in ones")
     ] = None,
 ) -> None:
-    """Say for each route whether its vectors changed, and with --pairs what that did to its figures.
+    """Show for each route whether its vectors changed, and with --pairs what that did to its metrics.
 
     Example: sentence-experts compare my-model my-model-with-crops --pairs my-pairs
     """
     from sentence_experts.evaluation.compare import compare as compare_models
 
-    found = compare_models(
-        before,
-        after,
-        pairs=pairs,
-        texts=texts,
-        split=split,
-        column=column,
-        batch_size=batch_size,
-        device=device,
-    )
-    _show_changes(found)
+    comparison = compare_models(before, after, config, pairs=pairs, texts=texts)
+    _show_changes(comparison)
     if pairs is not None:
-        _show_figures(found, split)
+        _show_figures(comparison, config.split)
 
 
 def _show_changes(found: Comparison) -> None:
@@ -70,9 +55,9 @@ def _show_changes(found: Comparison) -> None:
     results.print(table)
     for what, routes in (("only before", found.only_before), ("only after", found.only_after)):
         if routes:
-            results.print(f"{what}: {', '.join(routes)}", markup=False, highlight=False)
+            show(f"{what}: {', '.join(routes)}")
     equal = sum(change.bit_equal for change in found.changes)
-    results.print(f"{equal} of {len(found.changes)} routes are bit-equal", highlight=False)
+    show(f"{equal} of {len(found.changes)} routes are bit-equal")
 
 
 def _in_numbers(change: RouteChange) -> tuple[str, str]:

@@ -10,8 +10,13 @@ results = Console(soft_wrap=True)
 notes = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
+def show(line: object) -> None:
+    """Print a line of results (stdout) as it is, without markup and colours."""
+    results.print(line, markup=False, highlight=False)
+
+
 def note(message: str) -> None:
-    """Print a note for the person at the terminal (stderr, no markup)."""
+    """Print a note for the user (stderr, no markup)."""
     notes.print(message, markup=False)
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import results
-from sentence_experts.cli.options import Model, OneRoute, add_verb, only_route
+from sentence_experts.cli.console import show
+from sentence_experts.cli.options import Model, add_verb
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.models.loading import LoadConfig
 
@@ -26,11 +26,10 @@ def encode(
     out: Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")],
     config: EncodeConfig,
     load_config: LoadConfig,
-    one_route: OneRoute = False,
 ) -> None:
     """Encode the texts of a file, in their order.
 
-    An interrupted run goes on where it stopped when the same command is given again.
+    An interrupted run continues when the same command is given again.
 
     Example: sentence-experts encode runs/experts/model --input papers.csv --column text --out v.npy
     """
@@ -39,11 +38,6 @@ def encode(
     from sentence_experts.tables import TextTable
 
     encoding.check_out(TextTable(input, config.column, config.id_column), out, config)
-    routes = only_route(one_route, config.route) or load_config.routes
-    encoded = encoding.encode(load(model, load_config, routes=routes), input, config, out)
+    encoded = encoding.encode(load(model, load_config), input, config, out)
     empty = f", {encoded.empty:,} of them empty" if encoded.empty else ""
-    results.print(
-        f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions",
-        markup=False,
-        highlight=False,
-    )
+    show(f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions")

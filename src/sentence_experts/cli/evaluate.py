@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import Field
 from typer.core import TyperGroup
 
-from sentence_experts.cli.console import note, results
-from sentence_experts.cli.evaluate_settings import EvaluationSettings
-from sentence_experts.cli.evaluate_tasks import check_kind, evaluate_tasks
-from sentence_experts.cli.options import Verb, with_settings
+from sentence_experts.cli.console import note, results, show
+from sentence_experts.cli.options import Models, add_verb
+from sentence_experts.config import Config
+from sentence_experts.errors import SentenceExpertsError, UsageError
+from sentence_experts.evaluation.config import EvaluateConfig
+
+if TYPE_CHECKING:
+    from sentence_experts.evaluation.mteb.results import TaskEvaluation
+    from sentence_experts.evaluation.results import Evaluation, PairEvaluation
 
 DEFAULT = "models"
 
@@ -29,80 +36,90 @@ class ModelsUnlessScores(TyperGroup):
         return ("" if name == DEFAULT else name), command, rest
 
 
+class Measured(Config):
+    """What `evaluate` measures, and what it measures it on."""
+
+    pairs: Path | None = Field(None, description="Pairs folder, or a table of pairs")
+    tasks: Path | None = Field(None, description="Tasks folder: its test sets are used")
+    mteb: list[str] = Field(
+        [], description="Tasks or benchmarks of mteb, or groups (mteb-en-56, moee, mteb-medical, ...)"
+    )
+    baseline: list[str] = Field([], description="Models to compare with, or tfidf (pairs only)")
+    name: dict[str, str] = Field({}, description="LABEL=MODEL: what to call a model in the results")
+    seeds: dict[str, list[str]] = Field(
+        {}, description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"
+    )
+
+    def data(self) -> Any:
+        """The one thing to measure on.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        given = [name for name in ("pairs", "mteb", "tasks") if getattr(self, name)]
+        if len(given) != 1:
+            got = " and ".join(f"`{name}`" for name in given) or "none"
+            raise UsageError(f"give one of `pairs`, `mteb` and `tasks` (got {got})")
+        return getattr(self, given[0])
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
     verb = typer.Typer(cls=ModelsUnlessScores, add_completion=False)
-    verb.command(DEFAULT, cls=Verb)(with_settings(EvaluationSettings)(evaluate_models))
-    verb.command("scores")(evaluate_scores)
+    add_verb(verb, evaluate_models, DEFAULT)
+    add_verb(verb, evaluate_scores, "scores")
     app.add_typer(
         verb,
         name="evaluate",
-        help="Measure models on labelled pairs, on MTEB or on tasks of yours, or scores from a file.",
+        help="Measure models on labelled pairs, on MTEB or on your own tasks, or scores from a file.",
     )
 
 
 def evaluate_models(
-    given: dict[str, Any],
-    models: list[str] = typer.Argument(
-        None, metavar="MODEL...", help="Model folders or hub ids.", show_default=False
-    ),
+    measured: Measured,
+    config: EvaluateConfig,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for evaluation.json, scores.parquet and report.html (tasks: tasks.json, tasks.md)"
+        ),
+    ],
+    models: Models = None,
 ) -> None:
     """Measure models on pairs of papers (--pairs), on MTEB (--mteb) or on your own tasks (--tasks).
 
-    Pairs: how well models tell linked pairs of papers from unlinked ones. Each text is encoded with its
-    domain's route where the model has routes; a pair's score is the cosine. Shown pooled over all pairs, as
-    the mean of the domains, and by domain, with 95% bootstrap intervals over papers; then every model is
-    compared with every other one. A model with one route, made for one domain, is given that route for every
-    domain.
+    Pairs: how well models tell linked pairs of papers from unlinked ones. Each text is encoded with the route
+    of its domain if the model has routes; the score of a pair is the cosine. The results cover all pairs, the
+    mean of the domains and each domain, with 95% bootstrap intervals over papers. Every model is compared
+    with every other one. A model with one route is given that route for every domain.
 
-    Tasks: mteb's protocol, on its tasks from the hub or, without a network, on the test sets of a tasks
-    folder. A text's route follows the type of its task; --route-map decides otherwise. What was measured
-    before is not measured again.
+    Tasks: mteb's protocol, on its tasks from the hub or on the test sets of a tasks folder. The route of a
+    text follows the type of its task; --route-map changes that. Finished measurements are not repeated.
 
     Example: sentence-experts evaluate runs/experts/model --pairs pairs --baseline tfidf --out results
 
     On tasks: sentence-experts evaluate runs/mote --mteb STSBenchmark,Banking77Classification --out runs/mteb
 
-    With seeds: sentence-experts evaluate --seeds MoE=runs/1 --seeds MoE=runs/2 --seeds MoE=runs/3 ...
+    With seeds: sentence-experts evaluate --seeds MoE=runs/1 --seeds MoE=runs/2 --pairs pairs --out results
 
-    To measure scores that you already have: sentence-experts evaluate scores --help
+    Scores that you already have: sentence-experts evaluate scores --help
     """
-    settings = EvaluationSettings(**given)
-    check_kind(settings)
-    if settings.pairs is None:
-        evaluate_tasks(settings, models or [])
-    else:
-        _evaluate_pairs(settings, models or [], settings.pairs)
+    from sentence_experts.evaluation.evaluate import evaluate
+    from sentence_experts.evaluation.models import named_models
+    from sentence_experts.report.write import write_report
 
-
-def _evaluate_pairs(settings: EvaluationSettings, models: list[str], pairs: Path) -> None:
-    from sentence_experts.evaluation.results import PairEvaluation
-    from sentence_experts.pairs.dataset import Pairs
-    from sentence_experts.report.tables import (
-        difference_table,
-        evaluation_tables,
-        router_table,
-        seeds_note,
-    )
-
-    found = settings.evaluate(models, Pairs.open(pairs))
-    assert isinstance(found, PairEvaluation)
-    for table in evaluation_tables(found):
-        results.print(table)
-    if (compared := difference_table(found)) is not None:
-        results.print(compared)
-    if (routed := router_table(found)) is not None:
-        results.print(routed)
-    if (note := seeds_note(found)) is not None:
-        results.print(f"\n{note}", markup=False, highlight=False)
-    results.print(f"report: {settings.out / 'report.html'}", markup=False, highlight=False)
+    data = measured.data()
+    named, baseline = named_models(models or [], measured.baseline, measured.name, measured.seeds)
+    evaluation = evaluate(named, data, config, out, baseline=baseline)
+    show_evaluation(evaluation, write_report(evaluation, out))
 
 
 def evaluate_scores(
-    file: Path = typer.Argument(..., help="CSV with the columns prediction and label (0 or 1)."),
-    threshold_min: float | None = typer.Option(
-        None, help="Lowest threshold to consider; 0.5 for pairs that are all linked (preprint, 3.4)."
-    ),
+    file: Annotated[Path, typer.Argument(help="CSV with the columns prediction and label (0 or 1)")],
+    threshold_min: Annotated[
+        float | None,
+        typer.Option(help="Lowest candidate threshold; 0.5 if all pairs are linked (preprint, 3.4)"),
+    ] = None,
 ) -> None:
     """Measure scores from a CSV file and print the metrics as JSON.
 
@@ -110,8 +127,6 @@ def evaluate_scores(
 
     Example: sentence-experts evaluate scores predictions.csv
     """
-    import json
-
     from sentence_experts.evaluation.metrics import pair_metrics
     from sentence_experts.evaluation.scores_file import read_scores
 
@@ -119,3 +134,44 @@ def evaluate_scores(
     if threshold_min is None and labels.all():
         note("all labels are 1: the lowest score is a trivial best threshold; see --threshold-min 0.5")
     typer.echo(json.dumps(pair_metrics(scores, labels, threshold_min), indent=1))
+
+
+def show_evaluation(evaluation: Evaluation, report: Path) -> None:
+    """Show the tables of an evaluation.
+
+    Raises:
+        SentenceExpertsError: the data of a task could not be loaded.
+    """
+    from sentence_experts.evaluation.mteb.results import TaskEvaluation
+    from sentence_experts.evaluation.results import PairEvaluation
+
+    if isinstance(evaluation, PairEvaluation):
+        _show_pairs(evaluation)
+    else:
+        assert isinstance(evaluation, TaskEvaluation)
+        _show_tasks(evaluation)
+    show(f"report: {report}")
+    if isinstance(evaluation, TaskEvaluation) and evaluation.missing:
+        raise SentenceExpertsError(
+            f"{len(evaluation.missing)} tasks were not measured because their data could not be loaded: "
+            f"{', '.join(evaluation.missing)}; the same command tries them again and keeps the others"
+        )
+
+
+def _show_pairs(evaluation: PairEvaluation) -> None:
+    from sentence_experts.report.tables import difference_table, evaluation_tables, router_table, seeds_note
+
+    for table in (*evaluation_tables(evaluation), difference_table(evaluation), router_table(evaluation)):
+        if table is not None:
+            results.print(table)
+    if (seeds := seeds_note(evaluation)) is not None:
+        show(f"\n{seeds}")
+
+
+def _show_tasks(evaluation: TaskEvaluation) -> None:
+    from sentence_experts.report.task_tables import gap_lines, notes, task_tables
+
+    for table in task_tables(evaluation):
+        results.print(table)
+    for line in ("", *gap_lines(evaluation), *notes(evaluation)):
+        show(line)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sentence_experts.cli.console import note, results
+from sentence_experts.cli.evaluate import show_evaluation
 from sentence_experts.cli.moee_options import ReadingOptions, open_embedder
 from sentence_experts.cli.options import with_settings
 from sentence_experts.errors import UsageError
@@ -154,9 +155,7 @@ def evaluate(
     """
     if bool(mteb) == bool(tasks):
         raise UsageError("give one of --mteb NAME and --tasks FOLDER")
-    from sentence_experts.cli.evaluate_tasks import show_tasks
     from sentence_experts.evaluation.evaluate import evaluate as measure
-    from sentence_experts.evaluation.mteb.results import TaskEvaluation
     from sentence_experts.report.write import write_report
     from sentence_experts.tasks.dataset import Tasks
 
@@ -166,9 +165,7 @@ def evaluate(
     variants = {f"{name}-{part}": embedder.with_parts(part) for part in wanted}
     data = mteb or Tasks.open(tasks or "")
     found = measure(variants, data, out=out, only=only or [], bootstrap=bootstrap)
-    assert isinstance(found, TaskEvaluation)
-    write_report(found, out)
-    show_tasks(found, out)
+    show_evaluation(found, write_report(found, out))
 
 
 def analyse(

@@ -24,10 +24,10 @@ SIMPLE_TYPES = (int, float, str, Path)
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="Model folder, hub id, or 'minilm' (all-MiniLM-L6-v2)")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in that folder")]
-OneRoute = Annotated[
-    bool, typer.Option("--one-route", help="Load only the expert of --route; the vectors are the same")
+Models = Annotated[
+    list[str] | None, typer.Argument(metavar="MODEL...", help="Model folders or hub ids", show_default=False)
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in that folder")]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
@@ -145,9 +145,8 @@ def _build(
 def _option(
     name: str, field: FieldInfo, short: str | None, fields: Mapping[str, FieldInfo]
 ) -> inspect.Parameter:
-    kind = _Kind(field.annotation)
-    text = _with_flags((field.description or "").strip(), fields)
-    text = text if text.endswith("...") else text.removesuffix(".")
+    kind = _Kind(field)
+    text = _with_flags(kind.description, fields)
     default = field.get_default(call_default_factory=True) if not field.is_required() else None
     if default is not None and default is not False and default != [] and default != {}:
         text = f"{text} [default: {_shown(default)}]"
@@ -179,10 +178,12 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 class _Kind:
-    """How values of a field's type are written on the command line."""
+    """How values of a field are written on the command line."""
 
-    def __init__(self, annotation: Any) -> None:
-        members = [each for each in _members(annotation) if each is not type(None)]
+    def __init__(self, field: FieldInfo) -> None:
+        members = [each for each in _members(field.annotation) if each is not type(None)]
+        text = (field.description or "").strip()
+        self.description = text if text.endswith("...") else text.removesuffix(".")
         origins = [get_origin(each) or each for each in members]
         self.is_bool = bool in origins
         self.is_mapping = dict in origins or Mapping in origins
@@ -201,6 +202,10 @@ class _Kind:
             self.mapped_to_lists = get_origin(value_type) is list
             self.mapped_to_numbers = value_type in (int, float)
             self.metavar = "NAME=NUMBER" if self.mapped_to_numbers else "NAME=VALUE"
+            # "LABEL=MODEL: what to call a model" says what stands on both sides.
+            if form := re.match(r"(\S+=\S+): ", self.description):
+                self.metavar, self.description = form[1], self.description[form.end() :]
+                self.description = self.description[:1].upper() + self.description[1:]
         elif self.metavar is None and self.is_list:
             numbers = any(each in (int, float) for member in members for each in get_args(member))
             self.metavar = "N,N,..." if numbers else "NAME,NAME,..."
@@ -227,7 +232,7 @@ def _members(annotation: Any) -> list[Any]:
 
 def _parsed(name: str, field: FieldInfo, value: Any) -> Any:
     """A flag's value as the field's type takes it; None if the flag was not given."""
-    kind = _Kind(field.annotation)
+    kind = _Kind(field)
     if value is None or value == []:
         return None
     if kind.is_mapping:
@@ -292,19 +297,6 @@ def with_settings(settings: type[BaseModel], parameter: str = "given") -> Callab
         return wrapper
 
     return decorate
-
-
-def only_route(one_route: bool, route: str | None) -> list[str] | None:
-    """The route whose expert alone is to be loaded, if --one-route says so.
-
-    Raises:
-        UsageError: it does, but no route is named.
-    """
-    if not one_route:
-        return None
-    if route is None:
-        raise UsageError("--one-route loads the expert of one route: name it with --route")
-    return [route]
 
 
 def _old_flag(name: str, field: FieldInfo) -> inspect.Parameter:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sentence_experts.cli.console import note, results
-from sentence_experts.cli.options import Model, OneRoute, add_verb, only_route
+from sentence_experts.cli.console import note, results, show
+from sentence_experts.cli.options import Model, add_verb
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
@@ -27,7 +27,6 @@ def search(
     config: SearchConfig,
     load_config: LoadConfig,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a list")] = False,
-    one_route: OneRoute = False,
 ) -> None:
     """Find the papers of a corpus that are nearest to a text.
 
@@ -43,8 +42,7 @@ def search(
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
     folder = CorpusFolder.open(corpus)
-    routes = only_route(one_route, config.route) or load_config.routes
-    result = search_corpus(load(model, load_config, routes=routes), folder, queries, config)
+    result = search_corpus(load(model, load_config), folder, queries, config)
     if as_json:
         answers = [{"query": query, "papers": papers} for query, papers in result]
         typer.echo(json.dumps(answers, indent=1, ensure_ascii=False))
@@ -60,8 +58,4 @@ def _show(query: str, papers: list[dict[str, Any]]) -> None:
     for paper in papers:
         retracted = " [retracted]" if paper.get("retracted") else ""
         line = f"{paper['rank']:>3}  {paper['score']:.3f}  {paper.get('year') or '    '}  "
-        results.print(
-            f"{line}{paper.get('title') or '(no title)'}{retracted}  {paper['paper_id']}",
-            markup=False,
-            highlight=False,
-        )
+        show(f"{line}{paper.get('title') or '(no title)'}{retracted}  {paper['paper_id']}")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import results
-from sentence_experts.cli.options import BATCH_SIZE_HELP, Verb
+from sentence_experts.cli.console import results, show
+from sentence_experts.cli.options import Model, add_verb
+from sentence_experts.evaluation.config import SimilarityConfig
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.similarity import Cosines, Pair, Welch
@@ -20,34 +21,25 @@ FIGURES, FIGURE = "similarity.json", "similarity.png"
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("similarity", cls=Verb)(similarity)
+    add_verb(app, similarity)
 
 
 def similarity(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="a model with routes: folder or hub id")],
+    model: Model,
     texts: Annotated[
-        Path, typer.Option(help=".txt (one a line), .csv, .tsv, .jsonl, each also .gz, or .parquet")
+        Path, typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet")
     ],
-    out: Annotated[Path, typer.Option(help=f"folder for {FIGURES} and {FIGURE}")],
+    out: Annotated[Path, typer.Option(help=f"Folder for {FIGURES} and {FIGURE}")],
+    config: SimilarityConfig,
     against: Annotated[
         str | None,
-        typer.Option(help="another model with the same routes: test whether MODEL's cosines are lower"),
-    ] = None,
-    routes: Annotated[
-        str | None, typer.Option(help="routes to compare, with commas between; all when not given")
-    ] = None,
-    column: Annotated[str | None, typer.Option(help="column with the texts; not for .txt")] = None,
-    sample: Annotated[int, typer.Option(min=2, help="at most so many texts, drawn at random")] = 128,
-    seed: Annotated[int, typer.Option(help="of the draw")] = 0,
-    batch_size: Annotated[int | None, typer.Option(min=1, help=BATCH_SIZE_HELP)] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, ...; chosen by itself when not given")
+        typer.Option(help="Another model with the same routes: test whether the cosines of MODEL are lower"),
     ] = None,
 ) -> None:
     """Measure the cosine of one text's vectors under every pair of routes (MoTE, section 5.2).
 
-    With --against, a one-sided Welch test for each pair of routes: is MODEL's mean lower, are its routes more
-    specialised? p-values stand as they are, and corrected for the number of pairs (Holm).
+    With --against, a one-sided Welch test for each pair of routes: is the mean of MODEL lower, are its routes
+    more specialised? p-values are shown raw, and corrected for the number of pairs (Holm).
 
     Example: sentence-experts similarity mote --against ic --texts articles.txt --out similarity
     """
@@ -55,22 +47,11 @@ def similarity(
     from sentence_experts.evaluation.similarity import similarity as measure
     from sentence_experts.report.similarity_figure import write_similarity_figure
 
-    require("matplotlib", "report")  # known before anything is encoded
-    found = measure(
-        model,
-        texts,
-        against=against,
-        out=out,
-        routes=[name.strip() for name in (routes or "").split(",") if name.strip()],
-        column=column,
-        sample=sample,
-        seed=seed,
-        batch_size=batch_size,
-        device=device,
-    )
+    require("matplotlib", "report")  # before anything is encoded
+    found = measure(model, texts, config, out, against=against)
     write_similarity_figure(out / FIGURE, found.cosines, found.tests)
     _show(found.cosines, found.tests, found.texts["used"])
-    results.print(f"{out / FIGURES}, {out / FIGURE}", markup=False, highlight=False)
+    show(f"{out / FIGURES}, {out / FIGURE}")
 
 
 def _show(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch], texts: int) -> None:

@@ -94,7 +94,7 @@ def named_models(
     models: Sequence[str],
     baseline: Sequence[str] = (),
     name: Mapping[str, str] | None = None,
-    seeds: Sequence[tuple[str, str]] = (),
+    seeds: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[dict[str, Model], dict[str, Model]]:
     """Models and baselines as `evaluate` takes them, from names that are given apart.
 
@@ -102,7 +102,7 @@ def named_models(
         models: folders or hub ids.
         baseline: the same, or "tfidf".
         name: label -> a model or baseline; one with two labels is measured twice.
-        seeds: (label, folder or hub id) of each run of a model trained with several seeds.
+        seeds: label -> the runs of a model that was trained with several seeds.
 
     Raises:
         UsageError: a name for a model that is not there, or two models with the same label.
@@ -112,9 +112,7 @@ def named_models(
         if source not in (*models, *baseline):
             raise UsageError(f"`name` {label}={source}: no such model or baseline")
         labels.setdefault(source, []).append(label)
-    runs: dict[str, list[str]] = {}
-    for label, source in seeds:
-        runs.setdefault(label, []).append(source)
+    runs = {label: list(sources) for label, sources in (seeds or {}).items()}
     named, named_baseline = (
         [(label, source) for source in sources for label in labels.get(source, [label_of(source)])]
         for sources in (models, baseline)

@@ -1,0 +1,100 @@
+"""README and docs are true: links, files, commands, the reference, the table of concepts."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from sentence_experts.cli.main import VERBS, app_with_verbs
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGE = REPOSITORY / "src" / "sentence_experts"
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+
+
+def bash_commands(text: str) -> Iterator[list[str]]:
+    """The arguments of each `sentence-experts` command of the page's bash blocks."""
+    for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if "sentence-experts" in words:
+                yield words[words.index("sentence-experts") + 1 :]
+
+
+def inline_commands(text: str) -> Iterator[list[str]]:
+    """Verbs with flags in inline code, such as `train --loss argmax_target`."""
+    plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    for code in re.findall(r"`([^`\n]+)`", plain):
+        words = code.removeprefix("sentence-experts ").split()
+        if words and words[0] in VERBS and any(word.startswith("--") for word in words):
+            yield words
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that a line runs, and its arguments."""
+    command: Any = typer.main.get_command(app_with_verbs())
+    while hasattr(command, "commands"):
+        if words and words[0] in command.commands:
+            command, words = command.commands[words[0]], words[1:]
+        else:
+            command = command.commands["models"]  # `evaluate MODEL...`
+    return command, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_have_the_flags_of_their_verbs(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for words in bash_commands(text):
+        if words not in (["demo"], ["..."]):
+            command, arguments = command_of(words)
+            command.make_context(words[0], arguments)  # parses, and runs nothing
+    for words in inline_commands(text):
+        command, arguments = command_of(words)
+        known = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+        flags = {word.split("=")[0].split("|")[0] for word in arguments if word.startswith("--")}
+        assert flags <= known | {"--help"}, f"{' '.join(words)}: {flags - known}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_files_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+    for path in re.findall(r"`([\w/]+\.(?:py|yaml))`", text):
+        if "/" in path:
+            assert any((root / path).exists() for root in (PACKAGE, REPOSITORY)), path
+
+
+def test_reference_is_up_to_date() -> None:
+    script = REPOSITORY / "scripts" / "write_reference.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stderr}: run `python {script.relative_to(REPOSITORY)}`"
+
+
+def concepts() -> list[tuple[str, str, str]]:
+    page = (REPOSITORY / "docs" / "concepts.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| ([^|]+) \| `([\w.]+)` \| `([\w.]+)` \|", page, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("concept", "module", "name"), concepts())
+def test_concepts_are_where_the_table_says(concept: str, module: str, name: str) -> None:
+    value: Any = import_module(f"sentence_experts.{module}")
+    for part in name.split("."):
+        value = getattr(value, part)
+    assert value is not None, concept
+
+
+def test_every_room_has_concepts() -> None:
+    rooms = {module.split(".")[0] for _, module, _ in concepts()}
+    assert rooms >= {"corpus", "pairs", "tasks", "models", "moee", "encoding", "retrieval", "training"}
+    assert len(concepts()) >= 40
