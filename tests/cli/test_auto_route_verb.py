@@ -85,8 +85,8 @@ def test_from_a_file_of_texts(model: Path, tmp_path: Path, capsys: pytest.Captur
     ("options", "message"),
     [
         ([], "give --pairs"),
-        (["--confidence", "2"], "between 0 and 1"),
-        (["--otherwise", "x"], "average or error"),
+        (["--confidence", "2"], "less than or equal to 1"),
+        (["--fallback", "x"], "'average' or 'error'"),
     ],
 )
 def test_wrong_use(

@@ -30,8 +30,8 @@ def dense(plain_model) -> SentenceTransformer:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(cores, "LEAST_TOKENS", 40)
-    monkeypatch.setattr(cores, "MOST_TOKENS", 90)
+    monkeypatch.setattr(cores, "MIN_TOKENS", 40)
+    monkeypatch.setattr(cores, "MAX_TOKENS", 90)
 
 
 @pytest.mark.parametrize(("prompt", "normalize"), [("", False), ("query: ", True)])

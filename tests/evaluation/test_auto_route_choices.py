@@ -14,7 +14,7 @@ import sentence_experts
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.routing.automatic import AutoRoutes, fit_auto_routes
+from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.pairs.dataset import PairsFolder
 
 
@@ -52,15 +52,14 @@ def test_labelled_texts() -> None:
 
 def test_routes_of_planted_topics_are_found(encoder: ExpertEncoder, pairs: PairsFolder) -> None:
     known = labelled_texts(pairs.split("train"))
-    fit_auto_routes(encoder, [text for text, _ in known], [domain for _, domain in known], confidence=0)
+    texts, domains = [text for text, _ in known], [domain for _, domain in known]
+    model = fit_auto_routes(encoder, texts, domains, confidence=0)
     unseen = labelled_texts(pairs.split("test"), without={text for text, _ in known})
-    assert choices(encoder, unseen).accuracy() > 0.7
-    probabilities = encoder.choose_route([text for text, _ in unseen])[1]
-    classifier = replace(
-        encoder.auto_routes.classifier, confidence=float(np.median(probabilities.max(axis=1)))
-    )
-    encoder.auto_routes = AutoRoutes(classifier)
-    assert choices(encoder, unseen).unsure() == pytest.approx(0.5, abs=0.05)
+    assert choices(model, unseen).accuracy() > 0.7
+    probabilities = model.choose_route([text for text, _ in unseen])[1]
+    classifier = replace(model.classifier, confidence=float(np.median(probabilities.max(axis=1))))
+    model = AutoRoutedEncoder(encoder, classifier)
+    assert choices(model, unseen).unsure() == pytest.approx(0.5, abs=0.05)
 
 
 def test_what_mistakes_cost(encoder: ExpertEncoder, pairs: PairsFolder) -> None:
@@ -72,13 +71,13 @@ def test_what_mistakes_cost(encoder: ExpertEncoder, pairs: PairsFolder) -> None:
         ([domain for _, domain in swapped], 0.0),
         ([other[d] for _, d in swapped], 0.0),
     ):
-        fit_auto_routes(encoder, texts, routes, confidence, otherwise="error")
-        cost = cost_of_mistakes(encoder, table)
+        model = fit_auto_routes(encoder, texts, routes, confidence=confidence, fallback="error")
+        cost = cost_of_mistakes(model, table)
         assert {"pooled", "pair_weighted_mean", *TOPICS} == set(cost)
-        right = choices(encoder, swapped).accuracy() == 1
+        right = choices(model, swapped).accuracy() == 1
         same = all(true == automatic for true, automatic in cost.values())
         assert same == right
-    fit_auto_routes(encoder, texts, [domain for _, domain in swapped], 1.0, otherwise="error")
-    given = encoder.auto_routes
-    cost_of_mistakes(encoder, table)  # the unsure are averaged here, not an error
-    assert encoder.auto_routes is given
+    domains = [domain for _, domain in swapped]
+    model = fit_auto_routes(encoder, texts, domains, confidence=1, fallback="error")
+    cost_of_mistakes(model, table)  # texts below the confidence are averaged here, not an error
+    assert model.classifier.fallback == "error"

@@ -41,7 +41,7 @@ def auto_route(
     route_column: Annotated[str, typer.Option(help="column with their routes")] = "domain",
     texts_per_route: Annotated[int, typer.Option(min=2, help="texts to learn from, at most, a route")] = 2000,
     confidence: Annotated[float, typer.Option(help="probability from which a choice is followed")] = 0.5,
-    otherwise: Annotated[
+    fallback: Annotated[
         str, typer.Option(help="below that: average (the mean of all experts encodes the text) or error")
     ] = "average",
     split: Annotated[str, typer.Option(help="the pairs on which the cost is measured")] = "validation",
@@ -72,14 +72,18 @@ def auto_route(
     load_quietly()
     encoder = check_experts(load(model, device=device, int8=False))
     fitted = fit_auto_routes(
-        encoder, [text for text, _ in known], [route for _, route in known], confidence, otherwise
+        encoder,
+        [text for text, _ in known],
+        [route for _, route in known],
+        confidence=confidence,
+        fallback=fallback,
     )
-    fitted.classifier.write(model)
+    fitted.write_auto_routes(model)
     results.print(f"{model}: automatic routes, learned from {len(known):,} texts", highlight=False)
     if unseen:
-        _show_choices(choices(encoder, unseen), confidence)
+        _show_choices(choices(fitted, unseen), confidence)
     if measured_on is not None:
-        _show_cost(cost_of_mistakes(encoder, measured_on), split)
+        _show_cost(cost_of_mistakes(fitted, measured_on), split)
 
 
 def _learned_and_unseen(

@@ -149,7 +149,7 @@ def _encode_in_memory(encoder: BatchEncoder, source: TextTable, config: EncodeCo
         for chunk in counter.count(source.chunks(config.chunk_size)):
             parts.append(encoder.encode(chunk, config.route, config.normalize))
             advance(len(chunk))
-    encoder.say_unsure()
+    encoder.log_low_confidence()
     vectors = np.concatenate(parts) if parts else np.zeros((0, encoder.dimension), np.float32)
     return in_precision(vectors, config.precision)
 
@@ -168,7 +168,7 @@ def _encode_to_file(encoder: BatchEncoder, source: TextTable, config: EncodeConf
         chunks = counter.count(source.chunks(config.chunk_size))
         encode_part = lambda texts: encoder.encode(texts, config.route, config.normalize)  # noqa: E731
         files = encode_chunks(encode_part, chunks, parts, advance)
-    encoder.say_unsure()
+    encoder.log_low_confidence()
     if not files:
         parts.remove()
         raise InputError(f"{source.name}: no texts in it")

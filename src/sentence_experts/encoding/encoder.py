@@ -15,7 +15,6 @@ from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.decoders import is_decoder
 from sentence_experts.models.layers.packed_forward import is_packed
 from sentence_experts.models.pooling import pooling_of
-from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class BatchEncoder:
         fingerprint: a hash of everything in the model that decides a vector.
         pooling: how token vectors become one: mean, last, cls, or sentence-transformers' own name.
         routes: route name -> prompt text; empty prompts are left out. "auto" is among them if the model
-            chooses routes by itself.
+            chooses routes by itself (`AutoRoutedEncoder`).
     """
 
     def __init__(
@@ -56,10 +55,6 @@ class BatchEncoder:
         self.name = name or name_of(model)
         self.batch_size = batch_size
         self.routes = {route: prompt for route, prompt in (model.prompts or {}).items() if prompt}
-        self._auto_routes: Any = None if AUTO in self.routes else getattr(model, "auto_routes", None)
-        if self._auto_routes is not None:
-            self.routes[AUTO] = "(chosen from the text)"
-        self._unsure = self._routed_by_choice = 0
         self.pooling = pooling_of(model)
 
     @cached_property
@@ -135,21 +130,16 @@ class BatchEncoder:
     def _encode(self, texts: Sequence[str], route: str | None, normalize: bool) -> Any:
         # An empty prompt, because no name would mean the model's default one.
         prompt = self.routes[route] if route else ""
-        chooses = route == AUTO and self._auto_routes is not None
-        if self._parallel_cpu is not None and not chooses:
+        if self._parallel_cpu is not None:
             return self._parallel_cpu.encode(texts, prompt, normalize)
-        options: dict[str, Any] = {
-            "batch_size": self.texts_at_once,
-            "normalize_embeddings": normalize,
-            "show_progress_bar": False,
-            "convert_to_numpy": True,
-        }
-        if chooses:
-            encoded, unsure = self._auto_routes.encode(self.model, texts, **options)
-            self._unsure += unsure
-            self._routed_by_choice += len(texts)
-            return encoded
-        return self.model.encode(list(texts), prompt=prompt, **options)
+        return self.model.encode(
+            list(texts),
+            prompt=prompt,
+            batch_size=self.texts_at_once,
+            normalize_embeddings=normalize,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+        )
 
     @cached_property
     def _parallel_cpu(self) -> ParallelCpuEncoder | None:
@@ -159,11 +149,11 @@ class BatchEncoder:
             else None
         )
 
-    def say_unsure(self) -> None:
-        """Say of how many texts since the last time no automatic route was found, if of any."""
-        if self._unsure:
-            logger.info(self._auto_routes.said_of(self._unsure, self._routed_by_choice))
-        self._unsure = self._routed_by_choice = 0
+    def log_low_confidence(self) -> None:
+        """Log how many texts since the last time had no sure automatic route, if the model chooses routes."""
+        log = getattr(self.model, "log_low_confidence", None)
+        if log is not None:
+            log()
 
     def vector_settings(self, route: str | None) -> dict[str, Any]:
         """What decides a text's vector, but for the last bits: what vectors are kept under."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,12 +12,9 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
 from sentence_experts.evaluation.scorers import EncoderScorer
-from sentence_experts.models.routing.automatic import AutoRoutes
+from sentence_experts.models.routing.automatic import AutoRoutedEncoder
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.storage import sha256_text
-
-if TYPE_CHECKING:
-    from sentence_experts.models.encoder import ExpertEncoder
 
 # A text, and the domain that it is of.
 Labelled = tuple[str, str]
@@ -86,15 +82,10 @@ def drawn(texts: Collection[str], count: int | None, seed: int) -> list[str]:
     return sorted(texts, key=lambda text: sha256_text(str(seed), text))[:count]
 
 
-def choices(encoder: ExpertEncoder, labelled: Sequence[Labelled]) -> Choices:
-    """What the encoder's automatic routes choose for texts of known domains.
-
-    Raises:
-        RouteError: the encoder has no automatic routes.
-    """
-    names, probabilities = encoder.choose_route([text for text, _ in labelled])
-    assert encoder.auto_routes is not None  # choose_route said so
-    sure = probabilities.max(axis=1) >= encoder.auto_routes.classifier.confidence
+def choices(model: AutoRoutedEncoder, labelled: Sequence[Labelled]) -> Choices:
+    """What the model's automatic routes choose for texts of known domains."""
+    names, probabilities = model.choose_route([text for text, _ in labelled])
+    sure = probabilities.max(axis=1) >= model.classifier.confidence
     chosen = [(domain, name) for (_, domain), name in zip(labelled, names, strict=True)]
     return Choices(
         Counter(chosen), Counter(one for one, is_sure in zip(chosen, sure, strict=True) if is_sure)
@@ -102,7 +93,7 @@ def choices(encoder: ExpertEncoder, labelled: Sequence[Labelled]) -> Choices:
 
 
 def cost_of_mistakes(
-    encoder: ExpertEncoder, pairs: pa.Table, batch_size: int = 32
+    model: AutoRoutedEncoder, pairs: pa.Table, batch_size: int = 32
 ) -> dict[str, tuple[float | None, float | None]]:
     """F1max with the true and with automatic routes: view (`pooled`, ..., each domain) -> (true, automatic).
 
@@ -110,17 +101,13 @@ def cost_of_mistakes(
     """
     table = checked_table(pairs)
     domains = domains_of(table)
-    assert encoder.auto_routes is not None
-    given = encoder.auto_routes
-    encoder.auto_routes = AutoRoutes(replace(given.classifier, otherwise="average"), given.averaged(encoder))
-    try:
-        engine = BatchEncoder(encoder, batch_size, "model")
-        found = []
-        for what, route_map in (("true routes", {}), ("automatic routes", dict.fromkeys(domains, AUTO))):
-            scorer = EncoderScorer(engine, domains, what, route_map)
-            found.append(measure(table, score_pairs(scorer, table), replicates=0).figures)
-    finally:
-        encoder.auto_routes = given
+    averaging = replace(model.classifier, fallback="average")
+    model = AutoRoutedEncoder(model.without_auto_routes(), averaging, model.averaged)
+    encoder = BatchEncoder(model, batch_size, "model")
+    found = []
+    for what, route_map in (("true routes", {}), ("automatic routes", dict.fromkeys(domains, AUTO))):
+        scorer = EncoderScorer(encoder, domains, what, route_map)
+        found.append(measure(table, score_pairs(scorer, table), replicates=0).figures)
     true, automatic = found
     return {view: (true[view].metrics["f1_max"], automatic[view].metrics["f1_max"]) for view in true}
 

@@ -103,7 +103,7 @@ class EncoderScorer:
         """Cosine of the two texts' vectors, shape (pairs,)."""
         route = self.routes[domain]
         scores = cosine_by_text(anchors, positives, lambda texts: self._vectors(texts, route))
-        self.encoder.say_unsure()
+        self.encoder.log_low_confidence()
         return scores
 
     def _vectors(self, texts: list[str], route: str | None) -> Vectors:

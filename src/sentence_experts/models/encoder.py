@@ -8,17 +8,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.decorators import deprecated_kwargs
 
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.models.routing.automatic import AutoRoutes
-from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifier, has_auto_route
 from sentence_experts.models.routing.router_choices import RouterChoices, router_choices
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe
@@ -33,25 +28,7 @@ register()  # the class opens folders with our model types
 
 
 class ExpertEncoder(SentenceTransformer):
-    """A `SentenceTransformer` that knows its experts and routes; a stock one encodes the same files.
-
-    Attributes:
-        auto_routes: what chooses the routes for `prompt_name="auto"`; None until it is trained.
-    """
-
-    auto_routes: AutoRoutes | None = None
-
-    def __init__(self, model_name_or_path: str | None = None, *args: Any, **kwargs: Any) -> None:
-        """As `SentenceTransformer`; automatic routes are read from a folder that has them."""
-        super().__init__(model_name_or_path, *args, **kwargs)
-        if model_name_or_path is not None and has_auto_route(model_name_or_path):
-            self.auto_routes = AutoRoutes(RouteClassifier.read(Path(model_name_or_path)))
-
-    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
-        """As `SentenceTransformer.save`, with the automatic routes if there are any."""
-        super().save(path, *args, **kwargs)
-        if self.auto_routes is not None:
-            self.auto_routes.classifier.write(Path(path))
+    """A `SentenceTransformer` that knows its experts and routes; a stock one encodes the same files."""
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -180,7 +157,6 @@ class ExpertEncoder(SentenceTransformer):
             raise RouteError("name at least one route to load")
         return found
 
-    @deprecated_kwargs(sentences="inputs")
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
         """`SentenceTransformer.encode`, which also takes the experts by index or name.
 
@@ -201,10 +177,9 @@ class ExpertEncoder(SentenceTransformer):
             RouteError: a text, or `prompt_name`, has no known route.
         """
         prompt_name = args[0] if args else kwargs.get("prompt_name")
-        if prompt_name == AUTO and AUTO not in self.prompts:
-            return self._encode_by_choice(inputs, expert_ids, *args[1:], **kwargs)
         if prompt_name is not None and prompt_name not in self.prompts:
-            raise RouteError(f"no route is named {prompt_name!r}; {describe(self.routes)}")
+            auto = "" if prompt_name != "auto" else " (automatic routes are trained by `fit_auto_routes`)"
+            raise RouteError(f"no route is named {prompt_name!r}{auto}; {describe(self.routes)}")
         if expert_ids is None:
             named = args or kwargs.keys() & {"prompt", "prompt_name"}
             if self.routes and self.default_prompt_name and not named:
@@ -222,34 +197,9 @@ class ExpertEncoder(SentenceTransformer):
         routed = [self._sent_to(number, text) for number, text in zip(numbers, texts, strict=True)]
         return super().encode(routed[0] if single else routed, *args, **kwargs)
 
-    def choose_route(self, texts: str | Sequence[str]) -> tuple[list[str], NDArray[np.float64]]:
-        """The most probable route of each text, and the probabilities, (texts, routes of the classifier).
-
-        Raises:
-            RouteError: no automatic routes have been trained.
-        """
-        given = [texts] if isinstance(texts, str) else list(texts)
-        return self._trained_auto_routes().choose(self, given)
-
-    def _trained_auto_routes(self) -> AutoRoutes:
-        if self.auto_routes is None:
-            raise RouteError(
-                f"this model has no automatic routes: train them with sentence-experts auto-route, or give a "
-                f"route; {describe(self.routes) if self.routes else 'it has none'}"
-            )
-        return self.auto_routes
-
-    def _encode_by_choice(self, inputs: Any, expert_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        if expert_ids is not None or args or kwargs.get("prompt"):
-            raise UsageError(f"prompt_name={AUTO!r} goes with neither expert_ids nor a prompt")
-        auto_routes = self._trained_auto_routes()
-        single = self.is_singular_input(inputs)
-        texts = [inputs] if single else list(inputs)
-        options = {name: value for name, value in kwargs.items() if name not in ("prompt", "prompt_name")}
-        vectors, unsure = auto_routes.encode(self, texts, **options)
-        if unsure:
-            logger.info(auto_routes.said_of(unsure, len(texts)))
-        return vectors[0] if single else vectors
+    def without_auto_routes(self) -> ExpertEncoder:
+        """The model itself; `AutoRoutedEncoder` gives the one that it was put around."""
+        return self
 
     def route_of(
         self, texts: Sequence[str], prompt_name: str | None = None, batch_size: int = 32
@@ -283,14 +233,14 @@ class ExpertEncoder(SentenceTransformer):
         """The text behind the expert's route; learned routers, which need not follow it, are told."""
         route = next((route for route in self.routes if route.expert == expert), None)
         lead = "" if route is None else self.prompts.get(route.name) or route.text
-        return _prepend(lead, text, expert if router_kind(self.routed_model.config).is_learned else None)
+        return prepend(lead, text, expert if router_kind(self.routed_model.config).is_learned else None)
 
     def _with_default_route(self, inputs: Any) -> Any:
         """The default route in front of every text that does not begin with a route of its own."""
         lead = self.prompts[self.default_prompt_name or ""] or ""
         if self.is_singular_input(inputs):
-            return inputs if self._begins_with_route(inputs) else _prepend(lead, inputs)
-        return [text if self._begins_with_route(text) else _prepend(lead, text) for text in inputs]
+            return inputs if self._begins_with_route(inputs) else prepend(lead, inputs)
+        return [text if self._begins_with_route(text) else prepend(lead, text) for text in inputs]
 
     def _begins_with_route(self, text: Any) -> bool:
         start = text if isinstance(text, str) else text[0]
@@ -316,13 +266,13 @@ class ExpertEncoder(SentenceTransformer):
 
 
 def check_experts(model: SentenceTransformer) -> ExpertEncoder:
-    """The model itself, if it has experts.
+    """The model itself, without automatic routes, if it has experts.
 
     Raises:
         InputError: it has none.
     """
     if isinstance(model, ExpertEncoder):
-        return model
+        return model.without_auto_routes()
     model_type = getattr(getattr(model[0], "config", None), "model_type", None)
     raise InputError(
         f"{name_of(model)}: a model of type {model_type!r} has no experts; "
@@ -364,10 +314,10 @@ class SentText(str):
         return str(self), self.expert
 
 
-def _prepend(prefix: str, text: Any, expert: int | None = None) -> Any:
+def prepend(prefix: str, text: Any, expert: int | None = None) -> Any:
     """`prefix` in front of a text or of a pair's first one, as a `SentText` where there is an expert."""
     if isinstance(text, str):
         return prefix + text if expert is None else SentText(prefix + text, expert)
     if isinstance(text, tuple | list) and text and isinstance(text[0], str):
-        return (_prepend(prefix, text[0], expert), *text[1:])
+        return (prepend(prefix, text[0], expert), *text[1:])
     raise UsageError(f"expert_ids work for texts and pairs of texts, not for {type(text).__name__}")

@@ -164,21 +164,22 @@ def _model_type(place: str, config: LoadConfig) -> str | None:
 def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
     """A model with experts, only those in memory that are asked for."""
     from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.routing.automatic import AutoRoutedEncoder
+    from sentence_experts.models.routing.route_classifier import RouteClassifier, has_auto_route
     from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, shared_part
 
     folder = Path(place)
     if folder.exists() and not (folder / "modules.json").is_file():
         raise InputError(f"{place}: not a sentence-transformers directory (no modules.json)")
-    if not config.partial:
+    if config.partial:
+        with shared_part(place, **config.hub) as part:
+            options = {"config_kwargs": {"experts_on_disk": True}, **config.hub}
+            model = ExpertEncoder(part, device=config.device, **options)
+    else:
         model = ExpertEncoder(place, device=config.device, **config.hub)
-        if (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
-            model.routed_model.residency.files = WeightFiles.find(place)
-        return model
-    with shared_part(place, **config.hub) as part:
-        options = {"config_kwargs": {"experts_on_disk": True}, **config.hub}
-        model = ExpertEncoder(part, device=config.device, **options)
-    model.routed_model.residency.files = WeightFiles.find(place, **config.hub)
-    return model
+    if config.partial or (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
+        model.routed_model.residency.files = WeightFiles.find(place, **config.hub)
+    return AutoRoutedEncoder(model, RouteClassifier.read(folder)) if has_auto_route(folder) else model
 
 
 def _apply(model: SentenceTransformer, config: LoadConfig, given: set[str]) -> SentenceTransformer:

@@ -83,7 +83,7 @@ def search(
     hits = corpus_index(encoder, corpus, route, config.unit).search(
         encoder.encode(queries, route), config.top_k
     )
-    encoder.say_unsure()
+    encoder.log_low_confidence()
     facts = iter(describe_papers(corpus, [hit.row for ranking in hits for hit in ranking]))
     papers = [[{"rank": hit.rank, "score": hit.score, **next(facts)} for hit in ranking] for ranking in hits]
     return SearchResult(queries, papers)

@@ -15,6 +15,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.models.loading import load
+from sentence_experts.models.routing.automatic import AutoRoutedEncoder
 from sentence_experts.models.surgery.lora import merge_lora, save_adapter
 from sentence_experts.progress import progress
 from sentence_experts.storage import read_json, replacing_folder, write_json, write_text
@@ -89,13 +90,14 @@ def finished(out: Path) -> dict[str, Any]:
     return result
 
 
-def drop_auto_routes(model: SentenceTransformer) -> None:
-    """Automatic routes were fitted to the experts as they were before this run."""
-    if getattr(model, "auto_routes", None) is not None:
-        model.auto_routes = None  # type: ignore[assignment]
-        logger.info(
-            "the trained model has no automatic routes: train them again with sentence-experts auto-route"
-        )
+def drop_auto_routes(model: SentenceTransformer) -> SentenceTransformer:
+    """The model without automatic routes, which were fitted to its experts as they were before this run."""
+    if not isinstance(model, AutoRoutedEncoder):
+        return model
+    logger.info(
+        "the trained model has no automatic routes: train them again with sentence-experts auto-route"
+    )
+    return model.without_auto_routes()
 
 
 def train_steps(

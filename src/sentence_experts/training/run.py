@@ -89,7 +89,7 @@ def train(
         logger.info(
             f"--only-expert {config.only_expert}: only the pairs of {', '.join(training.domains)} are read"
         )
-    drop_auto_routes(model)
+    model = drop_auto_routes(model)
     max_length = model.max_seq_length
     model.max_seq_length = config.max_length or max_length
     if config.hard_negatives:

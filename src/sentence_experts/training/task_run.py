@@ -108,7 +108,7 @@ def train_tasks(
     checkpoint = processes.once(lambda: _begin(out, identity, config, resume))
     if checkpoint == FINISHED:
         return finished(out)
-    drop_auto_routes(model)
+    model = drop_auto_routes(model)
     take_instructions(model, folder, settings)
     max_length = model.max_seq_length
     model.max_seq_length = config.max_length or max_length

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +20,13 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder, save
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.automatic import AutoRoutes, fit_auto_routes
+from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.routing.route_classifier import (
     FOLDER,
-    RouteClassifier,
     fit_classifier,
     has_auto_route,
 )
+from sentence_experts.models.surgery.grow import add_expert
 from sentence_experts.models.surgery.merge import average_experts
 
 LUNGS, HEART, SKIN = "lungs air flow pulmonary", "heart blood vessels pumps", "skin light slowly grows"
@@ -49,23 +52,23 @@ def labelled(words: dict[str, str]) -> tuple[list[str], list[str]]:
 
 
 @pytest.fixture
-def routed(mixed: ExpertEncoder) -> ExpertEncoder:
-    fit_auto_routes(mixed, *labelled(WORDS))
-    return mixed
+def routed(mixed: ExpertEncoder) -> AutoRoutedEncoder:
+    return fit_auto_routes(mixed, *labelled(WORDS))
 
 
-def confident(encoder: ExpertEncoder, confidence: float, otherwise: str = "average") -> None:
-    given = encoder.auto_routes.classifier
-    new = RouteClassifier(given.routes, given.weights, given.biases, confidence, otherwise)
-    encoder.auto_routes = AutoRoutes(new)
+def with_confidence(
+    model: AutoRoutedEncoder, confidence: float, fallback: str = "average"
+) -> AutoRoutedEncoder:
+    classifier = replace(model.classifier, confidence=confidence, fallback=fallback)
+    return AutoRoutedEncoder(model.without_auto_routes(), classifier)
 
 
-def test_each_text_takes_its_own_route(routed: ExpertEncoder) -> None:
+def test_each_text_takes_its_own_route(routed: AutoRoutedEncoder) -> None:
     names, probabilities = routed.choose_route(CLEAR)
     assert names == EXPECTED
     assert probabilities.shape == (3, 3)
     assert np.allclose(probabilities.sum(axis=1), 1)
-    confident(routed, 0)
+    routed = with_confidence(routed, 0)
     vectors = routed.encode(CLEAR, prompt_name="auto")
     expected = np.stack(
         [routed.encode(text, prompt_name=name) for text, name in zip(CLEAR, EXPECTED, strict=True)]
@@ -75,7 +78,7 @@ def test_each_text_takes_its_own_route(routed: ExpertEncoder) -> None:
     assert np.abs(routed.encode(CLEAR, "auto") - expected).max() <= 1e-6
 
 
-def test_a_vector_does_not_depend_on_its_batch(routed: ExpertEncoder, texts: list[str]) -> None:
+def test_a_vector_does_not_depend_on_its_batch(routed: AutoRoutedEncoder, texts: list[str]) -> None:
     everything = [*texts, *CLEAR, TORN]
     together = routed.encode(everything, prompt_name="auto", batch_size=3)
     alone = np.stack([routed.encode([text], prompt_name="auto")[0] for text in everything])
@@ -83,19 +86,19 @@ def test_a_vector_does_not_depend_on_its_batch(routed: ExpertEncoder, texts: lis
 
 
 @ONE_FAMILY
-def test_no_texts_have_no_routes(routed: ExpertEncoder) -> None:
+def test_no_texts_have_no_routes(routed: AutoRoutedEncoder) -> None:
     names, probabilities = routed.choose_route([])
     assert names == []
     assert probabilities.shape == (0, 3)
 
 
 @ONE_FAMILY
-def test_unsure_texts_get_the_average(routed: ExpertEncoder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsure_texts_get_the_average(routed: AutoRoutedEncoder, capsys: pytest.CaptureFixture[str]) -> None:
     texts = [*CLEAR, TORN]
     names, probabilities = routed.choose_route(texts)
     highest = probabilities.max(axis=1)
     last, *others = np.argsort(highest)
-    confident(routed, (highest[last] + highest[others[0]]) / 2)
+    routed = with_confidence(routed, (highest[last] + highest[others[0]]) / 2)
     capsys.readouterr()
     vectors = routed.encode(texts, prompt_name="auto")
     assert "1 of 4 texts: no route reached the confidence" in capsys.readouterr().err
@@ -103,22 +106,22 @@ def test_unsure_texts_get_the_average(routed: ExpertEncoder, capsys: pytest.Capt
     for row in others:
         expected = routed.encode(texts[row], prompt_name=names[row])
         assert np.abs(vectors[row] - expected).max() <= 1e-6
-    confident(routed, 0)
+    routed = with_confidence(routed, 0)
     routed.encode(texts, prompt_name="auto")
     assert "no route" not in capsys.readouterr().err
 
 
 @ONE_FAMILY
-def test_unsure_texts_as_an_error(routed: ExpertEncoder) -> None:
-    confident(routed, 1.0, "error")
-    with pytest.raises(RouteError, match=r"text 0 \('lungs heart'\).*confidence of 1: .*(copd|cvd) 0\.\d\d"):
-        routed.encode([TORN, *CLEAR], prompt_name="auto")
-    confident(routed, 0.0, "error")
+def test_unsure_texts_as_an_error(routed: AutoRoutedEncoder) -> None:
+    routed = with_confidence(routed, 1.0, "error")
+    with pytest.raises(RouteError, match=r"the text 'lungs heart': .*confidence of 1: .*(copd|cvd) 0\.\d\d"):
+        routed.encode([TORN], prompt_name="auto")
+    routed = with_confidence(routed, 0.0, "error")
     assert routed.encode([TORN], prompt_name="auto").shape == (1, 32)
 
 
 @ONE_FAMILY
-def test_forms_of_output(routed: ExpertEncoder) -> None:
+def test_forms_of_output(routed: AutoRoutedEncoder) -> None:
     arrays = routed.encode([*CLEAR, TORN], prompt_name="auto", normalize_embeddings=True)
     tensor = routed.encode(
         [*CLEAR, TORN], prompt_name="auto", normalize_embeddings=True, convert_to_tensor=True
@@ -131,7 +134,7 @@ def test_forms_of_output(routed: ExpertEncoder) -> None:
 
 
 @ONE_FAMILY
-def test_saved_and_loaded(routed: ExpertEncoder, tmp_path: Path) -> None:
+def test_saved_and_loaded(routed: AutoRoutedEncoder, tmp_path: Path) -> None:
     save(routed, tmp_path / "model")
     files = {file.suffix for file in (tmp_path / "model" / FOLDER).iterdir()}
     assert files == {".json", ".safetensors"}
@@ -146,25 +149,27 @@ np.save(sys.argv[2], model.encode(sys.argv[3:], prompt_name="auto"))
     assert done.returncode == 0, done.stderr[-2000:]
     assert np.abs(np.load(out) - routed.encode(CLEAR, prompt_name="auto")).max() <= 1e-6
     again = sentence_experts.load(tmp_path / "model", device="cpu")
-    assert np.array_equal(again.auto_routes.classifier.weights, routed.auto_routes.classifier.weights)
+    assert np.array_equal(again.classifier.weights, routed.classifier.weights)
     assert again.choose_route(CLEAR)[0] == EXPECTED
     save(again, tmp_path / "copy")
     assert has_auto_route(tmp_path / "copy")
     stock = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     expected = again.encode(CLEAR, prompt_name="cvd")
     assert np.array_equal(stock.encode(CLEAR, prompt_name="cvd"), expected)
+    with pytest.raises(RouteError, match=r"sentence_experts\.load"):
+        stock.encode(CLEAR, prompt_name="auto")
 
 
 @ONE_FAMILY
-def test_in_the_engine(routed: ExpertEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    confident(routed, 1.0)
+def test_in_the_engine(routed: AutoRoutedEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    routed = with_confidence(routed, 1.0)
     save(routed, tmp_path / "model")
     encoder = BatchEncoder(load(tmp_path / "model", device="cpu"))
     assert encoder.chosen_route("auto") == "auto"
     vectors = encoder.encode(CLEAR, "auto")
     assert np.abs(vectors - average_experts(routed).encode(CLEAR)).max() <= 1e-6
     encoder.encode(CLEAR, "auto")
-    encoder.say_unsure()
+    encoder.log_low_confidence()
     assert "6 of 6 texts" in capsys.readouterr().err
     save(sentence_experts.load(tmp_path / "model"), tmp_path / "other")
     other = BatchEncoder(load(tmp_path / "other", device="cpu"))
@@ -175,10 +180,8 @@ def test_in_the_engine(routed: ExpertEncoder, tmp_path: Path, capsys: pytest.Cap
 
 @ONE_FAMILY
 def test_no_automatic_routes(mixed: ExpertEncoder, tmp_path: Path) -> None:
-    with pytest.raises(RouteError, match=r"no automatic routes: .*auto-route.*known routes are copd"):
+    with pytest.raises(RouteError, match=r"named 'auto' .*fit_auto_routes.*known routes are copd"):
         mixed.encode(["heart"], prompt_name="auto")
-    with pytest.raises(RouteError, match="no automatic routes"):
-        mixed.choose_route("heart")
     save(mixed, tmp_path / "model")
     with pytest.raises(RouteError, match="no route 'auto'"):
         BatchEncoder(load(tmp_path / "model", device="cpu")).chosen_route("auto")
@@ -188,7 +191,7 @@ def test_two_routes_and_instructions(
     bases: dict[str, SentenceTransformer], scatter: Callable[..., ExpertEncoder]
 ) -> None:
     encoder = scatter(sentence_experts.extend(bases["bert"], ["lungs", "heart"], route="prefix"))
-    fit_auto_routes(encoder, *labelled({"lungs": LUNGS, "heart": HEART}), confidence=0)
+    encoder = fit_auto_routes(encoder, *labelled({"lungs": LUNGS, "heart": HEART}), confidence=0)
     names, probabilities = encoder.choose_route(CLEAR[:2])
     assert names == ["lungs", "heart"]
     assert np.allclose(probabilities.sum(axis=1), 1)
@@ -218,8 +221,8 @@ def test_the_probabilities_are_scikit_learns() -> None:
     [
         ({"copd": LUNGS, "cvd": HEART}, {}, "no text of route 'skin cancer'"),
         ({**WORDS, "crops": "rice"}, {}, "'crops', which is no route"),
-        (WORDS, {"confidence": 1.5}, "between 0 and 1"),
-        (WORDS, {"otherwise": "guess"}, "average or error"),
+        (WORDS, {"confidence": 1.5}, "`confidence`: .* less than or equal to 1"),
+        (WORDS, {"fallback": "guess"}, "`fallback`: .*'average' or 'error'"),
     ],
 )
 def test_wrong_training(
@@ -230,7 +233,7 @@ def test_wrong_training(
 
 
 @ONE_FAMILY
-def test_a_broken_file(routed: ExpertEncoder, tmp_path: Path) -> None:
+def test_a_broken_file(routed: AutoRoutedEncoder, tmp_path: Path) -> None:
     save(routed, tmp_path / "model")
     (tmp_path / "model" / FOLDER / "auto_route.safetensors").write_bytes(b"torn")
     with pytest.raises(InputError, match="auto_route: cannot be read"):
@@ -238,7 +241,42 @@ def test_a_broken_file(routed: ExpertEncoder, tmp_path: Path) -> None:
 
 
 @ONE_FAMILY
-def test_with_a_prompt_or_experts(routed: ExpertEncoder) -> None:
+def test_with_a_prompt_or_experts(routed: AutoRoutedEncoder) -> None:
     for options in ({"expert_ids": 0}, {"prompt": "x"}):
         with pytest.raises(UsageError, match="neither"):
             routed.encode(["heart"], prompt_name="auto", **options)
+
+
+@ONE_FAMILY
+def test_the_marker_in_a_text_is_the_route(routed: AutoRoutedEncoder) -> None:
+    texts = [f"[AUTO]{CLEAR[0]}", f"[CVD]{CLEAR[1]}", f"[AUTO]{CLEAR[2]}"]
+    expected = [
+        routed.encode(CLEAR[0], prompt_name="auto"),
+        routed.encode(CLEAR[1], prompt_name="cvd"),
+        routed.encode(CLEAR[2], prompt_name="auto"),
+    ]
+    assert np.abs(routed.encode(texts) - np.stack(expected)).max() <= 1e-6
+
+
+@ONE_FAMILY
+def test_on_all_cores_and_in_other_processes(routed: AutoRoutedEncoder) -> None:
+    expected = routed.encode([*CLEAR, TORN], prompt_name="auto")
+    assert np.abs(BatchEncoder(routed).encode([*CLEAR, TORN], "auto") - expected).max() <= 1e-6
+    assert np.abs(BatchEncoder(routed, 2).encode([*CLEAR, TORN], "auto") - expected).max() <= 1e-6
+    copied = pickle.loads(pickle.dumps(routed))
+    assert np.array_equal(copied.encode([*CLEAR, TORN], prompt_name="auto"), expected)
+    assert BatchEncoder(routed).fingerprint == BatchEncoder(copied).fingerprint
+    other = with_confidence(routed, 0.123)
+    assert BatchEncoder(routed).fingerprint != BatchEncoder(other).fingerprint
+
+
+@ONE_FAMILY
+def test_the_model_inside_stays_as_it_was(routed: AutoRoutedEncoder, tmp_path: Path) -> None:
+    inside = routed.without_auto_routes()
+    assert type(inside) is ExpertEncoder
+    assert "auto" not in inside.prompts
+    save(inside, tmp_path / "model")
+    assert not has_auto_route(tmp_path / "model")
+    assert not json.loads((tmp_path / "model" / "config.json").read_text())["auto_routes"]
+    grown = add_expert(routed, "kidney")
+    assert "auto" not in grown.prompts

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.encoder import save
 
@@ -91,11 +91,12 @@ def test_the_next_expert_comes_in_the_background(folder: Path, whole: SentenceTr
 def test_threads_share_the_experts(folder: Path, whole: SentenceTransformer) -> None:
     part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
     expected = {route: whole.encode("lungs", prompt_name=route) for route in NAMES}
-    one = ParallelCpuEncoder(part, 3)
+    features = {route: part.preprocess([f"[{route.upper()}]lungs"]) for route in NAMES}
 
     def encode(number: int) -> bool:
         route = NAMES[number % 4]
-        found = one._forward(["lungs"], f"[{route.upper()}]", normalize=False)
+        with torch.inference_mode():
+            found = part(dict(features[route]))["sentence_embedding"].numpy()
         return np.allclose(found[0], expected[route], atol=1e-6)
 
     with ThreadPoolExecutor(4) as pool:

@@ -81,7 +81,7 @@ class TaskEncoder(AbsEncoder):
             for start in range(0, len(distinct), TEXTS_OF_A_PART):
                 parts.append(self.encoder.encode(distinct[start : start + TEXTS_OF_A_PART], route))
                 advance(len(parts[-1]))
-        self.encoder.say_unsure()
+        self.encoder.log_low_confidence()
         vectors = np.concatenate(parts) if parts else self.encoder.encode([])
         return vectors[[rows[text] for text in texts]]
 

@@ -27,6 +27,7 @@ class ExpertsFields:
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
         base_vocab_size: the rows of the base's embeddings, those of route tokens come after; None: not noted.
         experts_on_disk: build the model without its experts (they are read when called); false once built.
+        auto_routes: the folder also has automatic routes, which only `sentence_experts.load` opens.
         lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
     """
 
@@ -40,6 +41,7 @@ class ExpertsFields:
     inner_route_token_id: int | None = None
     base_vocab_size: int | None = None
     experts_on_disk: bool = False
+    auto_routes: bool = False
     lora: dict[str, Any] | None = None
 
     @property

@@ -239,7 +239,7 @@ class RoutedModel:
 
     def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
         if not explicit:
-            return no_route_error(self.routes, expert_ids)
+            return no_route_error(self.routes, expert_ids, self.config.auto_routes)
         names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
         stray = expert_ids[(expert_ids < 0) | (expert_ids >= len(self.config.experts))]
         return UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")

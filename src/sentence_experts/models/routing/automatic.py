@@ -1,135 +1,231 @@
-"""Encoding with automatic routes: each text takes the route that the stored classifier chooses for it."""
+"""Automatic routes: a model around a model, which chooses each text's route from what the text says.
+
+A classifier reads the vector of the averaged model (`merge.average_experts`), which needs no route. So a text
+costs two forward passes, and the averaged model takes as much memory as the base.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.encoder import ExpertEncoder, prepend
+from sentence_experts.models.routing.config import AutoRouteConfig
 from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifier, fit_classifier
+from sentence_experts.models.storage.fingerprint import forget_origin
 from sentence_experts.models.surgery.merge import average_experts
 from sentence_experts.progress import progress
+from sentence_experts.storage import read_json, write_json
 
-if TYPE_CHECKING:
-    from sentence_experts.models.encoder import ExpertEncoder
+logger = logging.getLogger(__name__)
 
+AUTO_PROMPT = "[AUTO]"  # in front of a text whose route is to be chosen; no route begins like it
 TEXTS_AT_ONCE = 512
-# Options of `encode` for several processes, which hold the model with experts and not the averaged one.
-OF_PROCESSES = ("pool", "chunk_size")
+_FALLBACK = "fallback_embeddings"
 
 
-class AutoRoutes:
-    """A classifier, and the averaged model whose vectors it reads.
+class AutoRoutedEncoder(ExpertEncoder):
+    """A model with experts that also knows the route "auto".
 
-    The averaged model takes as much memory as the base. It is made from the experts when first needed, once:
-    experts that are trained further want a classifier of their own.
+    `encode(texts, prompt_name="auto")` chooses a route per text; other routes work as before. A text whose
+    most probable route is below the classifier's confidence gets the vector of the averaged model, or is an
+    error.
+
+    Attributes:
+        classifier: what chooses the routes.
     """
 
-    def __init__(self, classifier: RouteClassifier, averaged: SentenceTransformer | None = None) -> None:
+    def __init__(
+        self, model: ExpertEncoder, classifier: RouteClassifier, averaged: Any | None = None
+    ) -> None:
+        """Put automatic routes around a model.
+
+        Args:
+            model: the model with experts; its modules are shared, not copied.
+            classifier: fitted on vectors of the averaged model (`fit_auto_routes`).
+            averaged: the averaged model; made from the experts when first needed if not given. Experts that
+                are trained further want a new one, and a new classifier.
+        """
+        self.__dict__.update(model.__dict__)  # the same modules and settings
+        forget_origin(self)  # the model's files do not hold the classifier
+        self.prompts = {**model.prompts, AUTO: AUTO_PROMPT}
+        self.routed_model.config.auto_routes = False
         self.classifier = classifier
-        self._averaged = averaged
+        # In a list, so that they do not count among the modules.
+        self._inner: list[Any] = [model, averaged]
+        self._low_confidence = self._chosen = 0
 
-    def choose(
-        self, encoder: ExpertEncoder, texts: Sequence[Any], batch_size: int = 32
-    ) -> tuple[list[str], NDArray[np.float64]]:
-        """The most probable route of each text, and the probabilities of all, (texts, routes)."""
-        if not texts:
-            return [], np.empty((0, len(self.classifier.routes)))
-        vectors = self.averaged(encoder).encode(list(texts), batch_size=batch_size, show_progress_bar=False)
-        probabilities = self.classifier.probabilities(vectors)
-        return [self.classifier.routes[best] for best in probabilities.argmax(axis=1)], probabilities
+    def without_auto_routes(self) -> ExpertEncoder:
+        """The model that the automatic routes were put around."""
+        model: ExpertEncoder = self._inner[0]
+        return model
 
-    def encode(self, encoder: ExpertEncoder, texts: Sequence[Any], **options: Any) -> tuple[Any, int]:
-        """What `encoder.encode` gives, each text by its own route; and how many no route was found for.
+    @property
+    def averaged(self) -> Any:
+        """The mean of all experts, a dense model on this model's device.
 
         Raises:
-            RouteError: a text's best route is below the confidence, and that is to be an error.
+            UsageError: only some experts are in memory.
         """
+        if self._inner[1] is None:
+            self._inner[1] = average_experts(self.without_auto_routes())
+        return self._inner[1].to(self.device)
+
+    @property
+    def fingerprint_parts(self) -> tuple[str, ...]:
+        """What decides a vector beside the weights."""
+        arrays = (self.classifier.weights, self.classifier.biases)
+        settings = (self.classifier.routes, self.classifier.confidence, self.classifier.fallback)
+        return (*(array.tobytes().hex() for array in arrays), repr(settings))
+
+    def choose_route(self, texts: str | Sequence[str]) -> tuple[list[str], NDArray[np.float64]]:
+        """The most probable route of each text, and the probabilities, (texts, routes of the classifier)."""
+        names, probabilities, _ = self._choose([texts] if isinstance(texts, str) else list(texts))
+        return names, probabilities
+
+    def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
+        """As `ExpertEncoder.encode`, also with `prompt_name="auto"`.
+
+        Raises:
+            RouteError: a text's route is below the confidence, and that is to be an error.
+        """
+        prompt_name = args[0] if args else kwargs.get("prompt_name")
+        if prompt_name == AUTO and (expert_ids is not None or args[1:] or kwargs.get("prompt")):
+            raise UsageError(f"prompt_name={AUTO!r} goes with neither expert_ids nor a prompt")
+        vectors = super().encode(inputs, *args, expert_ids=expert_ids, **kwargs)
+        self.log_low_confidence()
+        return vectors
+
+    def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """`ExpertEncoder.preprocess`, with a chosen route in the place of `AUTO_PROMPT`."""
+        texts = list(inputs)
+        if prompt == AUTO_PROMPT:
+            texts, prompt = [prepend(AUTO_PROMPT, text) for text in texts], ""
+        rows = [] if prompt else [row for row, text in enumerate(texts) if _is_auto(text)]
+        fallback = torch.full((len(texts), self.get_embedding_dimension() or 0), torch.nan)
+        if rows:
+            plain = [_without_prompt(texts[row]) for row in rows]
+            names, probabilities, vectors = self._choose(plain)
+            unsure = probabilities.max(axis=1) < self.classifier.confidence
+            if unsure.any() and self.classifier.fallback == "error":
+                raise self._unsure_error(plain, probabilities, int(np.argmax(unsure)))
+            for row, text, name in zip(rows, plain, names, strict=True):
+                texts[row] = prepend(self.prompts[name] or "", text)
+            chosen = torch.tensor(rows)
+            fallback[chosen[unsure]] = torch.as_tensor(vectors[unsure], dtype=torch.float32)
+            self._low_confidence += int(unsure.sum())
+            self._chosen += len(rows)
+        features = super().preprocess(texts, prompt=prompt, **kwargs)
+        return {**features, _FALLBACK: fallback} if features else features
+
+    def forward(self, input: dict[str, Any], **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """`SentenceTransformer.forward`, with the averaged model's vectors where a text has no sure route."""
+        fallback = input.pop(_FALLBACK, None)
+        outputs: dict[str, Any] = super().forward(input, **kwargs)
+        if fallback is not None:
+            own = outputs["sentence_embedding"]
+            given = fallback.to(own)
+            outputs["sentence_embedding"] = torch.where(given.isnan(), own, given)
+        return outputs
+
+    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """As `SentenceTransformer.save`, with the automatic routes."""
+        self.without_auto_routes().save(path, *args, **kwargs)
+        self.write_auto_routes(Path(path))
+
+    def write_auto_routes(self, folder: Path) -> None:
+        """Add the automatic routes to the folder of the saved model.
+
+        The prompt "auto" and a line of the config are for stock loaders, whose error then says what to do.
+        """
+        self.classifier.write(folder)
+        for name, changes in (
+            ("config.json", {"auto_routes": True}),
+            ("config_sentence_transformers.json", {"prompts": self.prompts}),
+        ):
+            write_json(folder / name, {**read_json(folder / name), **changes})
+
+    def log_low_confidence(self) -> None:
+        """Log how many texts since the last time were below the confidence, if any were."""
+        if self._low_confidence:
+            logger.info(
+                f"{self._low_confidence:,} of {self._chosen:,} texts: no route reached the confidence of "
+                f"{self.classifier.confidence:g}; they were encoded with the average of all experts"
+            )
+        self._low_confidence = self._chosen = 0
+
+    def _choose(self, texts: list[Any]) -> tuple[list[str], NDArray[np.float64], NDArray[Any]]:
+        """The routes and probabilities of texts, and the vectors that they were read from."""
+        routes = self.classifier.routes
         if not texts:
-            return encoder.encode([], prompt="", **options), 0
-        names, probabilities = self.choose(encoder, texts, options.get("batch_size", 32))
-        sure = probabilities.max(axis=1) >= self.classifier.confidence
-        if not sure.all() and self.classifier.otherwise == "error":
-            raise self._unsure(texts, probabilities, int(np.argmin(sure)))
-        vectors: list[Any] = [None] * len(texts)
-        for name in dict.fromkeys(names):
-            rows = [row for row, chosen in enumerate(names) if sure[row] and chosen == name]
-            if rows:
-                encoded = encoder.encode([texts[row] for row in rows], prompt_name=name, **options)
-                _put(vectors, rows, encoded)
-        if rows := np.flatnonzero(~sure).tolist():
-            kept = {key: value for key, value in options.items() if key not in OF_PROCESSES}
-            _put(vectors, rows, self.averaged(encoder).encode([texts[row] for row in rows], **kept))
-        return _together(vectors, bool(options.get("convert_to_tensor"))), len(rows)
+            return [], np.empty((0, len(routes))), np.empty((0, 0))
+        vectors = self.averaged.encode(texts, show_progress_bar=False)
+        probabilities = self.classifier.probabilities(vectors)
+        return [routes[best] for best in probabilities.argmax(axis=1)], probabilities, vectors
 
-    def said_of(self, unsure: int, texts: int) -> str:
-        """How many texts no route was found for."""
-        return (
-            f"{unsure:,} of {texts:,} texts: no route reached the confidence of "
-            f"{self.classifier.confidence:g}; they were encoded with the average of all experts"
-        )
-
-    def averaged(self, encoder: ExpertEncoder) -> SentenceTransformer:
-        """The mean of all experts, on the encoder's device."""
-        if self._averaged is None:
-            self._averaged = average_experts(encoder)
-        return self._averaged.to(encoder.device)
-
-    def _unsure(self, texts: Sequence[Any], probabilities: NDArray[np.float64], row: int) -> RouteError:
+    def _unsure_error(self, texts: Sequence[Any], probabilities: NDArray[np.float64], row: int) -> RouteError:
         ranked = sorted(zip(probabilities[row], self.classifier.routes, strict=True), reverse=True)
         shares = ", ".join(f"{name} {share:.2f}" for share, name in ranked)
         return RouteError(
-            f"text {row} ({str(texts[row])[:60]!r}): no route reaches the confidence of "
+            f"the text {str(texts[row])[:60]!r}: no route reaches the confidence of "
             f"{self.classifier.confidence:g}: {shares}; name its route, or train automatic routes with "
-            "another --confidence or with --otherwise average"
+            "another `confidence` or with `fallback=average`"
         )
 
 
 def fit_auto_routes(
-    encoder: ExpertEncoder,
+    model: ExpertEncoder,
     texts: Sequence[str],
     routes: Sequence[str],
-    confidence: float = 0.5,
-    otherwise: str = "average",
-) -> AutoRoutes:
-    """Fit a classifier of routes on texts whose routes are known; set it as `encoder.auto_routes`.
+    config: AutoRouteConfig | None = None,
+    **settings: Any,
+) -> AutoRoutedEncoder:
+    """Fit a classifier of routes on texts whose routes are known, and put it around the model.
+
+    Args:
+        model: a model with experts, left unchanged.
+        texts: some hundred per route are enough.
+        routes: the route of each text.
+        config: the settings, and
+        **settings: single ones, by name (`AutoRouteConfig`).
 
     Raises:
         UsageError: a route that the model does not have, a route without texts, a route that is called
             "auto", or fewer than two.
     """
-    known = [route.name for route in encoder.routes]
-    if AUTO in encoder.prompts:
+    chosen = AutoRouteConfig.of(config, **settings)
+    model = model.without_auto_routes()
+    known = [route.name for route in model.routes]
+    if AUTO in model.prompts:
         raise UsageError(f"the model has a route that is called {AUTO!r}, so the name is taken")
     if unknown := sorted(set(routes) - set(known)):
         raise UsageError(f"texts of {unknown[0]!r}, which is no route; routes: {', '.join(known) or 'none'}")
     if missing := [name for name in known if name not in set(routes)]:
         raise UsageError(f"no text of route {missing[0]!r}: it could never be chosen")
-    averaged = average_experts(encoder)
+    averaged = average_experts(model)
     vectors = []
     with progress("encoding with the averaged model", len(texts)) as advance:
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             part = list(texts[start : start + TEXTS_AT_ONCE])
             vectors.append(averaged.encode(part, show_progress_bar=False))
             advance(len(part))
-    classifier = fit_classifier(np.concatenate(vectors), routes, confidence, otherwise)
-    fitted = AutoRoutes(classifier, averaged)
-    encoder.auto_routes = fitted  # type: ignore[assignment]  # an attribute of ExpertEncoder, made of this class
-    return fitted
+    classifier = fit_classifier(np.concatenate(vectors), routes, chosen.confidence, chosen.fallback)
+    return AutoRoutedEncoder(model, classifier, averaged)
 
 
-def _together(vectors: list[Any], as_tensor: bool) -> Any:
-    """Vectors of single texts as `encode` gives them: one array, one tensor, or a list of other things."""
-    if as_tensor and isinstance(vectors[0], torch.Tensor):
-        return torch.stack(vectors)
-    return np.stack(vectors) if isinstance(vectors[0], np.ndarray) else vectors
+def _is_auto(text: Any) -> bool:
+    first = text if isinstance(text, str) else text[0] if isinstance(text, tuple | list) and text else ""
+    return isinstance(first, str) and first.startswith(AUTO_PROMPT)
 
 
-def _put(vectors: list[Any], rows: Sequence[int], encoded: Any) -> None:
-    for row, vector in zip(rows, encoded, strict=True):
-        vectors[row] = vector
+def _without_prompt(text: Any) -> Any:
+    if isinstance(text, str):
+        return text.removeprefix(AUTO_PROMPT)
+    return (text[0].removeprefix(AUTO_PROMPT), *text[1:])

@@ -1,6 +1,6 @@
 """Automatic routes: a small classifier, stored with the model, chooses a text's route from what it says.
 
-It reads the vector of the averaged model (`compress.average_experts`), which needs no route. Plain numbers in
+It reads the vector of the averaged model (`merge.average_experts`), which needs no route. Plain numbers in
 `auto_route/` of the model's folder (JSON and safetensors); scikit-learn is needed to fit it, not to use it.
 """
 
@@ -19,7 +19,6 @@ from sentence_experts.storage import read_json, replacing_folder, write_json
 
 AUTO = "auto"
 FOLDER, SETTINGS, WEIGHTS = "auto_route", "auto_route.json", "auto_route.safetensors"
-OTHERWISE = ("average", "error")
 
 
 @dataclass(frozen=True)
@@ -30,23 +29,17 @@ class RouteClassifier:
         routes: the names that it chooses from.
         weights: (routes, dimensions) and
         biases: (routes,), float64.
-        confidence: the probability from which its choice is followed.
-        otherwise: below that: "average" (the averaged model's vector) or "error".
-        trained_on: how many texts a route it has seen.
+        confidence: the probability that its choice must reach to be followed.
+        fallback: below that: "average" (the averaged model's vector) or "error".
+        trained_on: route -> number of texts that it was fitted on.
     """
 
     routes: tuple[str, ...]
     weights: NDArray[np.float64]
     biases: NDArray[np.float64]
     confidence: float = 0.5
-    otherwise: str = "average"
+    fallback: str = "average"
     trained_on: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.confidence <= 1:
-            raise UsageError(f"the confidence is a probability, between 0 and 1, not {self.confidence}")
-        if self.otherwise not in OTHERWISE:
-            raise UsageError(f"below the confidence: {' or '.join(OTHERWISE)}, not {self.otherwise!r}")
 
     def probabilities(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
         """(texts, dimensions) -> (texts, routes); each row adds up to 1."""
@@ -63,7 +56,7 @@ class RouteClassifier:
         settings = {
             "routes": list(self.routes),
             "confidence": self.confidence,
-            "otherwise": self.otherwise,
+            "fallback": self.fallback,
             "trained_on": self.trained_on,
         }
         with replacing_folder(model / FOLDER) as folder:
@@ -81,6 +74,8 @@ class RouteClassifier:
         from safetensors.numpy import load_file
 
         settings = read_json(model / FOLDER / SETTINGS)
+        if "otherwise" in settings:  # its name in version 0.1.0
+            settings["fallback"] = settings.pop("otherwise")
         try:
             arrays = load_file(model / FOLDER / WEIGHTS)
             return cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
@@ -99,7 +94,7 @@ def fit_classifier(
     vectors: NDArray[Any],
     routes: Sequence[str],
     confidence: float = 0.5,
-    otherwise: str = "average",
+    fallback: str = "average",
 ) -> RouteClassifier:
     """Fit the classifier on vectors of shape (texts, dimensions) and the route of each text.
 
@@ -109,7 +104,7 @@ def fit_classifier(
     themselves, a stronger one too unsure.
 
     Raises:
-        UsageError: fewer than two routes, or a confidence that is no probability.
+        UsageError: fewer than two routes.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -126,7 +121,7 @@ def fit_classifier(
         weights, biases = np.vstack([0 * weights, weights]), np.append(0.0, biases)
     counts = {name: list(routes).count(name) for name in names}
     return RouteClassifier(
-        tuple(str(name) for name in regression.classes_), weights, biases, confidence, otherwise, counts
+        tuple(str(name) for name in regression.classes_), weights, biases, confidence, fallback, counts
     )
 
 

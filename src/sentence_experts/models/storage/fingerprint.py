@@ -55,6 +55,11 @@ def set_origin(model: SentenceTransformer, origin: Origin) -> None:
     setattr(model, _ATTRIBUTE, origin)
 
 
+def forget_origin(model: SentenceTransformer) -> None:
+    """Note that a model is not as its files have it."""
+    model.__dict__.pop(_ATTRIBUTE, None)
+
+
 def origin_of(model: SentenceTransformer) -> Origin | None:
     """Where the model was found; None for one that was made in memory, or has been trained since."""
     origin: Origin | None = getattr(model, _ATTRIBUTE, None)
@@ -116,8 +121,10 @@ def folder_fingerprint(folder: Path) -> str:
 
 
 def weights_fingerprint(model: SentenceTransformer) -> str:
-    """The SHA-256 over the names and values of a model's weights, and its prompts."""
-    digest = hashlib.sha256(sha256_text(*(f"{name}={text}" for name, text in model.prompts.items())).encode())
+    """The SHA-256 over the names and values of a model's weights, its prompts and its `fingerprint_parts`."""
+    prompts = (f"{name}={text}" for name, text in model.prompts.items())
+    parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
+    digest = hashlib.sha256(sha256_text(*prompts, *parts).encode())
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().float().numpy().tobytes())

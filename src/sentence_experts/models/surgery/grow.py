@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
-from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.route_tokens import domain_token, without_domain_tokens
 from sentence_experts.models.routing.router_kinds import router_kind
@@ -106,9 +106,8 @@ def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEnc
 
 def _opened(model: SentenceTransformer | str | Path) -> ExpertEncoder:
     """The model, if its experts can come and go."""
-    encoder = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
-    if not isinstance(encoder, ExpertEncoder):
-        raise InputError(f"{model}: this model has no experts; make some with `extend`")
+    loaded = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
+    encoder = check_experts(loaded)
     config = encoder.routed_model.config
     router_kind(config).refuse_per_token("one expert more or fewer changes the vectors of every route")
     encoder.routed_model.check_whole("given other experts")
