@@ -63,12 +63,12 @@ def test_scores_of_linked_pairs_only_take_a_lowest_threshold(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("score,label\n0.1,1\n", "one column must be called 'prediction'; columns are 'score', 'label'"),
+        ("score,label\n0.1,1\n", "lacks the column prediction; it has: score, label"),
         ("prediction,label\n0.1,2\n", "label 2 is not 0 or 1"),
         ("prediction,label\n,1\n", "row 1 has no prediction"),
-        ("prediction,label\nmuch,1\n", "not a CSV of numbers"),
+        ("prediction,label\nmuch,1\n", "much"),
         ("prediction,label\n", "no pairs"),
-        ("", "not a CSV of numbers"),
+        ("", "lacks the columns prediction, label"),
         (None, "no such file"),
     ],
 )

@@ -44,7 +44,7 @@ def test_two_models_beside_each_other(models, texts, tmp_path, capsys):
     common = ["--texts", texts, "--column", "abstract", "--sample", 20, "--out", out, "--device", "cpu"]
     status, shown, err = run(capsys, models[0], "--against", models[1], *common)
     assert status == 0, err
-    assert "1 empty texts set aside" in err
+    assert "1 empty texts left out" in err
     assert all(f"{a} – {b}" in shown for a, b in (("crops", "neuro"), ("heart", "neuro")))
     found = json.loads((out / "similarity.json").read_text())
     assert found["texts"] == {
@@ -83,5 +83,5 @@ def test_mistakes_take_one_line(models, texts, minilm, tmp_path, capsys):
         found, shown, err = run(capsys, *arguments)
         assert (found, shown) == (status, ""), err
         assert message in err
-        assert err.count("\n") == 1 or "set aside" in err
+        assert err.count("\n") == 1 or "left out" in err
     assert not (tmp_path / "out").exists()

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from sentence_experts.evaluation.measure import Measured, figures, with_intervals
-from sentence_experts.evaluation.seeds import mean_over_runs
+from sentence_experts.evaluation.measure import Measured, mean_over_runs, metrics_of, with_intervals
 from sentence_experts.evaluation.statistics import Replicates, ScoredPairs, bootstrap, interval
 
 PAIRS, PAPERS = 200, 80
@@ -24,7 +23,9 @@ def runs_of(world: int, gaps: list[float]) -> list[Measured]:
     for gap in gaps:
         scores = gap * labels + shared + common.normal(scale=0.7, size=PAIRS)
         drawn = bootstrap({"d": ScoredPairs(scores, labels, *ids)}, 100, 1)[1]
-        found.append(Measured({"pooled": with_intervals(figures(scores, labels), drawn)}, {"pooled": drawn}))
+        found.append(
+            Measured({"pooled": with_intervals(metrics_of(scores, labels), drawn)}, {"pooled": drawn})
+        )
     return found
 
 
@@ -47,7 +48,7 @@ def test_intervals_cover_papers_and_seeds_about_as_often_as_they_say():
         found = mean_over_runs(runs_of(world, list(gaps)))
         value = found.figures["pooled"].metrics["roc_auc"]
         both = found.figures["pooled"].intervals["roc_auc"]
-        drawn = found.drawn["pooled"]["roc_auc"]
+        drawn = found.replicates["pooled"]["roc_auc"]
         papers = interval(Replicates(drawn.by_papers, drawn.by_pairs), value)
         held.append(both.low <= true <= both.high)
         held_by_papers.append(papers.low <= true <= papers.high)

@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.similarity import (
-    as_json,
+    Similarity,
     chosen_texts,
     comparable_routes,
     inter_route_cosines,
@@ -100,7 +100,10 @@ def test_no_spread_means_no_test():
 
 def test_figures_of_a_distribution():
     values = np.arange(101) / 100
-    (row,) = as_json({"m": {("a", "b"): values}}, {})
+    found = Similarity({"m": {("a", "b"): values}}, {}, {"used": 101}, {})
+    (row,) = found.to_json()["pairs"]
+    assert found.to_pandas()["mean"].to_list() == [pytest.approx(0.5)]
+    assert repr(found).split()[-3:] == ["-", "b", "0.500"]
     figures = row["models"]["m"]
     assert (figures["mean"], figures["quantiles"]["0.05"]) == pytest.approx((0.5, 0.05))
     assert figures["sd"] == pytest.approx(sqrt(((values - 0.5) ** 2).sum() / 100))
@@ -115,7 +118,7 @@ def test_texts_are_drawn_and_the_rest_counted():
     assert used == sorted(used, key=texts.index)
     assert chosen_texts(texts, 20, seed=1)[0] == used != chosen_texts(texts, 20, seed=2)[0]
     assert chosen_texts(texts)[0] == texts[:50]
-    with pytest.raises(InputError, match="at least two"):
+    with pytest.raises(InputError, match="at least two are needed"):
         chosen_texts(["one", "", "one"])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
+from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee import MoeEmbedder
 from sentence_experts.moee.vectors import PARTS
 
@@ -66,7 +66,7 @@ def test_the_sum_is_that_of_the_two_cosines(embedder):
 @pytest.mark.realdata
 @pytest.mark.parametrize(("part", "least"), [("hs", 0.3), ("rw", 0.2), ("sum", 0.3)])
 def test_it_ranks_real_pairs_better_than_chance(embedder, real_data, part, least):
-    pairs = ScoredPairs.read(real_data / "eval" / "sts12.jsonl.gz", "sentence1", "sentence2", "score")
+    pairs = RatedPairs.read(real_data / "eval" / "sts12.jsonl.gz", "sentence1", "sentence2", "score")
     one = embedder.with_prompt("prompteol").with_parts(part)
     first, second = one.encode(pairs.first[::3]), one.encode(pairs.second[::3])
     scores = one.similarity_pairwise(first, second).numpy()

@@ -72,10 +72,10 @@ def make(
 
 
 def _with_best_alpha(embedder: Any, develop: Path, anchor: str, positive: str, score: str) -> Any:
-    from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
+    from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
     from sentence_experts.moee.alpha import choose_alpha
 
-    pairs = ScoredPairs.read(develop, anchor, positive, score)
+    pairs = RatedPairs.read(develop, anchor, positive, score)
     first, second = (embedder.standard_states(side) for side in (pairs.first, pairs.second))
     choice = choose_alpha(first, second, list(pairs.scores))
     for alpha, value in choice.tried.items():
@@ -197,22 +197,25 @@ def analyse(
     Example: sentence-experts moee analyse allenai/OLMoE-1B-7B-0924 --pairs sts12.jsonl --out analysis
     """
     from sentence_experts.errors import require
-    from sentence_experts.evaluation.moee.analysis import Plan
     from sentence_experts.evaluation.moee.analysis import analyse as analyse_states
-    from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
-    from sentence_experts.moee.prompts import PROMPTS
+    from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
     from sentence_experts.report.html import write_page
     from sentence_experts.report.moee_page import moee_page
     from sentence_experts.storage import write_json
 
     require("matplotlib", "report")  # known before anything is read
-    chosen = [name.strip() for name in (prompts or ",".join(PROMPTS)).split(",") if name.strip()]
-    data = [ScoredPairs.read(file, anchor, positive, score) for file in pairs]
+    data = [RatedPairs.read(file, anchor, positive, score) for file in pairs]
     embedder = open_embedder(model, given, alpha=alpha)
     embedder.keep_states(out / "states")  # what is measured several times is read once
-    plan = Plan(data, chosen, embedder.alpha, clusters, bootstrap, seed)
+    chosen = [name.strip() for name in (prompts or "").split(",") if name.strip()]
     found = analyse_states(
-        plan, lambda prompt, texts: embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}")
+        data,
+        lambda prompt, texts: embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}"),
+        alpha=embedder.alpha,
+        prompts=chosen,
+        clusters=clusters,
+        bootstrap=bootstrap,
+        seed=seed,
     )
     settings = {
         "model": Path(model).name,

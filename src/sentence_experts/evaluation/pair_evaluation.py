@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.measure import Measured, measure
+from sentence_experts.evaluation.measure import Measured, mean_over_runs, measure
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.pairs import (
     KEPT_COLUMNS,
@@ -26,7 +26,6 @@ from sentence_experts.evaluation.results import (
     PairEvaluation,
 )
 from sentence_experts.evaluation.scorers import PairScorer
-from sentence_experts.evaluation.seeds import mean_over_runs
 from sentence_experts.evaluation.statistics import BOOTSTRAPPED, interval
 from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, mean_areas, rank_tests
 
@@ -103,8 +102,8 @@ def differences(measured: Mapping[str, Measured]) -> tuple[Difference, ...]:
                 values = [model.figures[view].metrics[metric] for model in (upper, lower)]
                 gap = None if values[0] is None or values[1] is None else values[0] - values[1]
                 bounds = (
-                    interval(upper.drawn[view][metric] - lower.drawn[view][metric], gap)
-                    if upper.drawn
+                    interval(upper.replicates[view][metric] - lower.replicates[view][metric], gap)
+                    if upper.replicates
                     else None
                 )
                 gaps.append(Difference(first, second, view, metric, gap, bounds))

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
+from sentence_experts.evaluation.metrics import checked_pairs
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import NOT_WORDS, SPLITS
-from sentence_experts.tables import is_path, name_of_table, read_columns, read_table, to_arrow
+from sentence_experts.tables import Table, is_path, name_of_table, read_columns, read_table, to_arrow
 
 TEXTS = ("anchor", "positive")
 OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
@@ -47,6 +50,24 @@ def open_pairs(data: Any, split: str | None = None) -> Pairs:
             else {split: table}
         )
     return Pairs.from_tables(**{name: _completed(table, name) for name, table in tables.items()})
+
+
+def read_scores(source: Table) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Scores that were computed elsewhere: the columns `prediction` and `label` of a table, each (rows,).
+
+    Raises:
+        InputError: no such file, a column is missing or not of numbers, or bad values
+            (`metrics.checked_pairs`).
+    """
+    table = read_table(source, ("prediction", "label"))
+    where = name_of_table(source)
+    for name in table.column_names:
+        if table[name].null_count:
+            raise InputError(f"{where}: row {table[name].to_pylist().index(None) + 1} has no {name}")
+    try:
+        return checked_pairs(*(table[name].cast(pa.float64()).to_numpy() for name in table.column_names))
+    except (InputError, pa.ArrowException) as error:
+        raise InputError(f"{where}: {error}") from error
 
 
 def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,11 @@ VIEWS = {
     POOLED: "All pairs together, one threshold for all domains",
     PAIR_WEIGHTED_MEAN: "Mean of the domains' metrics, weighted by their pairs; a threshold per domain",
 }
+
+
+LIBRARIES = ("sentence-experts", "sentence-transformers", "transformers", "torch", "scikit-learn", "numpy")
+# Fewer training runs do not support a claim that one way of training is better than another.
+SEEDS_NEEDED = 3
 
 
 class Evaluation(ABC):
@@ -190,6 +196,17 @@ class PairEvaluation(Evaluation):
         """Write `evaluation.json` and `scores.parquet` to a folder."""
         write_json(out / "evaluation.json", self.to_json())
         write_parquet(out / "scores.parquet", self.scores)
+
+
+def library_versions(*more: str) -> dict[str, str]:
+    """The versions of the libraries that a result can depend on, or "not installed"."""
+    versions = {}
+    for name in (*LIBRARIES, *more):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
 
 
 def table_text(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

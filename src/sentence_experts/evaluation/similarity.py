@@ -1,8 +1,8 @@
-"""How alike the vectors of one text are under different routes, and whether one model's are less so.
+"""How similar the vectors of a text are under different routes, and whether less so for one of two models.
 
-MoTE, section 5.2: each text is encoded with every route, and for each pair of routes the cosines of the two
-vectors are taken, one a text. A model that specialises more has lower ones (figure 3, equation 1). The same
-question is asked of domain tokens.
+MoTE, section 5.2: each text is encoded with every route, and each pair of routes has one cosine per text,
+that of its two vectors. The more a model specialises, the lower they are (figure 3, equation 1). Domain
+tokens can be compared in the same way.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.stats import ttest_ind_from_stats
 
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -43,11 +44,12 @@ NO_SPREAD = 1e-6
 
 @dataclass(frozen=True)
 class Welch:
-    """A one-sided Welch test; None where neither side has any spread.
+    """A one-sided Welch test.
 
     Attributes:
         difference: the first mean minus the second.
-        p_value: how likely a difference so far below 0 is, or farther, if the means are equal.
+        p_value: the probability of a difference this far below 0, or farther, if the means are equal; None if
+            neither side varies.
         p_holm: the same, corrected for the number of pairs of routes.
     """
 
@@ -94,7 +96,15 @@ class Similarity:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
-        pairs = as_json(self.cosines, self.tests)
+        first = next(iter(self.cosines.values()))
+        pairs: list[dict[str, Any]] = [
+            {
+                "routes": list(pair),
+                "models": {label: described(each[pair]) for label, each in self.cosines.items()},
+                **({"welch_less": vars(self.tests[pair])} if pair in self.tests else {}),
+            }
+            for pair in first
+        ]
         return {"texts": dict(self.texts), "models": dict(self.settings), "pairs": pairs}
 
     def save(self, out: Path) -> None:
@@ -133,7 +143,7 @@ def similarity(
     used, aside = chosen_texts(every, chosen.sample, chosen.seed)
     for reason, count in aside.items():
         if count:
-            logger.info(f"{count:,} {reason} texts set aside")
+            logger.info(f"{count:,} {reason} texts left out")
     models = [each for each in (model, against) if each is not None]
     encoders = [ModelRun(label_of(each), "", each).open(chosen) for each in models]
     routes = comparable_routes(encoders[0], chosen.routes)
@@ -162,21 +172,21 @@ def similarity(
 def chosen_texts(
     texts: Sequence[str], sample: int | None = None, seed: int = 0
 ) -> tuple[list[str], dict[str, int]]:
-    """The texts to measure on, in their order, and how many were set aside and why.
+    """The texts to measure on, in their order, and the number of texts left out by reason.
 
     Args:
         texts: all texts.
-        sample: at most so many, drawn at random; None for all.
-        seed: of the draw.
+        sample: maximum number of texts, sampled at random; None for all.
+        seed: random seed of the sample.
 
     Raises:
         InputError: fewer than two texts are left.
     """
     written = [text for text in texts if text.strip()]
-    distinct = list(dict.fromkeys(written))  # a text that is there twice says nothing new
+    distinct = list(dict.fromkeys(written))
     aside = {"empty": len(texts) - len(written), "repeated": len(written) - len(distinct)}
     if len(distinct) < 2:
-        raise InputError(f"{len(distinct)} texts that are not empty; distributions need at least two")
+        raise InputError(f"only {len(distinct)} texts that are not empty; at least two are needed")
     if sample is not None and sample < len(distinct):
         rows = np.random.default_rng(seed).choice(len(distinct), sample, replace=False)
         distinct = [distinct[row] for row in sorted(rows)]
@@ -184,10 +194,10 @@ def chosen_texts(
 
 
 def comparable_routes(encoder: BatchEncoder, wanted: Sequence[str] | None = None) -> list[str]:
-    """The routes to compare: those that are wanted, or all, each instruction or token once.
+    """The routes to compare: those wanted, or all, each instruction or token once.
 
     Raises:
-        RouteError: one is not known, or there are fewer than two.
+        RouteError: one is unknown, or there are fewer than two.
     """
     known = {name: prompt for name, prompt in encoder.routes.items() if name != AUTO}
     if unknown := [name for name in wanted or () if name not in known]:
@@ -196,11 +206,11 @@ def comparable_routes(encoder: BatchEncoder, wanted: Sequence[str] | None = None
         )
     if wanted:
         routes = list(dict.fromkeys(wanted))
-    else:  # other names of the default route come first, and stand for nothing of their own
+    else:  # other names of the default route come first; each prompt keeps its last name
         routes = list({prompt: name for name, prompt in known.items()}.values())
     if len(routes) < 2:
         raise RouteError(
-            f"{encoder.name}: similarity is measured between two routes or more; there are "
+            f"{encoder.name}: similarity is measured between two routes or more, but there are "
             f"{len(routes)}: {', '.join(routes) or 'none'}"
         )
     return routes
@@ -223,7 +233,7 @@ def inter_route_cosines(
 
 
 def described(values: NDArray[np.float64]) -> dict[str, Any]:
-    """Mean, standard deviation (of a sample) and quantiles of one pair's cosines."""
+    """Mean, sample standard deviation and quantiles of the cosines of one pair of routes."""
     quantiles = np.quantile(values, QUANTILES)
     return {
         "mean": float(values.mean()),
@@ -235,10 +245,8 @@ def described(values: NDArray[np.float64]) -> dict[str, Any]:
 def welch_less(first: NDArray[np.float64], second: NDArray[np.float64]) -> Welch:
     """Whether the first mean is below the second (MoTE, equation 1): unequal variances, one-sided.
 
-    As in the paper the two samples are taken for independent, though the texts are the same.
+    As in the paper, the two samples are treated as independent, although the texts are the same.
     """
-    from scipy.stats import ttest_ind_from_stats
-
     sides = [(each.mean(), each.std(ddof=1), len(each)) for each in (first, second)]
     difference = float(sides[0][0] - sides[1][0])
     if max(sd for _, sd, _ in sides) < NO_SPREAD:
@@ -253,16 +261,3 @@ def welch_by_pair(cosines: Cosines, others: Cosines) -> dict[Pair, Welch]:
     tested = {pair: test.p_value for pair, test in found.items() if test.p_value is not None}
     corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
     return {pair: Welch(test.difference, test.p_value, corrected.get(pair)) for pair, test in found.items()}
-
-
-def as_json(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]) -> list[dict[str, Any]]:
-    """One dict a pair of routes: each model's figures, and the test where there is another model."""
-    first = next(iter(models.values()))
-    rows: list[dict[str, Any]] = []
-    for pair in first:
-        row: dict[str, Any] = {"routes": list(pair)}
-        row["models"] = {label: described(cosines[pair]) for label, cosines in models.items()}
-        if pair in tests:
-            row["welch_less"] = vars(tests[pair])
-        rows.append(row)
-    return rows

@@ -1,13 +1,14 @@
 """Wilcoxon's signed-rank test between all pairs of models, with Holm's correction.
 
 The paired values must not depend on a model's scale of cosines, and must be independent of each other. So the
-pairs are cut into blocks of papers, and a block's value is its area under the ROC curve: the chance that a
-linked pair of the block scores above an unlinked one. The test asks whether one model orders pairs better.
+pairs are divided into blocks of papers, and the value of a block is its area under the ROC curve: the
+probability that a linked pair of the block scores above an unlinked one. The test asks whether one model
+orders pairs better.
 
-Placements of single pairs (the share of the other class that scores lower) would not do: all linked pairs are
-placed among the same unlinked ones, so the values are dependent, and in simulations two equal models differ
-"significantly" in a third of the cases. What is left here is that a paper may stand in pairs of two blocks,
-which makes p-values slightly too small; the bootstrap interval over papers is what to trust.
+The placement of each single pair (the share of the other class that scores lower) is not independent: all
+linked pairs are compared with the same unlinked ones, and in simulations two equal models then differ
+"significantly" in a third of the cases. With blocks, a paper may still occur in pairs of two blocks, which
+makes p-values slightly too small; the bootstrap interval over papers is more reliable.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata, wilcoxon
 
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, RankTest
 from sentence_experts.evaluation.statistics import ScoredPairs, joined
 from sentence_experts.storage import sha256_text
 
-PAIRS_OF_A_CLASS = 10  # about so many linked and so many unlinked pairs, or more, stand in a block
-EXACT_UP_TO = 50  # blocks; scipy's p-value is then conservative where there are ties
+PAIRS_PER_CLASS = 10  # approximate minimum number of linked, and of unlinked, pairs in a block
+MAX_BLOCKS_EXACT = 50  # for the exact p-value, which is conservative if there are ties
 DECIMALS = 12  # areas closer than this are equal: the rest is rounding
 
-Areas = NDArray[np.float64]  # a value a block, NaN where a block has pairs of one class only
+Areas = NDArray[np.float64]  # a value per block, NaN if all pairs of the block are of one class
 
 
 def areas_by_view(domains: Mapping[str, ScoredPairs]) -> dict[str, Areas]:
-    """View -> the blocks' areas. Blocks lie within domains, but for the pooled view across them."""
+    """View -> the blocks' areas. Blocks are within domains, except in the pooled view."""
     found = {domain: block_areas(pairs) for domain, pairs in domains.items()}
     mean = np.concatenate(list(found.values()))
     return {POOLED: block_areas(joined(list(domains.values()))), PAIR_WEIGHTED_MEAN: mean, **found}
@@ -54,17 +56,17 @@ def block_areas(pairs: ScoredPairs) -> Areas:
 def paper_blocks(pairs: ScoredPairs) -> NDArray[np.int64]:
     """Each pair's block, shape (pairs,): the same for every model, in whatever order the pairs come.
 
-    A pair belongs to that of its two papers that stands in more pairs (of equals the first by name), so the
-    pairs of a paper with many stay together. Papers are dealt to blocks in the order of their names' hashes.
+    A pair belongs to that one of its two papers that occurs in more pairs (the first by name if equal), so
+    the pairs of a frequent paper stay together. Papers are dealt to blocks in the order of their hashed
+    names.
     """
-    stands = Counter(pairs.first)
-    stands.update(pairs.second)
+    occurrences = Counter([*pairs.first, *pairs.second])
     holders = [
-        min(papers, key=lambda paper: (-stands[paper], paper))
+        min(papers, key=lambda paper: (-occurrences[paper], paper))
         for papers in zip(pairs.first, pairs.second, strict=True)
     ]
     linked = int(pairs.labels.sum())
-    count = max(1, min(linked, len(pairs.labels) - linked) // PAIRS_OF_A_CLASS)
+    count = max(1, min(linked, len(pairs.labels) - linked) // PAIRS_PER_CLASS)
     block = {paper: rank % count for rank, paper in enumerate(sorted(set(holders), key=sha256_text))}
     return np.array([block[paper] for paper in holders])
 
@@ -90,15 +92,13 @@ def rank_tests(areas: Mapping[str, Mapping[str, Areas]]) -> tuple[RankTest, ...]
 
 
 def signed_rank(first: Areas, second: Areas) -> tuple[int, float]:
-    """(blocks in which the two differ, two-sided p-value); 1.0 where they differ nowhere."""
-    from scipy.stats import wilcoxon
-
+    """(number of blocks in which the two differ, two-sided p-value); 1.0 if they differ nowhere."""
     gaps = np.round(first - second, DECIMALS)
     gaps = gaps[np.isfinite(gaps) & (gaps != 0)]
     if len(gaps) == 0:
         return 0, 1.0
-    # Said, because scipy's own choice for few values with ties takes seconds a test.
-    method = "exact" if len(gaps) <= EXACT_UP_TO else "asymptotic"
+    # Given explicitly: scipy's own choice for few values with ties takes seconds per test.
+    method = "exact" if len(gaps) <= MAX_BLOCKS_EXACT else "asymptotic"
     return len(gaps), float(wilcoxon(gaps, method=method).pvalue)
 
 
@@ -113,8 +113,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _area(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    linked, unlinked = scores[labels == 1], np.sort(scores[labels == 0])
-    if len(linked) == 0 or len(unlinked) == 0:
+    """The area under the ROC curve from the ranks (Mann and Whitney); ties count half."""
+    linked, pairs = int(labels.sum()), len(labels)
+    if linked in (0, pairs):
         return np.nan
-    below = np.searchsorted(unlinked, linked, "left") + np.searchsorted(unlinked, linked, "right")
-    return float(below.sum() / (2 * len(linked) * len(unlinked)))  # ties count half
+    ranks = rankdata(scores)[labels == 1].sum()
+    return float((ranks - linked * (linked + 1) / 2) / (linked * (pairs - linked)))

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, VIEWS, PairEvaluation, PairMetrics
-from sentence_experts.evaluation.seeds import SEEDS_NEEDED, too_few_seeds
+from sentence_experts.evaluation.results import (
+    PAIR_WEIGHTED_MEAN,
+    POOLED,
+    SEEDS_NEEDED,
+    VIEWS,
+    PairEvaluation,
+    PairMetrics,
+)
 from sentence_experts.evaluation.statistics import Interval
 
 # metric -> heading; intervals, and deviations over seeds, stand below a figure.
@@ -124,7 +130,7 @@ def router_table(found: PairEvaluation) -> Table | None:
 
 def seeds_note(found: PairEvaluation) -> str | None:
     """What too few seeds forbid to claim; None when all trained models have enough, or nothing compares."""
-    few = too_few_seeds(found)
+    few = [model.label for model in found.models if model.trained and model.seeds < SEEDS_NEEDED]
     if not few or not found.differences:
         return None
     return (

@@ -36,5 +36,5 @@ def test_clusters_follow_directions_not_lengths():
 
 
 def test_more_clusters_than_texts():
-    with pytest.raises(UsageError, match="choose 2 to 3"):
+    with pytest.raises(UsageError, match=r"`clusters` must be 2 to .* \(3\), got 4"):
         cluster(np.eye(3, dtype=np.float32), 4)

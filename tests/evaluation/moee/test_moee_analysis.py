@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.moee.analysis import Plan, analyse
-from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
+from sentence_experts.evaluation.moee.analysis import analyse
+from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.states import States
 from sentence_experts.report.moee_page import moee_page
 
@@ -17,11 +17,11 @@ PAIRS = 80
 SETTINGS = {"model": "planted & <random>"}
 
 
-def planted(name: str, seed: int) -> ScoredPairs:
+def planted(name: str, seed: int) -> RatedPairs:
     generator = np.random.default_rng(seed)
     first = [f"rice {name} {n}" for n in range(PAIRS)]
     second = [f"sleep {name} {n}" for n in range(PAIRS)]
-    return ScoredPairs(name, first, second, generator.uniform(0, 5, PAIRS))
+    return RatedPairs(name, first, second, generator.uniform(0, 5, PAIRS))
 
 
 DATASETS = [planted("one", 0), planted("two", 1)]
@@ -43,7 +43,7 @@ def read(prompt: str, texts: list[str]) -> States:
 
 @pytest.fixture(scope="module")
 def found() -> dict:
-    return analyse(Plan(DATASETS, ["plain", "noise"], clusters=2, replicates=200), read)
+    return analyse(DATASETS, read, prompts=["plain", "noise"], clusters=2, bootstrap=200)
 
 
 def value(found: dict, **wanted: str) -> dict:
@@ -94,17 +94,17 @@ def test_the_page_says_it_all(found):
 
 
 def test_one_prompt_has_no_spread():
-    found = analyse(Plan(DATASETS[:1], ["plain"], clusters=2, replicates=0), read)
+    found = analyse(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0)
     assert {row["variance"] for row in found["stability"]} == {None}
     assert found["between_prompts"]["means"]["rw_rw"] is None
     assert "nothing to compare" in moee_page(found, SETTINGS)
 
 
 @pytest.mark.parametrize(
-    ("datasets", "prompts", "said"),
-    [([], ["a"], "at least one dataset"), (DATASETS, [], "at least one prompt"),
-     (DATASETS, ["a", "a"], "each once"), ([DATASETS[0]] * 2, ["a"], "each once")],
+    ("datasets", "prompts", "message"),
+    [([], ["a"], "at least one dataset"),
+     (DATASETS, ["a", "a"], "each only once"), ([DATASETS[0]] * 2, ["a"], "each only once")],
 )  # fmt: skip
-def test_what_cannot_be_analysed(datasets, prompts, said):
-    with pytest.raises(UsageError, match=said):
-        analyse(Plan(datasets, prompts), read)
+def test_what_cannot_be_analysed(datasets, prompts, message):
+    with pytest.raises(UsageError, match=message):
+        analyse(datasets, read, prompts=prompts)

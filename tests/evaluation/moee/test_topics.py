@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sentence_experts.evaluation.moee.topics import topics
+from sentence_experts.evaluation.moee.agreement import topics
 
 
 def test_words_that_set_a_cluster_apart():

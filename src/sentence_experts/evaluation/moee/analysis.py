@@ -1,88 +1,90 @@
-"""What the routing weights of one model tell, prompt by prompt: everything that the page shows."""
+"""The comparison of the routing weights (RW) and hidden states (HS) of a language model, prompt by prompt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.moee.agreement import agreement, cluster
-from sentence_experts.evaluation.moee.complementarity import (
-    FAILED,
+from sentence_experts.evaluation.config import AnalyseConfig
+from sentence_experts.evaluation.moee.agreement import agreement, cluster, topics
+from sentence_experts.evaluation.moee.correlation import (
+    MAX_RANK_DISTANCE,
     complementarity,
+    correlation,
     mean_between,
     rank_correlations,
 )
-from sentence_experts.evaluation.moee.correlation import correlation
-from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
-from sentence_experts.evaluation.moee.topics import topics
+from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.alpha import part_cosines
+from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.states import States
 from sentence_experts.moee.vectors import CONCAT, HIDDEN, PARTS, ROUTING, SUM, joined, unit
 
 Column = NDArray[np.float64]
-Read = Callable[[str, Sequence[str]], States]  # prompt, texts -> states
+# (prompt, dataset) -> part -> the cosine of each pair, shape (pairs,)
+Cosines = Mapping[tuple[str, str], Mapping[str, Column]]
+ReadStates = Callable[[str, Sequence[str]], States]  # prompt, texts -> states
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to analyse.
-
-    Attributes:
-        datasets: the first is clustered, and its pairs are correlated between prompts.
-        prompts: names or templates; the first is that of clusters and complementarity.
-        alpha: of "sum".
-        clusters: of k-means.
-        replicates: of the bootstrap over pairs.
-        seed: of k-means and bootstrap.
-    """
-
-    datasets: Sequence[ScoredPairs]
-    prompts: Sequence[str]
-    alpha: float = 1.0
-    clusters: int = 10
-    replicates: int = 1000
-    seed: int = 0
-
-
-def analyse(plan: Plan, read: Read) -> dict[str, Any]:
-    """All figures of the analysis, ready for JSON.
+def analyse(
+    datasets: Sequence[RatedPairs],
+    read: ReadStates,
+    config: AnalyseConfig | None = None,
+    *,
+    alpha: float = 1.0,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Compare routing weights and hidden states on scored pairs (MoEE, sections 3.2 and 4.4).
 
     Args:
-        plan: what to analyse.
-        read: the states of texts under a prompt.
+        datasets: scored pairs; the first one's texts are clustered, and its pairs correlated between prompts.
+        read: gives the states of texts under a prompt.
+        config: settings; single ones may be given as keywords instead.
+        alpha: weight of RW in "sum".
+        settings: fields of `AnalyseConfig`.
+
+    Returns:
+        Plain values, ready for JSON.
 
     Raises:
-        UsageError: no dataset, no prompt, or two of one name.
+        UsageError: no dataset, or two datasets or prompts with the same name.
     """
-    names = [each.name for each in plan.datasets]
-    for what, given in (("dataset", names), ("prompt", list(plan.prompts))):
+    chosen = AnalyseConfig.of(config, **settings)
+    prompts = chosen.prompts or list(PROMPTS)
+    names = [each.name for each in datasets]
+    for what, given in (("dataset", names), ("prompt", prompts)):
         if not given or len(set(given)) < len(given):
-            raise UsageError(f"give at least one {what}, and each once (got {', '.join(given) or 'none'})")
+            raise UsageError(
+                f"give at least one {what}, and each only once (got {', '.join(given) or 'none'})"
+            )
     cosines = {
-        (prompt, data.name): _pair_cosines(data, prompt, plan.alpha, read)
-        for prompt in plan.prompts
-        for data in plan.datasets
+        (prompt, data.name): _pair_cosines(data, prompt, alpha, read)
+        for prompt in prompts
+        for data in datasets
     }
-    first = plan.datasets[0]
+    first = datasets[0]
     return {
-        "datasets": {each.name: len(each.scores) for each in plan.datasets},
-        "prompts": list(plan.prompts),
-        "alpha": plan.alpha,
-        "correlations": _correlations(plan, cosines),
-        "stability": _stability(plan, cosines),
-        "between_prompts": _between_prompts(plan, cosines),
-        "complementarity": {"failed_above": FAILED, "datasets": _complementarity(plan, cosines)},
-        "clusters": {"dataset": first.name, **_clusters(plan, read(plan.prompts[0], first.texts))},
+        "datasets": {each.name: len(each.scores) for each in datasets},
+        "prompts": prompts,
+        "alpha": alpha,
+        "correlations": _correlations(datasets, prompts, cosines, chosen),
+        "stability": _stability(datasets, prompts, cosines),
+        "between_prompts": _between_prompts(first, prompts, cosines),
+        "complementarity": {
+            "failed_above": MAX_RANK_DISTANCE,
+            "datasets": _complementarity(datasets, prompts[0], cosines),
+        },
+        "clusters": {"dataset": first.name, **_clusters(first, read(prompts[0], first.texts), chosen)},
     }
 
 
-def _pair_cosines(data: ScoredPairs, prompt: str, alpha: float, read: Read) -> dict[str, Column]:
-    """Part -> the cosines of the pairs (of "sum", the weighted sum of cosines)."""
+def _pair_cosines(data: RatedPairs, prompt: str, alpha: float, read: ReadStates) -> dict[str, Column]:
+    """Part -> the cosines of the pairs (for "sum", the weighted sum of cosines)."""
     texts = data.texts
     states, row = read(prompt, texts), {text: place for place, text in enumerate(texts)}
     sides = [states[[row[text] for text in side]] for side in (data.first, data.second)]
@@ -93,42 +95,39 @@ def _pair_cosines(data: ScoredPairs, prompt: str, alpha: float, read: Read) -> d
 
 
 def _correlations(
-    plan: Plan, cosines: Mapping[tuple[str, str], Mapping[str, Column]]
+    datasets: Sequence[RatedPairs], prompts: Sequence[str], cosines: Cosines, config: AnalyseConfig
 ) -> list[dict[str, Any]]:
-    """Spearman's correlation with the scores, each prompt, dataset and part."""
+    """Spearman's correlation with the scores for each prompt, dataset and part."""
     return [
-        {
-            "prompt": prompt,
-            "dataset": data.name,
-            "part": part,
-            **asdict(correlation(cosines[prompt, data.name][part], data.scores, plan.replicates, plan.seed)),
-        }
-        for prompt in plan.prompts
-        for data in plan.datasets
+        {"prompt": prompt, "dataset": data.name, "part": part}
+        | asdict(correlation(cosines[prompt, data.name][part], data.scores, config.bootstrap, config.seed))
+        for prompt in prompts
+        for data in datasets
         for part in PARTS
     ]
 
 
-def _stability(plan: Plan, cosines: Mapping[tuple[str, str], Mapping[str, Column]]) -> list[dict[str, Any]]:
+def _stability(
+    datasets: Sequence[RatedPairs], prompts: Sequence[str], cosines: Cosines
+) -> list[dict[str, Any]]:
     """Mean and variance over the prompts of the correlation with the scores (MoEE, figure 5)."""
-    found = []
-    for data in plan.datasets:
+    rows = []
+    for data in datasets:
         for part in PARTS:
             values = [
-                correlation(cosines[prompt, data.name][part], data.scores, 0).value for prompt in plan.prompts
+                correlation(cosines[prompt, data.name][part], data.scores, 0).value for prompt in prompts
             ]
             variance = float(np.var(values, ddof=1)) if len(values) > 1 else None
             mean = float(np.mean(values))
-            found.append({"dataset": data.name, "part": part, "mean": mean, "variance": variance})
-    return found
+            rows.append({"dataset": data.name, "part": part, "mean": mean, "variance": variance})
+    return rows
 
 
-def _between_prompts(plan: Plan, cosines: Mapping[tuple[str, str], Mapping[str, Column]]) -> dict[str, Any]:
+def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines) -> dict[str, Any]:
     """Spearman's correlations between HS and RW under all prompts, and their means (MoEE, figure 4)."""
-    data = plan.datasets[0]
-    sides = [(part, prompt) for part in (HIDDEN, ROUTING) for prompt in plan.prompts]
+    sides = [(part, prompt) for part in (HIDDEN, ROUTING) for prompt in prompts]
     matrix = rank_correlations([cosines[prompt, data.name][part] for part, prompt in sides])
-    half = len(plan.prompts)
+    half = len(prompts)
     hidden, routing = range(half), range(half, 2 * half)
     means = {
         "hs_hs": mean_between(matrix, hidden, hidden),
@@ -143,22 +142,22 @@ def _between_prompts(plan: Plan, cosines: Mapping[tuple[str, str], Mapping[str, 
     }
 
 
-def _complementarity(plan: Plan, cosines: Mapping[tuple[str, str], Mapping[str, Column]]) -> dict[str, Any]:
-    found = {}
-    for data in plan.datasets:
-        own = cosines[plan.prompts[0], data.name]
-        shares = complementarity(own[HIDDEN], own[ROUTING], list(data.scores))
-        found[data.name] = {**asdict(shares), "one_alone": shares.one_alone}
-    return found
+def _complementarity(datasets: Sequence[RatedPairs], prompt: str, cosines: Cosines) -> dict[str, Any]:
+    shares_of = {}
+    for data in datasets:
+        parts = cosines[prompt, data.name]
+        shares = complementarity(parts[HIDDEN], parts[ROUTING], data.scores)
+        shares_of[data.name] = {**asdict(shares), "one_alone": shares.one_alone}
+    return shares_of
 
 
-def _clusters(plan: Plan, states: States) -> dict[str, Any]:
-    """How far clusters by HS and RW agree (MoEE, section 3.2), and the words of each (figure 3)."""
-    texts = plan.datasets[0].texts
-    number = min(plan.clusters, len(texts))
+def _clusters(data: RatedPairs, states: States, config: AnalyseConfig) -> dict[str, Any]:
+    """How far clusters by HS and by RW agree (MoEE, section 3.2), and the words of each (figure 3)."""
+    texts = data.texts
+    number = min(config.clusters, len(texts))
     labels = {
-        part: cluster(getattr(states, side), number, plan.seed)
-        for part, side in ((HIDDEN, "hidden"), (ROUTING, "routing"))
+        part: cluster(vectors, number, config.seed)
+        for part, vectors in ((HIDDEN, states.hidden), (ROUTING, states.routing))
     }
     return {
         "texts": len(texts),

@@ -1,33 +1,55 @@
-"""Spearman's correlation between cosines and people's scores, with an interval over the pairs."""
+"""How cosines of pairs agree with human scores, and with each other.
+
+The paper does not say when a part is wrong about a pair (MoEE, figure 2). Here cosines and scores are turned
+into ranks from 0 to 1, and a part is wrong about a pair if the two ranks differ by more than
+`MAX_RANK_DISTANCE`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
-Column = NDArray[np.float64]
+MAX_RANK_DISTANCE = 0.25
 LEVEL = 0.95
+Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation and the ends of its 95% interval; without replicates the ends are nan."""
+    """A correlation and the ends of its 95% interval, which are nan without replicates."""
 
     value: float
     low: float
     high: float
 
 
+@dataclass(frozen=True)
+class Complementarity:
+    """Shares of the pairs that both, one or none of the parts is right about; they add up to 1."""
+
+    both_right: float
+    only_hidden: float
+    only_routing: float
+    both_wrong: float
+
+    @property
+    def one_alone(self) -> float:
+        """The share of pairs that one part alone is right about: what combining the parts can gain."""
+        return self.only_hidden + self.only_routing
+
+
 def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: int = 0) -> Correlation:
-    """Spearman's correlation; the interval is that of a bootstrap that draws pairs and keeps their ranks.
+    """Spearman's correlation, with the interval of a bootstrap that draws pairs and keeps their ranks.
 
     Args:
-        cosines, scores: (pairs,).
-        replicates: of the bootstrap; 0 for no interval.
-        seed: of the draws.
+        cosines, scores: shape (pairs,).
+        replicates: number of replicates; 0 for no interval.
+        seed: random seed of the bootstrap.
     """
     first, second = (rankdata(column) for column in (cosines, scores))
     value = _weighted(first, second, np.ones((1, len(first))))[0]
@@ -36,16 +58,54 @@ def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: i
     draws = np.random.default_rng(seed).multinomial(
         len(first), np.full(len(first), 1 / len(first)), replicates
     )
-    found = _weighted(first, second, draws.astype(np.float64))
-    low, high = np.nanquantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    values = _weighted(first, second, draws.astype(np.float64))
+    low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Correlation(value, float(low), float(high))
 
 
+def rank_correlations(columns: Sequence[Column]) -> NDArray[np.float64]:
+    """Spearman's correlation between every two of the columns, shape (columns, columns)."""
+    return np.atleast_2d(np.corrcoef([rankdata(column) for column in columns]))
+
+
+def mean_between(matrix: NDArray[np.float64], first: Sequence[int], second: Sequence[int]) -> float:
+    """The mean of the matrix over a row of `first` and another column of `second`; nan if there are none."""
+    values = [matrix[row, column] for row in first for column in second if row != column]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def complementarity(
+    hidden: Column, routing: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
+) -> Complementarity:
+    """Which part is right about which pairs.
+
+    Args:
+        hidden, routing: cosines of the pairs, shape (pairs,).
+        scores: human scores of the pairs, shape (pairs,).
+        max_distance: the distance of ranks above which a part is wrong.
+    """
+    wanted = _ranks(scores)
+    hidden_right, routing_right = (
+        np.abs(_ranks(each) - wanted) <= max_distance for each in (hidden, routing)
+    )
+    return Complementarity(
+        float((hidden_right & routing_right).mean()),
+        float((hidden_right & ~routing_right).mean()),
+        float((~hidden_right & routing_right).mean()),
+        float((~hidden_right & ~routing_right).mean()),
+    )
+
+
 def _weighted(first: Column, second: Column, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pearson's correlation under each row of weights (draws, pairs)."""
+    """Pearson's correlation under each row of weights, shape (draws, pairs)."""
     weights = weights / weights.sum(axis=1, keepdims=True)
     centred = [column - (weights @ column)[:, None] for column in (first, second)]
     deviations = [np.sqrt((weights * each**2).sum(axis=1)) for each in centred]
     covariance = (weights * centred[0] * centred[1]).sum(axis=1)
-    found: NDArray[np.float64] = covariance / (deviations[0] * deviations[1])
-    return found
+    correlations: NDArray[np.float64] = covariance / (deviations[0] * deviations[1])
+    return correlations
+
+
+def _ranks(values: ArrayLike) -> Column:
+    ranks: Column = rankdata(values) - 1
+    return ranks / max(len(ranks) - 1, 1)

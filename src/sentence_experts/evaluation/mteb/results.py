@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from sentence_experts.evaluation.results import Evaluation, table_text
-from sentence_experts.evaluation.seeds import SEEDS_NEEDED
+from sentence_experts.evaluation.results import SEEDS_NEEDED, Evaluation, table_text
 from sentence_experts.storage import write_json
 
 # The order of the papers' tables; other types follow.

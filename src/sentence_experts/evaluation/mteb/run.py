@@ -29,7 +29,7 @@ from sentence_experts.evaluation.mteb.groups import TaskSource, hub_tasks
 from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
 from sentence_experts.evaluation.mteb.results import Run, Task, TaskEvaluation, joined
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
-from sentence_experts.evaluation.versions import library_versions
+from sentence_experts.evaluation.results import library_versions
 from sentence_experts.tasks.dataset import Tasks
 
 if TYPE_CHECKING:

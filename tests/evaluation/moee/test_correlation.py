@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from sentence_experts.evaluation.moee.complementarity import (
+from sentence_experts.evaluation.moee.correlation import (
     complementarity,
+    correlation,
     mean_between,
     rank_correlations,
 )
-from sentence_experts.evaluation.moee.correlation import correlation
 
 
 def test_who_is_right_about_which_pair():

@@ -1,4 +1,4 @@
-"""Pairs of texts that people have scored, such as those of the STS tasks."""
+"""Pairs of texts with human scores of their similarity, such as those of the STS tasks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sentence_experts.tables import BadRowError, check_columns, read_columns, re
 
 logger = logging.getLogger(__name__)
 
-LEAST_PAIRS = 10
+MIN_PAIRS = 10
 
 
 @dataclass(frozen=True)
-class ScoredPairs:
-    """Pairs of one dataset.
+class RatedPairs:
+    """The pairs of one dataset.
 
     Attributes:
         name: the file's name without its endings.
         first, second: the texts.
-        scores: (pairs,), how alike the two are.
+        scores: human scores of their similarity, shape (pairs,).
     """
 
     name: str
@@ -34,15 +34,15 @@ class ScoredPairs:
     scores: NDArray[np.float64]
 
     @classmethod
-    def read(cls, path: Path, anchor: str, positive: str, score: str) -> ScoredPairs:
-        """Read a table; rows without two texts and a number are said and left out.
+    def read(cls, path: Path, anchor: str, positive: str, score: str) -> RatedPairs:
+        """Read a table file; rows without two texts and a number are left out and logged.
 
         Args:
-            path: Parquet, CSV, TSV or JSON lines, each also gzipped.
-            anchor, positive, score: its columns.
+            path: Parquet, CSV, TSV or JSON lines, optionally gzipped.
+            anchor, positive, score: names of its columns.
 
         Raises:
-            InputError: no such file or column, or too few rows that can be used.
+            InputError: no such file or column, or too few usable rows.
         """
         check_columns(str(path), (anchor, positive, score), read_columns(path))
         rows, bad = [], []
@@ -52,15 +52,15 @@ class ScoredPairs:
             except BadRowError as error:
                 bad.append(f"row {number}: {error}")
         if bad:
-            logger.info(f"{path.name}: {len(bad)} rows set aside, the first since {bad[0]}")
-        if len(rows) < LEAST_PAIRS:
-            raise InputError(f"{path}: {len(rows)} scored pairs; {LEAST_PAIRS} are needed")
+            logger.info(f"{path.name}: {len(bad)} rows left out; the first: {bad[0]}")
+        if len(rows) < MIN_PAIRS:
+            raise InputError(f"{path}: {len(rows)} scored pairs; at least {MIN_PAIRS} are needed")
         first, second, scores = map(list, zip(*rows, strict=True))
         return cls(path.name.partition(".")[0], first, second, np.array(scores, dtype=np.float64))
 
     @property
     def texts(self) -> list[str]:
-        """The different texts, in their order."""
+        """The distinct texts, in their order."""
         return list(dict.fromkeys([*self.first, *self.second]))
 
 
@@ -76,5 +76,5 @@ def _usable(row: object, anchor: str, positive: str, score: str) -> tuple[str, s
     except (TypeError, ValueError, KeyError):
         value = math.nan
     if not math.isfinite(value):
-        raise BadRowError(f"{score} is {row.get(score)!r}, no number")
+        raise BadRowError(f"{score} is {row.get(score)!r}, not a number")
     return texts[0], texts[1], value

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
+from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 
 
 def rows(count: int) -> list[dict]:
@@ -19,23 +19,23 @@ def written(tmp_path, records):
     return path
 
 
-def test_bad_rows_are_said_and_left_out(tmp_path, capsys):
+def test_bad_rows_are_logged_and_left_out(tmp_path, capsys):
     bad = [{"a": "", "b": "x", "s": 1}, {"a": "x", "b": "y", "s": "high"}, {"a": "x", "b": "y", "s": None}]
-    found = ScoredPairs.read(written(tmp_path, [*rows(12), *bad]), "a", "b", "s")
+    found = RatedPairs.read(written(tmp_path, [*rows(12), *bad]), "a", "b", "s")
     assert (found.name, len(found.first), found.first[0]) == ("sts", 12, "text 0")
     assert np.array_equal(found.scores, np.arange(12) / 2)
     assert len(found.texts) == 15
-    said = " ".join(capsys.readouterr().err.split())
-    assert "3 rows set aside, the first since row 13: no text in a" in said
+    logged = " ".join(capsys.readouterr().err.split())
+    assert "3 rows left out; the first: row 13: no text in a" in logged
 
 
 @pytest.mark.parametrize(
-    ("records", "columns", "said"),
+    ("records", "columns", "message"),
     [
         (rows(12), ("a", "b", "score"), "lacks the column score; it has: a, b, s"),
-        (rows(4), ("a", "b", "s"), "4 scored pairs; 10 are needed"),
+        (rows(4), ("a", "b", "s"), "4 scored pairs; at least 10 are needed"),
     ],
 )
-def test_a_table_that_cannot_be_used(tmp_path, records, columns, said):
-    with pytest.raises(InputError, match=said):
-        ScoredPairs.read(written(tmp_path, records), *columns)
+def test_a_table_that_cannot_be_used(tmp_path, records, columns, message):
+    with pytest.raises(InputError, match=message):
+        RatedPairs.read(written(tmp_path, records), *columns)
