@@ -40,7 +40,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 def test_teach_then_use(model: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, error = run(capsys, "auto-route", model, "--pairs", pairs, "--confidence", "0.6")
     assert status == 0, error
-    for part in ("learned from", "right", "below 0.6", "What mistakes cost", "true routes", "crops", "neuro"):
+    for part in ("learned from", "right", "below 0.6", "Cost of wrong routes", "true routes", "crops"):
         assert part in out
     settings = json.loads((model / "auto_route" / "auto_route.json").read_text())
     assert (settings["routes"], settings["confidence"]) == (["crops", "neuro"], 0.6)
@@ -75,7 +75,7 @@ def test_from_a_file_of_texts(model: Path, tmp_path: Path, capsys: pytest.Captur
     status, out, error = run(capsys, "auto-route", model, "--texts", tmp_path / "texts.csv")
     assert status == 0, error
     assert "not learned from" in out
-    assert "What mistakes cost" not in out
+    assert "Cost of wrong routes" not in out
     (tmp_path / "bad.csv").write_text("text,domain\nrice,\n")
     status, _, error = run(capsys, "auto-route", model, "--texts", tmp_path / "bad.csv")
     assert (status, "record 1 has no domain" in error) == (1, True), error

@@ -67,7 +67,7 @@ def test_hub_tasks_that_cannot_be_had_fail_at_the_end(folder, tmp_path, capsys):
     assert status == 1
     assert "STSBenchmark: left out, its data cannot be loaded" in err
     assert err.splitlines()[-1].startswith("error: 1 tasks were not measured")
-    assert "Not measured, and in no average: STSBenchmark." in out
+    assert "Not measured, and not part of any average: STSBenchmark." in out
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,13 @@ def test_counts() -> None:
     found = Choices(chosen, Counter({("a", "a"): 5, ("a", "b"): 1}))
     assert (found.domains, found.texts(), found.texts("a")) == (["a", "b"], 10, 8)
     assert (found.accuracy(), found.accuracy("a"), found.accuracy("b")) == (0.7, 0.75, 0.5)
-    assert (found.unsure("a"), found.unsure("b"), found.unsure()) == (0.25, 1.0, 0.4)
-    assert found.accuracy_of_the_sure("a") == pytest.approx(5 / 6)
-    assert found.accuracy_of_the_sure("b") is None
+    assert (found.below_confidence("a"), found.below_confidence("b"), found.below_confidence()) == (
+        0.25,
+        1.0,
+        0.4,
+    )
+    assert found.accuracy_above_confidence("a") == pytest.approx(5 / 6)
+    assert found.accuracy_above_confidence("b") is None
 
 
 def test_labelled_texts() -> None:
@@ -59,7 +63,7 @@ def test_routes_of_planted_topics_are_found(encoder: ExpertEncoder, pairs: Pairs
     probabilities = model.choose_route([text for text, _ in unseen])[1]
     classifier = replace(model.classifier, confidence=float(np.median(probabilities.max(axis=1))))
     model = AutoRoutedEncoder(encoder, classifier)
-    assert choices(model, unseen).unsure() == pytest.approx(0.5, abs=0.05)
+    assert choices(model, unseen).below_confidence() == pytest.approx(0.5, abs=0.05)
 
 
 def test_what_mistakes_cost(encoder: ExpertEncoder, pairs: PairsFolder) -> None:

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from sentence_experts.cli.console import results
 from sentence_experts.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from sentence_experts.evaluation.auto_route import Choices, Labelled
+    from sentence_experts.evaluation.auto_route import Labelled
     from sentence_experts.pairs.dataset import PairsFolder
 
-MISSING = "–"
 HELD_OUT = 5  # of a file of texts, every fifth measures the accuracy
 
 
@@ -63,6 +61,7 @@ def auto_route(
     from sentence_experts.models.routing.automatic import fit_auto_routes
     from sentence_experts.models.sources import load_quietly
     from sentence_experts.pairs.dataset import PairsFolder
+    from sentence_experts.report.model_tables import choice_table, cost_table
 
     if pairs is None and texts is None:
         raise UsageError("give --pairs, or --texts with a file of texts and routes")
@@ -81,9 +80,9 @@ def auto_route(
     fitted.write_auto_routes(model)
     results.print(f"{model}: automatic routes, learned from {len(known):,} texts", highlight=False)
     if unseen:
-        _show_choices(choices(fitted, unseen), confidence)
+        results.print(choice_table(choices(fitted, unseen), confidence))
     if measured_on is not None:
-        _show_cost(cost_of_mistakes(fitted, measured_on), split)
+        results.print(cost_table(cost_of_mistakes(fitted, measured_on), split))
 
 
 def _learned_and_unseen(
@@ -105,7 +104,7 @@ def _learned_and_unseen(
 
 def _read_labelled(file: Path, column: str, route_column: str) -> list[Labelled]:
     """The texts and routes of a file, in an order that says nothing of theirs."""
-    from sentence_experts.evaluation.auto_route import drawn
+    from sentence_experts.evaluation.auto_route import sampled
     from sentence_experts.tables import TextTable
 
     routes: dict[str, str] = {}
@@ -113,44 +112,4 @@ def _read_labelled(file: Path, column: str, route_column: str) -> list[Labelled]
         if not row.id:
             raise InputError(f"{file}: record {number} has no {route_column}")
         routes[row.text] = row.id
-    return [(text, routes[text]) for text in drawn(routes, None, seed=0)]
-
-
-def _show_choices(found: Choices, confidence: float) -> None:
-    routes = sorted({route for _, route in found.chosen})
-    table = _table("Routes chosen for texts that were not learned from", "domain")
-    for heading in ("texts", *routes, "right", f"below {confidence:g}", "right above"):
-        table.add_column(heading, justify="right")
-    for domain in (*found.domains, None):
-        chosen = [f"{found.chosen[domain, route]:,}" if domain else "" for route in routes]
-        table.add_row(
-            domain or "all",
-            f"{found.texts(domain):,}",
-            *chosen,
-            _share(found.accuracy(domain)),
-            _share(found.unsure(domain)),
-            _share(found.accuracy_of_the_sure(domain)),
-        )
-    results.print(table)
-
-
-def _show_cost(cost: dict[str, tuple[float | None, float | None]], split: str) -> None:
-    table = _table(f"What mistakes cost: F1max on the {split} pairs", "pairs")
-    for heading in ("true routes", "automatic", "difference"):
-        table.add_column(heading, justify="right")
-    for view, (true, automatic) in cost.items():
-        if true is None or automatic is None:
-            table.add_row(view, MISSING, MISSING, MISSING)
-        else:
-            table.add_row(view, f"{true:.4f}", f"{automatic:.4f}", f"{automatic - true:+.4f}")
-    results.print(table)
-
-
-def _share(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.1%}"
-
-
-def _table(title: str, corner: str) -> Table:
-    table = Table(title=f"\n{title}", title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column(corner, overflow="fold")
-    return table
+    return [(text, routes[text]) for text in sampled(routes, None, seed=0)]

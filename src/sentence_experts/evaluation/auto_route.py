@@ -1,4 +1,4 @@
-"""How well routes are chosen by themselves: accuracy on texts of known domains, and what mistakes cost."""
+"""How well routes are chosen automatically: accuracy on texts of known domains, and the cost of mistakes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from sentence_experts.models.routing.automatic import AutoRoutedEncoder
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.storage import sha256_text
 
-# A text, and the domain that it is of.
-Labelled = tuple[str, str]
+Labelled = tuple[str, str]  # a text and its domain
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What was chosen for texts whose domain is known.
+    """The routes chosen for texts whose domain is known.
 
     Attributes:
-        chosen: (domain, route) -> texts; for every text the most probable route, however low.
-        sure: (domain, route) -> those of them that reach the confidence.
+        chosen: (domain, route) -> number of texts with that most probable route, at any confidence.
+        sure: (domain, route) -> the same, of the texts that reach the confidence threshold.
     """
 
     chosen: Counter[tuple[str, str]]
@@ -38,19 +37,19 @@ class Choices:
         return sorted({domain for domain, _ in self.chosen})
 
     def texts(self, domain: str | None = None) -> int:
-        """How many texts a domain, or all, has."""
+        """Number of texts of a domain, or of all."""
         return _count(self.chosen, domain)
 
     def accuracy(self, domain: str | None = None) -> float:
-        """The share of a domain's texts, or of all, whose most probable route is their domain."""
+        """Share of the texts of a domain, or of all, whose most probable route is their domain."""
         return _right(self.chosen, domain) / self.texts(domain)
 
-    def unsure(self, domain: str | None = None) -> float:
-        """The share of texts below the confidence."""
+    def below_confidence(self, domain: str | None = None) -> float:
+        """Share of texts below the confidence threshold."""
         return 1 - _count(self.sure, domain) / self.texts(domain)
 
-    def accuracy_of_the_sure(self, domain: str | None = None) -> float | None:
-        """The accuracy among the texts that reach the confidence; None without any."""
+    def accuracy_above_confidence(self, domain: str | None = None) -> float | None:
+        """The accuracy on the texts that reach the confidence threshold; None if there are none."""
         sure = _count(self.sure, domain)
         return _right(self.sure, domain) / sure if sure else None
 
@@ -62,8 +61,8 @@ def labelled_texts(
 
     Args:
         pairs: with the columns anchor, positive and domain.
-        of_each: at most so many of a domain, drawn by the seed; None for all.
-        seed: of the draw.
+        of_each: maximum number of texts per domain, sampled by the seed; None for all.
+        seed: random seed of the sample.
         without: texts to leave out.
     """
     by_domain: dict[str, set[str]] = {}
@@ -73,17 +72,17 @@ def labelled_texts(
     return [
         (text, domain)
         for domain, texts in sorted(by_domain.items())
-        for text in drawn(texts - set(without), of_each, seed)
+        for text in sampled(texts - set(without), of_each, seed)
     ]
 
 
-def drawn(texts: Collection[str], count: int | None, seed: int) -> list[str]:
-    """`count` of the texts, the same for every order that they come in."""
+def sampled(texts: Collection[str], count: int | None, seed: int) -> list[str]:
+    """`count` of the texts, or all, in an order by hash: the same whatever the order they are given in."""
     return sorted(texts, key=lambda text: sha256_text(str(seed), text))[:count]
 
 
 def choices(model: AutoRoutedEncoder, labelled: Sequence[Labelled]) -> Choices:
-    """What the model's automatic routes choose for texts of known domains."""
+    """The routes that a model chooses for texts of known domains."""
     names, probabilities = model.choose_route([text for text, _ in labelled])
     sure = probabilities.max(axis=1) >= model.classifier.confidence
     chosen = [(domain, name) for (_, domain), name in zip(labelled, names, strict=True)]
@@ -97,7 +96,8 @@ def cost_of_mistakes(
 ) -> dict[str, tuple[float | None, float | None]]:
     """F1max with the true and with automatic routes: view (`pooled`, ..., each domain) -> (true, automatic).
 
-    Texts below the confidence take the average's vector, also where they would be an error.
+    Texts below the confidence threshold are encoded with the averaged model, even if the model is set to
+    raise an error for them.
     """
     table = checked_table(pairs)
     domains = domains_of(table)

@@ -112,7 +112,7 @@ class AnalyseConfig(Config):
     prompts: list[str] = Field(
         default=[],
         description="Names or templates of prompts; the first is used for clusters and complementarity. "
-        "Repeatable. Default: the nine of the paper",
+        "Default: the nine of the paper",
     )
     clusters: int = Field(default=10, ge=2, description="Number of k-means clusters")
     bootstrap: int = Field(

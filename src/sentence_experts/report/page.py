@@ -14,7 +14,7 @@ from sentence_experts.report import html
 from sentence_experts.report.figures import curves, heat_map, histograms
 from sentence_experts.report.tables import (
     DIFFERENCES,
-    ROWS_SHOWN,
+    MAX_ROWS,
     SIGNIFICANT,
     UNDEFINED,
     counted,
@@ -180,7 +180,7 @@ def _differences(found: PairEvaluation) -> str:
     count = len({(each.first, each.second) for each in found.differences})
     return (
         (f'<p class="note">{escape(note)}</p>\n' if note else "")
-        + f"<details{' open' if count <= ROWS_SHOWN else ''}><summary>Differences of models</summary>\n"
+        + f"<details{' open' if count <= MAX_ROWS else ''}><summary>Differences of models</summary>\n"
         f"{html.table(caption, ('Model − model', *DIFFERENCES.values()), rows)}</details>"
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sentence_experts.evaluation.similarity import Cosines, Pair, Welch
 from sentence_experts.report.figures import MODEL_COLOURS, STYLE, pyplot
+from sentence_experts.report.model_tables import p_text
 from sentence_experts.storage import replacing
 
 ROW = 0.34  # inches a box
@@ -59,13 +60,6 @@ def write_similarity_figure(path: Path, models: Mapping[str, Cosines], tests: Ma
     """Write `similarity_figure` to a file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_bytes(similarity_figure(models, tests))
-
-
-def p_text(value: float | None) -> str:
-    """A p-value in few characters."""
-    if value is None:
-        return "–"
-    return "<.001" if value < 0.001 else f"{value:.3f}".replace("0.", ".", 1)
 
 
 def _boxes(axis: Any, values: list[Any], at: list[float], colour: str) -> Any:

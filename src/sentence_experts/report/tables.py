@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +17,7 @@ from sentence_experts.evaluation.results import (
 )
 from sentence_experts.evaluation.statistics import Interval
 
-# metric -> heading; intervals, and deviations over seeds, stand below a figure.
+# metric -> heading; intervals and standard deviations over seeds are shown below a value.
 COLUMNS = {
     "f1_max": "F1max",
     "precision": "Prec.",
@@ -37,11 +37,11 @@ DIFFERENCES = {
     (PAIR_WEIGHTED_MEAN, "roc_auc"): "ROC-AUC, mean",
 }
 SIGNIFICANT = 0.05
-ROWS_SHOWN = 15  # differences: all pairs of six models
+MAX_ROWS = 15  # of differences: all pairs of six models
 
 
 def views(found: PairEvaluation) -> Iterator[tuple[str, str, dict[str, PairMetrics]]]:
-    """(key, title, model label -> figures) of each table: pooled, mean of the domains, each domain."""
+    """(key, title, model label -> metrics) of each table: pooled, mean of the domains, each domain."""
     for key in (POOLED, PAIR_WEIGHTED_MEAN):
         yield key, VIEWS[key], {model.label: model.views[key] for model in found.models}
     for domain in found.models[0].domains:
@@ -49,29 +49,29 @@ def views(found: PairEvaluation) -> Iterator[tuple[str, str, dict[str, PairMetri
 
 
 def number(value: float | None) -> str:
-    """Three decimals, or a dash where the figure is undefined."""
+    """Three decimals, or a dash if the value is undefined."""
     return UNDEFINED if value is None else f"{value:.3f}"
 
 
 def bounds(interval: Interval | None) -> str:
-    """`.790-.835`, or nothing where there is no interval."""
+    """`.790-.835`, or nothing without an interval."""
     ends = (interval.low, interval.high) if interval else ()
     return "-".join(f"{end:.3f}".removeprefix("0") for end in ends)
 
 
 def spread(deviation: float | None) -> str:
-    """`±.004`, or nothing where there is but one run."""
+    """`±.004`, or nothing for a single run."""
     return "" if deviation is None else f"±{deviation:.3f}".replace("±0.", "±.")
 
 
 def lines(figures: PairMetrics, name: str) -> list[str]:
-    """A metric's figure, and below it its interval and its deviation over seeds, where there are any."""
+    """The value of a metric, and below it its interval and its standard deviation over seeds, if any."""
     below = (bounds(figures.intervals.get(name)), spread(figures.spread.get(name)))
     return [number(figures.metrics[name]), *filter(None, below)]
 
 
 def evaluation_tables(found: PairEvaluation) -> Iterator[Table]:
-    """One rich table a view, narrow enough for 80 columns."""
+    """One table per view, narrow enough for 80 columns."""
     for _, title, rows in views(found):
         first = next(iter(rows.values()))
         runs = {model.label: f"\n{model.seeds} seeds" for model in found.models if model.seeds > 1}
@@ -79,11 +79,11 @@ def evaluation_tables(found: PairEvaluation) -> Iterator[Table]:
             label + runs.get(label, ""): ["\n".join(lines(figures, name)) for name in COLUMNS]
             for label, figures in rows.items()
         }
-        yield _table(f"{title} ({counted(first)})", "Model", list(COLUMNS.values()), cells)
+        yield terminal_table(f"{title} ({counted(first)})", "Model", list(COLUMNS.values()), cells)
 
 
 def difference_rows(found: PairEvaluation) -> Iterator[tuple[str, str, list[list[str]]]]:
-    """(model, other model, one cell a column of `DIFFERENCES`): figure, interval, for the area p-value."""
+    """(model, other model, a cell per column of `DIFFERENCES`): value, interval, and p-value for ROC-AUC."""
     gaps = {(each.first, each.second, each.view, each.metric): each for each in found.differences}
     tests = {(test.first, test.second, test.view): test for test in found.tests}
     for first, second in dict.fromkeys((each.first, each.second) for each in found.differences):
@@ -97,20 +97,20 @@ def difference_rows(found: PairEvaluation) -> Iterator[tuple[str, str, list[list
 
 
 def difference_table(found: PairEvaluation) -> Table | None:
-    """Each model minus each later one; of many models only the first's. None where nothing compares."""
+    """Each model minus each later one; with many models, the first model only. None for a single model."""
     if not found.differences:
         return None
     rows = list(difference_rows(found))
     title = "Differences (paired, 95% intervals; p: signed-rank over blocks of papers, Holm)"
-    if len(rows) > ROWS_SHOWN:
+    if len(rows) > MAX_ROWS:
         rows = [row for row in rows if row[0] == found.models[0].label]
-        title += "; of the first model, the rest is in the report"
+        title += "; first model only, the others are in the report"
     shown = {f"{first}\n- {second}": ["\n".join(cell) for cell in cells] for first, second, cells in rows}
-    return _table(title, "Model - model", list(DIFFERENCES.values()), shown)
+    return terminal_table(title, "Model - model", list(DIFFERENCES.values()), shown)
 
 
 def router_rows(found: PairEvaluation) -> dict[str, list[str]]:
-    """The shares of texts that learned routers sent right: all, by domain, by block; one cell a run."""
+    """Shares of texts sent to the right expert: all, by domain, by block; a cell per run."""
     routers = list(found.routers.values())
     domains = dict.fromkeys(domain for each in routers for domain in each.by_domain)
     blocks = sorted({block for each in routers for block in each.by_block})
@@ -120,50 +120,65 @@ def router_rows(found: PairEvaluation) -> dict[str, list[str]]:
 
 
 def router_table(found: PairEvaluation) -> Table | None:
-    """How often learned routers chose the expert of a text's domain; None where no model has any."""
+    """How often learned routers chose the expert of a text's domain; None if no model has any."""
     if not found.routers:
         return None
     texts = max(each.texts for each in found.routers.values())
     title = f"Learned routers: share of {texts:,} texts sent to their domain's expert"
-    return _table(title, "Mean over blocks of", list(found.routers), router_rows(found))
+    return terminal_table(title, "Mean over blocks of", list(found.routers), router_rows(found))
 
 
 def seeds_note(found: PairEvaluation) -> str | None:
-    """What too few seeds forbid to claim; None when all trained models have enough, or nothing compares."""
+    """A warning about too few seeds; None if all trained models have enough, or there is a single model."""
     few = [model.label for model in found.models if model.trained and model.seeds < SEEDS_NEEDED]
     if not few or not found.differences:
         return None
     return (
-        f"Fewer than {SEEDS_NEEDED} seeds: {', '.join(few)}. Differences to such a model hold for these "
-        "runs; they support no claim that one way of training beats another."
+        f"Fewer than {SEEDS_NEEDED} seeds: {', '.join(few)}. Differences from these models are those of "
+        "these runs; they do not support a claim that one way of training is better than another."
     )
 
 
 def p_value(value: float) -> str:
-    """`p=.031*`, the star where it is below 0.05."""
+    """`p=.031*`; the star marks values below 0.05."""
     shown = f"p={value:.3f}".replace("=0.", "=.") if value >= 0.0005 else "p<.001"
     return shown + ("*" if value < SIGNIFICANT else "")
 
 
-def _table(title: str, corner: str, headings: list[str], rows: dict[str, list[str]]) -> Table:
+def terminal_table(
+    title: str,
+    corner: str,
+    headings: Iterable[str],
+    rows: Mapping[str, Sequence[str]] | None = None,
+    fold: bool = False,
+) -> Table:
+    """A table without frame: a column of names to the left, columns of numbers to the right.
+
+    Args:
+        title: above the table.
+        corner: heading of the column of names.
+        headings: of the other columns.
+        rows: name -> cells; more may be added.
+        fold: whether columns of numbers may be folded; if not, they keep their width.
+    """
     table = Table(
         title=Text(f"\n{title}", style="bold"), title_justify="left", box=None, padding=(0, 1, 0, 0)
     )
     table.add_column(corner, overflow="fold")
     for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for label, row in rows.items():
-        table.add_row(Text(label), *row)
+        table.add_column(heading, justify="right", no_wrap=not fold, overflow="fold" if fold else "ellipsis")
+    for name, cells in (rows or {}).items():
+        table.add_row(Text(name), *cells)
     return table
 
 
 def signed(value: float | None) -> str:
-    """`+0.012`, or a dash where the difference is undefined."""
+    """`+0.012`, or a dash if the difference is undefined."""
     return UNDEFINED if value is None else f"{value:+.3f}"
 
 
 def signed_bounds(interval: Interval | None) -> str:
-    """`-0.004 to +0.021`, or nothing where there is no interval."""
+    """`-0.004 to +0.021`, or nothing without an interval."""
     return f"{interval.low:+.3f} to {interval.high:+.3f}" if interval else ""
 
 

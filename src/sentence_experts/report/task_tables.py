@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.table import Table as RichTable
-from rich.text import Text
+from rich.table import Table
 
-from sentence_experts.evaluation.mteb.results import Bounds, Figure, TaskEvaluation
+from sentence_experts.evaluation.mteb.results import Bounds, Score, TaskEvaluation
+from sentence_experts.report.tables import terminal_table
 
 METRICS = {
     "ndcg_at_10": "nDCG@10",
@@ -20,16 +20,16 @@ METRICS = {
 }
 AVERAGE = "Average over datasets"
 
-Row = tuple[str, str, list[str]]  # name, figure's name, one cell a model
+Row = tuple[str, str, list[str]]  # name, metric, a cell per model
 
 
-def shown(figure: Figure) -> str:
-    """In percent, as the papers: `47.52`, with `±0.31` over seeds and the interval `46.80-48.20`."""
-    cells = [f"{100 * figure.value:.2f}"]
-    if figure.spread is not None:
-        cells.append(f"±{100 * figure.spread:.2f}")
-    if figure.interval is not None:
-        cells.append(ends(figure.interval))
+def shown(score: Score) -> str:
+    """In percent, as in the papers: `47.52`, with `±0.31` over seeds and the interval `46.80 to 48.20`."""
+    cells = [f"{100 * score.value:.2f}"]
+    if score.spread is not None:
+        cells.append(f"±{100 * score.spread:.2f}")
+    if score.interval is not None:
+        cells.append(ends(score.interval))
     return " ".join(cells)
 
 
@@ -39,7 +39,7 @@ def ends(bounds: Bounds) -> str:
 
 
 def type_rows(found: TaskEvaluation) -> list[Row]:
-    """A row a type, and the average over all datasets."""
+    """A row per type, and the average over all datasets."""
     rows = []
     for kind, count in found.types.items():
         metrics = dict.fromkeys(
@@ -52,7 +52,7 @@ def type_rows(found: TaskEvaluation) -> list[Row]:
 
 
 def task_rows(found: TaskEvaluation) -> list[Row]:
-    """A row a task."""
+    """A row per task."""
     return [
         (
             task.name,
@@ -64,7 +64,7 @@ def task_rows(found: TaskEvaluation) -> list[Row]:
 
 
 def headings(found: TaskEvaluation) -> list[str]:
-    """A model's label, with its number of seeds where it has several."""
+    """The labels of the models, with the number of seeds if there are several."""
     return [
         f"{model.label} ({len(model.runs)} seeds)" if len(model.runs) > 1 else model.label
         for model in found.models
@@ -81,24 +81,24 @@ def gap_lines(found: TaskEvaluation) -> list[str]:
 
 
 def notes(found: TaskEvaluation) -> list[str]:
-    """What the figures mean and what is missing, a sentence or two each."""
-    said = ["Scores are mteb's main scores, times 100."]
+    """What the scores mean and what is missing."""
+    lines = ["Scores are mteb's main scores, times 100."]
     if any(len(model.runs) > 1 for model in found.models):
-        said.append(
-            "Several seeds: the mean over runs, ± their standard deviation, and from three runs on a 95% "
-            "interval over seeds (Student's t)."
+        lines.append(
+            "Several seeds: the mean over runs, ± their standard deviation, and with three runs or more a "
+            "95% interval over seeds (Student's t)."
         )
     if any(gap.interval for gap in found.gaps):
-        said.append(
+        lines.append(
             "Intervals of differences: 95%, bootstrap over the datasets; they do not cover the seeds."
         )
     if found.missing:
-        said.append(f"Not measured, and in no average: {', '.join(found.missing)}.")
-    return said
+        lines.append(f"Not measured, and not part of any average: {', '.join(found.missing)}.")
+    return lines
 
 
-def task_tables(found: TaskEvaluation) -> Iterator[RichTable]:
-    """For the terminal: by type, and by task."""
+def task_tables(found: TaskEvaluation) -> Iterator[Table]:
+    """Tables for the terminal: by type, and by task."""
     if found.tasks:
         yield _table("By type of task: mean over its datasets", "Type", found, type_rows(found))
         yield _table("By task", "Task", found, task_rows(found))
@@ -115,21 +115,13 @@ def markdown(found: TaskEvaluation) -> str:
     return "\n\n".join([*parts, *notes(found)]) + "\n"
 
 
-def _table(title: str, corner: str, found: TaskEvaluation, rows: Sequence[Row]) -> RichTable:
-    table = RichTable(
-        title=Text(f"\n{title}", style="bold"), title_justify="left", box=None, padding=(0, 1, 0, 0)
-    )
-    table.add_column(corner, overflow="fold")
-    table.add_column("Figure")
-    for heading in headings(found):
-        table.add_column(heading, justify="right", overflow="fold")
-    for name, metric, cells in rows:
-        table.add_row(Text(name), metric, *(cell.replace(" ", "\n", 1) for cell in cells))
-    return table
+def _table(title: str, corner: str, found: TaskEvaluation, rows: Sequence[Row]) -> Table:
+    cells = {name: [metric, *(c.replace(" ", "\n", 1) for c in scores)] for name, metric, scores in rows}
+    return terminal_table(title, corner, ["Metric", *headings(found)], cells, fold=True)
 
 
 def _markdown_table(corner: str, found: TaskEvaluation, rows: Sequence[Row]) -> str:
-    lines = [[corner, "Figure", *headings(found)]]
+    lines = [[corner, "Metric", *headings(found)]]
     lines += [[name, metric, *cells] for name, metric, cells in rows]
     escaped = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
     rule = "|---|---|" + "---:|" * len(found.models)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from scipy.stats import t
 
-from sentence_experts.evaluation.mteb.results import Run, Task, joined
+from sentence_experts.evaluation.mteb.results import Run, Task, join_runs
 from sentence_experts.report.task_tables import markdown, task_tables, type_rows
 
 TASKS = [Task(f"sts{n}", "STS", "cosine_spearman", "r") for n in range(4)]
@@ -17,7 +17,7 @@ def run(label: str, model: str | None = None, plus: float = 0.0, without: str = 
 
 
 def test_averages_are_over_datasets_not_over_types():
-    found = joined(TASKS, [run("a")])
+    found = join_runs(TASKS, [run("a")])
     assert list(found.types.items()) == [("Retrieval", 1), ("STS", 4), ("Regression", 1)]
     model = found.models[0]
     assert model.types["STS"].value == pytest.approx(0.6)
@@ -27,44 +27,44 @@ def test_averages_are_over_datasets_not_over_types():
 
 def test_seeds_give_a_t_interval_from_three_on():
     runs = [run(f"a #{n}", "a", plus) for n, plus in enumerate((-0.1, 0.0, 0.1))]
-    figure = joined(TASKS, runs).models[0].types["STS"]
+    figure = join_runs(TASKS, runs).models[0].types["STS"]
     half = t.ppf(0.975, 2) * 0.1 / 3**0.5
     assert figure.value == pytest.approx(0.6)
     assert figure.spread == pytest.approx(0.1)
     assert figure.interval == pytest.approx((0.6 - half, 0.6 + half))
-    two = joined(TASKS, runs[:2]).models[0].types["STS"]
+    two = join_runs(TASKS, runs[:2]).models[0].types["STS"]
     assert two.spread is not None
     assert two.interval is None
 
 
 def test_differences_are_paired_by_dataset():
-    found = joined(TASKS, [run("a", plus=0.1), run("b")], replicates=50)
+    found = join_runs(TASKS, [run("a", plus=0.1), run("b")], replicates=50)
     (gap,) = found.gaps
     assert gap.value == pytest.approx(0.1)
     assert gap.interval == pytest.approx((0.1, 0.1))  # the same difference on every dataset
-    assert joined(TASKS[:4], [run("a"), run("b")]).gaps[0].interval is None
+    assert join_runs(TASKS[:4], [run("a"), run("b")]).gaps[0].interval is None
     uneven = Run("c", "c", {}, {name: score * 1.5 for name, score in SCORES.items()})
-    (gap,) = joined(TASKS, [uneven, run("b")], seed=1).gaps
+    (gap,) = join_runs(TASKS, [uneven, run("b")], seed=1).gaps
     assert gap.interval[0] < gap.value < gap.interval[1]
-    assert joined(TASKS, [uneven, run("b")], seed=1).gaps == (gap,)
+    assert join_runs(TASKS, [uneven, run("b")], seed=1).gaps == (gap,)
 
 
 def test_a_task_that_one_run_lacks_counts_for_none():
-    found = joined(TASKS, [run("a"), run("b", without="nq")], missing={"nq": "ConnectionError"})
+    found = join_runs(TASKS, [run("a"), run("b", without="nq")], missing={"nq": "ConnectionError"})
     assert "nq" not in {task.name for task in found.tasks}
     assert [model.average.value for model in found.models] == pytest.approx([0.56, 0.56])
-    assert "Not measured, and in no average: nq." in markdown(found)
-    nothing = joined(TASKS[:1], [run("a", without="sts0")], missing={"sts0": "ConnectionError"})
+    assert "Not measured, and not part of any average: nq." in markdown(found)
+    nothing = join_runs(TASKS[:1], [run("a", without="sts0")], missing={"sts0": "ConnectionError"})
     assert (nothing.models, list(task_tables(nothing))) == ((), [])
     assert "sts0" in markdown(nothing)
 
 
 def test_tables_are_in_percent():
     runs = [run(f"a|b #{n}", "a|b", plus) for n, plus in enumerate((-0.1, 0.0, 0.1))]
-    found = joined(TASKS, [*runs, run("c")])
+    found = join_runs(TASKS, [*runs, run("c")])
     rows = {name: cells for name, _, cells in type_rows(found)}
     assert rows["STS (4)"] == ["60.00 ±10.00 35.16 to 84.84", "60.00"]
     assert rows["Average over datasets (6)"][1] == "50.00"
     page = markdown(found)
-    assert r"| Type | Figure | a\|b (3 seeds) | c |" in page
+    assert r"| Type | Metric | a\|b (3 seeds) | c |" in page
     assert "| sts0 | Spearman |" in page

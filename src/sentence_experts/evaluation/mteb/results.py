@@ -1,11 +1,12 @@
-"""What models score on tasks: by task, averaged by type and over all datasets, joined over seeds.
+"""Scores of models on tasks: by task, averaged by type and over all datasets, and over seeds.
 
-Averages are as in MoTE (tables 2-7): a type's is the mean over its datasets, the whole's the mean over all
-datasets (not over the types). Only tasks that every run was measured on count, so that averages compare.
+Averages are as in MoTE (tables 2-7): that of a type is the mean over its datasets, the overall one the mean
+over all datasets (not over the types). Only tasks that every run was measured on count, so that averages are
+comparable.
 
-A model of several runs has the mean over them, of averages too; with three runs or more, Student's t gives a
-95% interval for what another seed would do to that mean. Between two models, a bootstrap that draws datasets
-gives a 95% interval of the difference of their averages: how far it depends on which datasets were taken.
+Scores of a model with several runs are means over the runs; with three runs or more, Student's t gives a 95%
+interval over seeds. For two models, a bootstrap that draws datasets gives a 95% interval of the difference of
+their averages: how far it depends on the choice of datasets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from scipy.stats import t
 from sentence_experts.evaluation.results import SEEDS_NEEDED, Evaluation, table_text
 from sentence_experts.storage import write_json
 
-# The order of the papers' tables; other types follow.
+# In the order of the papers' tables; other types follow.
 TYPES = (
     "Retrieval",
     "Classification",
@@ -32,7 +33,7 @@ TYPES = (
     "STS",
     "Summarization",
 )
-DATASETS_NEEDED = 5  # fewer say nothing of other datasets
+MIN_DATASETS = 5  # for an interval over datasets
 LEVEL = 0.95
 
 Bounds = tuple[float, float]
@@ -40,7 +41,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Task:
-    """A task that was measured: mteb's type, its main figure's name, and the data's revision."""
+    """A task that was measured: mteb's type, the name of its main score, and the revision of the data."""
 
     name: str
     kind: str
@@ -50,7 +51,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one model: task name -> main figure (0 to 1, or a correlation). `settings` names the run."""
+    """One run of one model.
+
+    Attributes:
+        label, model: of the run, and of the model that it is a run of.
+        settings: what identifies the run.
+        scores: task name -> main score, 0 to 1, or a correlation.
+    """
 
     label: str
     model: str
@@ -59,12 +66,12 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Score:
     """A mean over a model's runs.
 
     Attributes:
         value: the mean.
-        spread: the runs' standard deviation; None for one run.
+        spread: the standard deviation of the runs; None for one run.
         interval: 95%, over seeds; None for fewer than three runs.
     """
 
@@ -75,18 +82,18 @@ class Figure:
 
 @dataclass(frozen=True)
 class ModelScores:
-    """One model's figures: each task's, each type's average, the average over all datasets."""
+    """The scores of one model: of each task, the average of each type, and the average over all datasets."""
 
     label: str
-    tasks: Mapping[str, Figure]
-    types: Mapping[str, Figure]
-    average: Figure
+    tasks: Mapping[str, Score]
+    types: Mapping[str, Score]
+    average: Score
     runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True)
-class Gap:
-    """How much the average of `first` is above that of `second`; 95% interval over datasets, if enough."""
+class AverageDifference:
+    """The average of `first` minus that of `second`; 95% interval over datasets, if there are enough."""
 
     first: str
     second: str
@@ -99,22 +106,22 @@ class TaskEvaluation(Evaluation):
     """Several models on the same tasks.
 
     Attributes:
-        settings: what one needs to repeat it.
+        settings: what is needed to repeat the evaluation.
         tasks: those that every run was measured on, by type.
-        models: in the order they were given.
-        gaps: of the averages of each model and each later one.
+        models: in the order given.
+        gaps: differences of the averages of each model and each later one.
         missing: name of each task that some run lacks -> why.
     """
 
     settings: Mapping[str, Any]
     tasks: tuple[Task, ...]
     models: tuple[ModelScores, ...]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[AverageDifference, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def types(self) -> dict[str, int]:
-        """Type -> how many tasks."""
+        """Type -> number of tasks."""
         kinds = [task.kind for task in self.tasks]
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
@@ -150,7 +157,7 @@ class TaskEvaluation(Evaluation):
         write_json(out / "tasks.json", self.to_json())
 
 
-def joined(
+def join_runs(
     tasks: Sequence[Task],
     runs: Sequence[Run],
     settings: Mapping[str, Any] | None = None,
@@ -158,27 +165,27 @@ def joined(
     replicates: int = 1000,
     seed: int = 0,
 ) -> TaskEvaluation:
-    """The figures of all runs, joined by model.
+    """The scores of all runs, joined by model.
 
     Args:
         tasks: all that were to be measured.
         runs: each with the scores that it has.
-        settings: noted in the result.
+        settings: recorded in the result.
         missing: task name -> why it was not measured.
-        replicates: of the bootstrap over datasets; 0 for none.
-        seed: of the bootstrap.
+        replicates: number of replicates of the bootstrap over datasets; 0 for no intervals.
+        seed: random seed of the bootstrap.
     """
     common = [task for task in tasks if all(task.name in run.scores for run in runs)]
-    common.sort(key=lambda task: (_place(task.kind), task.kind, task.name))
+    common.sort(key=lambda task: (_order(task.kind), task.kind, task.name))
     members: dict[str, list[Run]] = {}
     for run in runs:
         members.setdefault(run.model, []).append(run)
     models = tuple(_model(label, each, common) for label, each in members.items()) if common else ()
-    gaps = tuple(_gap(a, b, replicates, seed) for a, b in combinations(models, 2))
+    gaps = tuple(_difference(a, b, replicates, seed) for a, b in combinations(models, 2))
     return TaskEvaluation(settings or {}, tuple(common), models, gaps, missing or {})
 
 
-def _place(kind: str) -> int:
+def _order(kind: str) -> int:
     return TYPES.index(kind) if kind in TYPES else len(TYPES)
 
 
@@ -186,31 +193,31 @@ def _model(label: str, runs: Sequence[Run], tasks: Sequence[Task]) -> ModelScore
     kinds = dict.fromkeys(task.kind for task in tasks)
     return ModelScores(
         label,
-        {task.name: _figure(runs, [task.name]) for task in tasks},
-        {kind: _figure(runs, [task.name for task in tasks if task.kind == kind]) for kind in kinds},
-        _figure(runs, [task.name for task in tasks]),
+        {task.name: _score(runs, [task.name]) for task in tasks},
+        {kind: _score(runs, [task.name for task in tasks if task.kind == kind]) for kind in kinds},
+        _score(runs, [task.name for task in tasks]),
         tuple(runs),
     )
 
 
-def _figure(runs: Sequence[Run], names: Sequence[str]) -> Figure:
+def _score(runs: Sequence[Run], names: Sequence[str]) -> Score:
     """The mean over runs of each run's mean over the tasks of these names."""
     values = np.array([np.mean([run.scores[name] for name in names]) for run in runs])
     mean, count = float(values.mean()), len(values)
     if count == 1:
-        return Figure(mean)
+        return Score(mean)
     spread = float(values.std(ddof=1))
     if count < SEEDS_NEEDED:
-        return Figure(mean, spread)
-    half = float(t.isf((1 - LEVEL) / 2, count - 1)) * spread / count**0.5
-    return Figure(mean, spread, (mean - half, mean + half))
+        return Score(mean, spread)
+    low, high = t.interval(LEVEL, count - 1, mean, spread / count**0.5)
+    return Score(mean, spread, (float(low), float(high)))
 
 
-def _gap(first: ModelScores, second: ModelScores, replicates: int, seed: int) -> Gap:
+def _difference(first: ModelScores, second: ModelScores, replicates: int, seed: int) -> AverageDifference:
     by_task = np.array([first.tasks[name].value - second.tasks[name].value for name in first.tasks])
     bounds = None
-    if replicates and len(by_task) >= DATASETS_NEEDED:
-        drawn = np.random.default_rng(seed).integers(len(by_task), size=(replicates, len(by_task)))
-        low, high = np.quantile(by_task[drawn].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    if replicates and len(by_task) >= MIN_DATASETS:
+        draws = np.random.default_rng(seed).integers(len(by_task), size=(replicates, len(by_task)))
+        low, high = np.quantile(by_task[draws].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         bounds = (float(low), float(high))
-    return Gap(first.label, second.label, float(by_task.mean()), bounds)
+    return AverageDifference(first.label, second.label, float(by_task.mean()), bounds)

@@ -27,7 +27,7 @@ from sentence_experts.evaluation.models import ModelRun, check_names, setting_of
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.groups import TaskSource, hub_tasks
 from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
-from sentence_experts.evaluation.mteb.results import Run, Task, TaskEvaluation, joined
+from sentence_experts.evaluation.mteb.results import Run, Task, TaskEvaluation, join_runs
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
 from sentence_experts.evaluation.results import library_versions
 from sentence_experts.tasks.dataset import Tasks
@@ -85,7 +85,7 @@ def evaluate_tasks(
         "seed": config.seed,
     }
     tasks = [_task(source) for source in sources]
-    return joined(tasks, scores, settings, measure.missing, config.bootstrap, config.seed)
+    return join_runs(tasks, scores, settings, measure.missing, config.bootstrap, config.seed)
 
 
 class _Measure:
