@@ -64,7 +64,7 @@ ABSTRACTS = (
     *("--fractions", "0.55,0.1,0.35", "--negatives-min-cited", "0", "--max-train-per-domain", "120"),
     *("--max-eval-per-domain", "150", "--max-validation-per-domain", "40"),
 )
-COMMON = ("--epochs", "1", "--learning-rate", "5e-5", "--eval-steps", "35", "--batches", "domain")
+COMMON = ("--epochs", "1", "--learning-rate", "5e-5", "--eval-steps", "35", "--batches", "homogeneous")
 TITLE_TRAINING = (*COMMON, "--batch-size", "32", "--max-length", "40")
 ABSTRACT_TRAINING = (*COMMON, "--batch-size", "8")
 DENSE_ALL, EXPERTS_ALL = Run("SE_all", DENSE), Run("MoE_all")
@@ -80,7 +80,7 @@ STUDIES = {
             EXPERTS_ALL,
             Run("MoE_router", LEARNED),
             Run("MoE_lora", train=ADAPTERS),
-            *(Run(f"SE_{domain}", DENSE, ("--domains", domain), (domain,)) for domain in DOMAINS),
+            *(Run(f"SE_{domain}", DENSE, ("--routes", domain), (domain,)) for domain in DOMAINS),
         ),
     ),
     # Each lever changes one thing; where it changes the dense model too, that one is the control.
@@ -134,7 +134,7 @@ def train(out: Path, pairs: Path, study: Study, run: Run, seed: int) -> Path:
             experts = ",".join(run.domains)
             cli(log, "extend", BASE, "--experts", experts, *run.extend, "--out", str(untrained))
         flags = ["--pairs", str(pairs), "--out", str(trained), "--seed", str(seed), "--resume"]
-        cli(log, "train", "--model", str(untrained), *flags, *study.train, *run.train)
+        cli(log, "train", str(untrained), *flags, *study.train, *run.train)
         # Keeps the test vectors, so that models are encoded side by side and compared in one go at the end.
         measured = ["--pairs", str(pairs), "--cache", str(out / "vectors"), "--bootstrap", "0"]
         cli(log, "evaluate", str(trained / "model"), *measured, "--out", str(out / "single" / name))

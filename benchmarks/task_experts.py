@@ -53,7 +53,7 @@ PLAIN = ("--no-instructions",)
 TASKS = ("retrieval", "classification", "clustering")
 RUNS = (
     Run("EM", None, PLAIN),
-    *(Run(f"SEM {task}", None, (*PLAIN, "--only-tasks", task), task=task) for task in TASKS),
+    *(Run(f"SEM {task}", None, (*PLAIN, "--routes", task), task=task) for task in TASKS),
     Run("IC", ("--layers", "none")),
     Run("MoTE", ()),
     Run("MoTE static", (), ("--curriculum", "static")),
@@ -145,7 +145,7 @@ def train(study: Study, run: Run, seed: int) -> None:
         sizes["max-length"] = study.max_length
         flags = [part for key, value in sizes.items() for part in (f"--{key}", str(value))]
         flags += ["--out", str(folder), "--resume", *TRAINING, *run.train]
-        cli(log, "train", "--model", source, "--tasks", str(study.tasks), *flags)
+        cli(log, "train", source, "--tasks", str(study.tasks), *flags)
         print(f"{run.name}, seed {seed}: trained", flush=True)
         for needless in (untrained, folder / "checkpoints"):
             shutil.rmtree(needless, ignore_errors=True)

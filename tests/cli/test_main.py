@@ -46,8 +46,8 @@ def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str],
         ("pairs", "corpus", "--out", "x", "--split", "by-moon"),
         ("pairs", "corpus", "--out", "x", "--fractions", "0.5,0.5"),
         ("pairs", "corpus", "--out", "x", "--seed", "many"),
-        ("train", "--model", "m", "--pairs", "p", "--out", "x", "--unknown"),
-        ("train", "--model", "m", "--pairs", "p", "--out", "x", "--batch-size", "1"),
+        ("train", "m", "--pairs", "p", "--out", "x", "--unknown"),
+        ("train", "m", "--pairs", "p", "--out", "x", "--batch-size", "1"),
         ("pairs", "corpus", "--out", "x", "--seed", "-1"),
     ],
 )
@@ -63,8 +63,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     "arguments",
     [
         ("pairs", "nowhere", "--out", "x"),
-        ("train", "--model", "minilm", "--pairs", "nowhere", "--out", "x"),
-        ("train", "--model", "minilm", "--pairs", "p", "--out", "x", "--config", "nowhere.yaml"),
+        ("train", "minilm", "--pairs", "nowhere", "--out", "x"),
+        ("train", "minilm", "--pairs", "p", "--out", "x", "--config", "nowhere.yaml"),
     ],
 )
 def test_a_failure_is_one_line_and_exit_code_1(

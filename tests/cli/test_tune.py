@@ -26,14 +26,14 @@ def test_a_search_ends_with_a_table_and_a_config_for_train(
     pairs = make_pairs_folder(tmp_path / "pairs", pairs=32)
     (tmp_path / "space.yaml").write_text(SPACE)
     out = tmp_path / "search"
-    arguments = ("--model", model, "--pairs", pairs, "--out", out, "--space", tmp_path / "space.yaml")
+    arguments = (model, "--pairs", pairs, "--out", out, "--space", tmp_path / "space.yaml")
     # A setting that is given is not searched.
-    assert run(*arguments, "--trials", 2, "--share", 0.5, "--batch-size", 6) == 0
+    assert run(*arguments, "--trials", 2, "--fraction", 0.5, "--batch-size", 6) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].split() == ["trial", "max_steps", "steps", "F1max"]
+    assert shown[0].split() == ["trial", "max_steps", "steps", "validation"]
     assert [line.split()[0] for line in shown[1:3]] == ["1", "2"]
     assert "chose the settings" in " ".join(shown)
-    best = TrainConfig.read(out / "best.yaml", {})
+    best = TrainConfig.read(out / "best.yaml")
     assert best.batch_size == 6
     assert best.max_steps in range(2, 5)
 
@@ -55,7 +55,6 @@ def test_a_space_that_makes_no_sense_is_one_line(
 ) -> None:
     (tmp_path / "space.yaml").write_text(space)
     arguments = (
-        "--model",
         "m",
         "--pairs",
         "p",

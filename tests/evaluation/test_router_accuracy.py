@@ -12,13 +12,13 @@ import sentence_experts
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.evaluate import evaluate
-from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.evaluation.router_accuracy import distinct_texts, router_accuracy
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.sequence_router import SequenceRouter
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.report.page import evaluation_page
 from sentence_experts.report.tables import router_rows, router_table
+from sentence_experts.training.validation import PairValidation, Validator
 
 NO_PROMPTS = {"crops": None, "neuro": None}
 
@@ -82,7 +82,7 @@ def test_nothing_where_no_router_learns_or_no_expert_is_called_like_a_domain(cho
 
 
 def test_the_trainers_evaluation_reports_it(choosing, table):
-    found = PairEvaluator(table, "validation")(choosing)
+    found = Validator([PairValidation(table)])(choosing)
     expected = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS)
     assert found["validation_router_accuracy"] == expected.mean
     assert found["validation_router_accuracy_block_1"] == expected.by_block[1]

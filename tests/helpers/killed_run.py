@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.training.callbacks import Progress
+from sentence_experts.training.trainer import RunCallback
 
 
 def run_until_killed(
@@ -36,5 +36,5 @@ def _work_and_die(work: Callable[..., Any], arguments: tuple[Any, ...], out: Pat
         if any(out.glob(checkpoint)):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Progress.on_step_begin = die  # type: ignore[method-assign]
+    RunCallback.on_step_begin = die  # type: ignore[method-assign]
     work(*arguments)

@@ -94,3 +94,13 @@ def make_task_encoder(folder: Path, minilm: str, **options: object) -> Path:
                 weight.add_(0.1 * torch.randn(weight.shape, generator=generator))
     encoder.save(str(folder), create_model_card=False)
     return folder
+
+
+class NoRoutes:
+    """Stands for a dense model without prompts."""
+
+    def __init__(self) -> None:
+        self.prompts: dict[str, str] = {}
+
+    def modules(self) -> list:
+        return []

@@ -1,6 +1,6 @@
-"""What two processes compute together, for `test_task_processes`: started by torchrun, one file a process.
+"""Losses that two processes compute together, started by torchrun for `test_processes`: one file per process.
 
-Also the batch that the losses' tests share.
+Also the batch that the tests of the losses share.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+from sentence_experts.training.known_positives import KnownPositives
+from sentence_experts.training.losses import ContrastiveLoss
+from sentence_experts.training.router_losses import SequenceRouterLoss, TokenRouterLoss
+
 ANCHORS = ["rice yield", "neuron spike", "wheat rust on a leaf", "glia", "maize root", "a retina and a cone"]
 POSITIVES = ["drought field", "cortex", "rust", "myelin of an axon", "soil", "vision"]
 NEGATIVES = ["millet", "memory", "harvest of grain", "sleep", "leaf", "hippocampus"]
@@ -21,13 +25,31 @@ NEGATIVES = ["millet", "memory", "harvest of grain", "sleep", "leaf", "hippocamp
 BATCHES = {"retrieval": ("search query: ", "search document: "), "clustering": ("clustering: ",) * 2}
 GROUPS = torch.tensor([0, 1, 0, 2, 3, 4])  # two pairs of one group, which end up in both processes
 LABELS = torch.stack([torch.ones(6).long(), torch.zeros(6).long(), GROUPS, GROUPS, 10 + GROUPS], dim=1)
+# No links: texts of one group, and no others, are positives of each other.
+GROUPS_ONLY = KnownPositives(torch.zeros(0), torch.zeros(0), count=100)
 # What is compared: name -> (which model, the options of its loss).
 LOSSES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("routed", {}),
     "cached": ("routed", {"cache_mini_batch": 2}),
-    "balanced": ("token", {"balance": 0.5}),
-    "balanced and cached": ("token", {"balance": 0.5, "cache_mini_batch": 2}),
+    "token router": ("token", {"router": TokenRouterLoss(0.5)}),
+    "token router, cached": ("token", {"router": TokenRouterLoss(0.5), "cache_mini_batch": 2}),
+    "sequence router": ("learned", {"router": SequenceRouterLoss(0.7, 0.3)}),
+    "sequence router, cached": ("learned", {"router": SequenceRouterLoss(0.7, 0.3), "cache_mini_batch": 2}),
+    "argmax_target": ("routed", {"kind": "argmax_target"}),
+    "learned_temperature": ("routed", {"kind": "learned_temperature"}),
+    "learned_temperature, cached": ("routed", {"kind": "learned_temperature", "cache_mini_batch": 2}),
 }
+
+
+def make_loss(model: SentenceTransformer, **options: Any) -> ContrastiveLoss:
+    """A loss for `BATCHES`: retrieval with experts 0 and 1, clustering with expert 3."""
+    return ContrastiveLoss(model, (0.03, 0.06), known=GROUPS_ONLY, experts=[(0, 1), (3, 3)], **options)
+
+
+def batch_of(name: str, model: SentenceTransformer, task: str, rows: slice = slice(None)) -> tuple:
+    """The columns and labels for a loss; some take no mined negatives."""
+    columns = 2 if "kind" in LOSSES[name][1] else 3
+    return columns_of(model, task, rows)[:columns], LABELS[rows][:, : 2 + columns]
 
 
 def columns_of(model: SentenceTransformer, task: str, rows: slice = slice(None)) -> list[dict]:
@@ -50,27 +72,32 @@ def compare(models: dict[str, str], out: Path) -> None:
     """Each loss on this process's half of the batch, under DistributedDataParallel."""
     from torch.nn.parallel import DistributedDataParallel
 
-    from sentence_experts.training.task_loss import TaskLoss
-
     rank = int(os.environ["RANK"])
     half = slice(3 * rank, 3 * rank + 3)
     found = {}
     for name, (kind, options) in LOSSES.items():
         model = SentenceTransformer(models[kind], device="cpu").train()
         for task in BATCHES:
-            loss = TaskLoss(model, (0.03, 0.06), **options)
-            loss.model = DistributedDataParallel(model, find_unused_parameters=True)
-            found[f"{name}, {task}"] = loss_and_gradients(loss, columns_of(model, task, half), LABELS[half])
+            loss = make_loss(model, **options)
+            columns, labels = batch_of(name, model, task, half)
+            loss.model = DistributedDataParallel(model, find_unused_parameters=True)  # type: ignore[assignment]
+            found[f"{name}, {task}"] = loss_and_gradients(loss, columns, labels)
     torch.save(found, out / f"rank{rank}.pt")
 
 
 if __name__ == "__main__":
+    import json
+
     from accelerate import PartialState
 
-    from sentence_experts.cli.main import main
+    from sentence_experts.cli.console import show_logs
+    from sentence_experts.training.run import train
 
     torch.set_num_threads(1)
-    work, routed, token, *arguments = sys.argv[1:]
+    show_logs()
+    work = json.loads(sys.argv[1])
     PartialState(cpu=True)
-    compare({"routed": routed, "token": token}, Path(work))
-    main(arguments)
+    if work["models"]:
+        compare(work["models"], Path(work["out"]))
+    for run in work["runs"]:
+        train(run["model"], run["data"], out=run["out"], **run["settings"])

@@ -12,29 +12,29 @@ from sentence_experts.training.config import TrainConfig
 
 def test_flags_go_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("batch_size: 8\nseed: 3\n")
-    config = TrainConfig.read(tmp_path / "c.yaml", {"seed": 4})
-    assert (config.batch_size, config.seed, config.scale) == (8, 4, TrainConfig().scale)
+    config = TrainConfig.read(tmp_path / "c.yaml", seed=4)
+    assert (config.batch_size, config.seed, config.patience) == (8, 4, TrainConfig().patience)
 
 
 def test_what_is_written_reads_back_the_same(tmp_path: Path) -> None:
     config = TrainConfig(batch_size=8, max_steps=3, bf16=True)
     config.write(tmp_path / "c.yaml")
-    assert TrainConfig.read(tmp_path / "c.yaml", {}) == config
+    assert TrainConfig.read(tmp_path / "c.yaml") == config
 
 
-def test_domains_are_a_list_or_names_between_commas(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("domains: [copd, skin cancer]\n")
-    config = TrainConfig.read(tmp_path / "c.yaml", {})
-    assert config.domains == ["copd", "skin cancer"]
-    assert TrainConfig.read(None, {"domains": "copd, skin cancer"}) == config
-    with pytest.raises(UsageError, match="--domains"):
-        TrainConfig.read(None, {"domains": []})
+def test_routes_are_a_list_or_names_between_commas(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("routes: [copd, skin cancer]\n")
+    config = TrainConfig.read(tmp_path / "c.yaml")
+    assert config.routes == ["copd", "skin cancer"]
+    assert TrainConfig.of(None, routes="copd, skin cancer") == config
+    with pytest.raises(UsageError, match="`routes`"):
+        TrainConfig.of(None, routes=[])
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("batchsize: 8", "known keys: epochs"),
+        ("batchsize: 8", "known: routes"),
         ("batch_size: many", "batch_size"),
         ("batch_size: 1", "greater than or equal to 2"),
         ("- a\n- b", "key: value"),
@@ -44,10 +44,31 @@ def test_domains_are_a_list_or_names_between_commas(tmp_path: Path) -> None:
 def test_a_faulty_config_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(InputError, match=r"c\.yaml") as caught:
-        TrainConfig.read(tmp_path / "c.yaml", {})
+        TrainConfig.read(tmp_path / "c.yaml")
     assert message in str(caught.value)
 
 
-def test_a_faulty_flag_is_named_as_a_flag() -> None:
-    with pytest.raises(UsageError, match="--learning-rate"):
-        TrainConfig.read(None, {"learning_rate": -1})
+def test_a_bad_value_is_named_by_its_parameter() -> None:
+    with pytest.raises(UsageError, match="`learning_rate`"):
+        TrainConfig.of(None, learning_rate=-1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "argmax_target", "temperature": 0.2}, "`temperature` has no effect"),
+        ({"loss": "learned_temperature", "temperatures": {"copd": 0.2}}, "`temperatures` has no effect"),
+        ({"loss": "learned_temperature", "hard_negatives": 1}, "`hard_negatives` has no effect"),
+        ({"hard_negatives": 1, "mask_known": False}, "`hard_negatives` needs `mask_known`"),
+        ({"warmup": 0.2, "warmup_steps": 3}, "`warmup` and `warmup_steps`"),
+        ({"lora_alpha": 2.0}, "`lora_alpha`"),
+        ({"lora_rank": 2, "freeze": "attention"}, "`freeze=attention`"),
+        ({"only_expert": "a", "freeze": "shared"}, "`only_expert` and `freeze`"),
+        ({"only_expert": "a", "lora_rank": 2}, "`only_expert` and `lora_rank`"),
+        ({"temperatures": {"copd": 0.0}}, "`temperatures`: .* above 0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
+        TrainConfig.of(None, **options)
+    assert "(got {" not in str(refused.value) or "temperatures" in options

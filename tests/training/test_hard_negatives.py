@@ -10,16 +10,19 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from helpers.samples import make_pairs_folder
+from helpers.small_training_tasks import make_tasks_folder
 from sentence_experts.errors import InputError
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import write_parquet
-from sentence_experts.training.data import TrainingPairs
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import TrainingSet, trained_routes
 from sentence_experts.training.hard_negatives import with_hard_negatives
+from sentence_experts.training.open_data import open_data
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> PairsFolder:
-    folder = PairsFolder.open(make_pairs_folder(tmp_path / "pairs", pairs=8))
+def folder(tmp_path: Path) -> Pairs:
+    folder = Pairs.open(make_pairs_folder(tmp_path / "pairs", pairs=8))
     train = folder.split("train").to_pylist()
     # The pairs themselves, and a link from each first anchor of a domain to another pair's positive.
     links = [{"left_id": row["anchor_id"], "right_id": row["positive_id"]} for row in train]
@@ -28,46 +31,66 @@ def folder(tmp_path: Path) -> PairsFolder:
     return folder
 
 
+def made(folder: Pairs, model: SentenceTransformer) -> TrainingSet:
+    config = TrainConfig()
+    return TrainingSet.of(trained_routes(open_data(folder), config, model), config)
+
+
 def test_negatives_are_the_nearest_texts_that_are_not_linked(
-    folder: PairsFolder, tiny_experts: Path, tmp_path: Path
+    folder: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     model = SentenceTransformer(str(tiny_experts), device="cpu")
-    training = TrainingPairs.of(folder, folder.domains, model)
-    mined = with_hard_negatives(training, model, 2, tmp_path / "kept.parquet")
-    for domain, rows in mined.pairs.items():
-        assert rows.column_names == ["anchor", "positive", "negative_1", "negative_2", "label"]
-        before = training.pairs[domain]
-        assert list(rows["anchor"]) == list(before["anchor"])
+    training = made(folder, model)
+    mined = with_hard_negatives(training, model, 2, tmp_path / "mined.parquet")
+    rows = mined.dataset()
+    assert rows.column_names == ["anchor", "positive", "negative_1", "negative_2", "label"]
+    rows = list(rows)[: len(training)]
+    assert [row["anchor"] for row in rows] == training.anchors.to_pylist()
+    for domain in (0, 1):
+        mine = [row for row in rows if row["label"][0] == domain]
         texts = {}
-        for row in before:
-            texts |= {row["label"][1]: row["anchor"], row["label"][2]: row["positive"]}
+        for row in mine:
+            texts |= {row["label"][2]: row["anchor"], row["label"][3]: row["positive"]}
         vectors = dict(zip(texts, model.encode(list(texts.values()), normalize_embeddings=True), strict=True))
-        for row in rows:
-            _, anchor, positive, *negatives = row["label"]
+        for row in mine:
+            _, _, anchor, positive, *negatives = row["label"]
             ends = torch.tensor([anchor, positive])
-            free = [work for work in texts if not training.known(ends, torch.tensor([work])).any()]
-            nearest = sorted(free, key=lambda work: -float(vectors[work] @ vectors[anchor]))[:2]
+            free = [paper for paper in texts if not training.known(ends, torch.tensor([paper])).any()]
+            nearest = sorted(free, key=lambda paper: -float(vectors[paper] @ vectors[anchor]))[:2]
             assert negatives == nearest
-            assert [row["negative_1"], row["negative_2"]] == [texts[work] for work in nearest]
+            assert [row["negative_1"], row["negative_2"]] == [texts[paper] for paper in nearest]
 
 
-def test_what_was_mined_is_kept(folder: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+def test_mined_negatives_are_kept_in_a_file(folder: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     model = SentenceTransformer(str(tiny_experts), device="cpu")
-    training = TrainingPairs.of(folder, folder.domains, model)
-    kept = tmp_path / "kept.parquet"
-    first = with_hard_negatives(training, model, 1, kept)
+    training = made(folder, model)
+    file = tmp_path / "mined.parquet"
+    first = with_hard_negatives(training, model, 1, file)
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight))
-    again = with_hard_negatives(training, model, 1, kept)
-    assert all(first.pairs[name].to_list() == again.pairs[name].to_list() for name in first.pairs)
-    anew = with_hard_negatives(training, model, 1, tmp_path / "other.parquet")
-    assert any(first.pairs[name].to_list() != anew.pairs[name].to_list() for name in first.pairs)
+    again = with_hard_negatives(training, model, 1, file)
+    other = with_hard_negatives(training, model, 1, tmp_path / "other.parquet")
+    assert (first.numbers == again.numbers).all()
+    assert (first.numbers != other.numbers).any()
 
 
-def test_too_few_texts_are_named(folder: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+def test_too_few_texts_are_named(folder: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     model = SentenceTransformer(str(tiny_experts), device="cpu")
-    training = TrainingPairs.of(folder, folder.domains, model)
-    with pytest.raises(InputError, match="--hard-negatives 40: crops has"):
-        with_hard_negatives(training, model, 40, tmp_path / "kept.parquet")
-    assert not (tmp_path / "kept.parquet").exists()
+    with pytest.raises(InputError, match="`hard_negatives=40`: crops has"):
+        with_hard_negatives(made(folder, model), model, 40, tmp_path / "mined.parquet")
+    assert not (tmp_path / "mined.parquet").exists()
+
+
+def test_tasks_keep_their_own_negatives_and_others_are_mined(tmp_path: Path, task_experts: Path) -> None:
+    model = SentenceTransformer(str(task_experts), device="cpu")
+    training = made(make_tasks_folder(tmp_path / "tasks", negatives=True), model)
+    mined = with_hard_negatives(training, model, 1, tmp_path / "mined.parquet")
+    retrieval = training.places[:, 0] == 0
+    assert (mined.numbers[retrieval] == training.numbers[retrieval]).all()
+    negatives = zip(mined.anchors.to_pylist(), mined.negatives[0].to_pylist(), retrieval, strict=True)
+    assert all(
+        negative.split(": ")[0] == anchor.split(": ")[0] for anchor, negative, own in negatives if not own
+    )
+    # No negative is of its anchor's group.
+    assert (mined.numbers[~retrieval, 0] != mined.numbers[~retrieval, 2]).all()

@@ -9,9 +9,10 @@ import pyarrow as pa
 import torch
 
 from helpers.samples import make_pairs_folder
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import write_parquet
-from sentence_experts.training.known_positives import KnownPositives, number_works
+from sentence_experts.training.known_positives import KnownPositives
+from sentence_experts.training.objectives import LinkedPairs
 
 
 def linked(known: KnownPositives, works: int) -> set[tuple[int, int]]:
@@ -22,30 +23,35 @@ def linked(known: KnownPositives, works: int) -> set[tuple[int, int]]:
     return {(i, j) for i, j in itertools.combinations(range(works), 2) if mask[i, j]}
 
 
-def test_links_are_found_in_either_order_and_nothing_else_is() -> None:
-    known = KnownPositives(torch.tensor([4, 0, 4, 1]), torch.tensor([1, 3, 1, 4]), works=5)
+def test_links_are_found_in_either_order() -> None:
+    known = KnownPositives(torch.tensor([4, 0, 4, 1]), torch.tensor([1, 3, 1, 4]), count=5)
     assert linked(known, 5) == {(1, 4), (0, 3)}
     assert len(known.keys) == 2
-    assert linked(KnownPositives(torch.tensor([]), torch.tensor([]), works=3), 3) == set()
+    assert linked(KnownPositives(torch.tensor([]), torch.tensor([]), count=3), 3) == set()
 
 
-def test_many_works_do_not_overflow() -> None:
+def test_large_numbers_do_not_overflow() -> None:
     works = 3_000_000
     known = KnownPositives(torch.tensor([0, 2_999_998]), torch.tensor([2_999_999, 2_999_999]), works)
     left, right = torch.tensor([2_999_999, 2_999_998, 1, 0]), torch.tensor([0, 2_999_999, 2_999_999, 1])
     assert known(left, right).tolist() == [True, True, False, False]
 
 
-def test_links_of_a_dataset_are_those_of_its_file_or_of_its_training_pairs(tmp_path: Path) -> None:
-    folder = PairsFolder.open(make_pairs_folder(tmp_path / "pairs", pairs=6))
+def test_links_of_a_dataset_come_from_its_file_or_its_training_pairs(tmp_path: Path) -> None:
+    folder = Pairs.open(make_pairs_folder(tmp_path / "pairs", pairs=6))
     train = folder.split("train")
-    works = number_works(train)
-    ids = works.to_pylist()
-    assert ids == sorted({*train["anchor_id"].to_pylist(), *train["positive_id"].to_pylist()})
+    ids = sorted({*train["anchor_id"].to_pylist(), *train["positive_id"].to_pylist()})
     named = zip(train["anchor_id"].to_pylist(), train["positive_id"].to_pylist(), strict=True)
     pairs = {tuple(sorted((ids.index(a), ids.index(b)))) for a, b in named}
-    assert linked(KnownPositives.of(folder, works, train), len(ids)) == pairs
+    assert linked(known_of(folder), len(ids)) == pairs
 
     rows = [{"left_id": ids[0], "right_id": ids[2]}, {"left_id": ids[1], "right_id": "of no training pair"}]
     write_parquet(folder.path / "known_links.parquet", pa.Table.from_pylist(rows))
-    assert linked(KnownPositives.of(folder, works, train), len(ids)) == {(0, 2)}
+    assert linked(known_of(Pairs.open(folder.path)), len(ids)) == {(0, 2)}
+    (folder.path / "known_links.parquet").unlink()
+    assert linked(known_of(Pairs.open(folder.path)), len(ids)) == pairs
+
+
+def known_of(pairs: Pairs) -> KnownPositives:
+    rows = LinkedPairs(pairs).rows(pairs.domains)
+    return KnownPositives(*torch.from_numpy(rows.links), rows.count)

@@ -25,7 +25,7 @@ SHORT = TrainConfig(
 @pytest.fixture(scope="module")
 def finished(pairs: PairsFolder, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("lora") / "run"
-    train(str(tiny_experts), pairs, out, SHORT)
+    train(str(tiny_experts), pairs, SHORT, out)
     return out
 
 
@@ -65,7 +65,7 @@ def test_the_merged_model_is_the_best_checkpoint(finished: Path) -> None:
 
 
 def _train_in_child(model: str, pairs: Path, out: Path) -> None:
-    train(model, PairsFolder.open(pairs), out, SHORT)
+    train(model, PairsFolder.open(pairs), SHORT, out)
 
 
 def test_a_killed_run_goes_on_with_the_same_adapter(
@@ -73,7 +73,7 @@ def test_a_killed_run_goes_on_with_the_same_adapter(
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
-    train(str(tiny_experts), pairs, out, SHORT, resume=True)
+    train(str(tiny_experts), pairs, SHORT, out, resume=True)
     adapter = "adapter/adapter_model.safetensors"
     for one, other in (
         [weights_of(run / "model") for run in (finished, out)],

@@ -19,14 +19,14 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
-from sentence_experts.training.schedules import one_cycle
+from sentence_experts.training.trainer import one_cycle
 
 SHORT = TrainConfig(batch_size=8, max_steps=9, eval_steps=3, learning_rate=1e-3)
 # All that keeps a state of its own: the temperature, the routers, three rates of one cycle, both betas.
 PREPRINT = SHORT.model_copy(
     update={
         "loss": "learned_temperature",
-        "scale": 2.0,
+        "temperature": 0.5,
         "scheduler": "one_cycle",
         "warmup_steps": 3,
         "expert_learning_rate": 2e-3,
@@ -48,7 +48,7 @@ def router_model(tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def preprint_run(pairs: PairsFolder, router_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "preprint"
-    train(str(router_model), pairs, out, PREPRINT)
+    train(str(router_model), pairs, PREPRINT, out)
     return out
 
 
@@ -91,7 +91,7 @@ def test_the_routers_learn_their_domains(pairs: PairsFolder, preprint_run: Path,
 
 
 def _train_in_child(model: str, pairs: Path, out: Path) -> None:
-    train(model, PairsFolder.open(pairs), out, PREPRINT)
+    train(model, PairsFolder.open(pairs), PREPRINT, out)
 
 
 def test_a_killed_run_with_a_temperature_and_routers_resumes_to_the_same_model(
@@ -99,7 +99,7 @@ def test_a_killed_run_with_a_temperature_and_routers_resumes_to_the_same_model(
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(router_model), pairs.path, out), out, "checkpoints/checkpoint-*")
-    train(str(router_model), pairs, out, PREPRINT, resume=True)
+    train(str(router_model), pairs, PREPRINT, out, resume=True)
     one, other = weights(preprint_run), weights(out)
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
     last = f"checkpoints/checkpoint-{PREPRINT.max_steps}/loss.safetensors"
@@ -139,15 +139,15 @@ def test_one_cycle_peaks_after_the_warmup() -> None:
 
 def test_one_cycle_needs_steps_to_climb(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
     config = SHORT.model_copy(update={"scheduler": "one_cycle", "warmup_steps": 9})
-    with pytest.raises(UsageError, match="--warmup-steps"):
-        train(str(tiny_experts), pairs, tmp_path / "run", config)
+    with pytest.raises(UsageError, match="`warmup_steps`"):
+        train(str(tiny_experts), pairs, config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_warmup_steps_are_counted(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
     update = {"scheduler": "constant_with_warmup", "warmup_steps": 6, "max_steps": 3}
     config = SHORT.model_copy(update=update)
-    train(str(tiny_experts), pairs, tmp_path / "run", config)
+    train(str(tiny_experts), pairs, config, tmp_path / "run")
     optimizer = torch.load(tmp_path / "run/checkpoints/checkpoint-3/optimizer.pt", weights_only=True)
     assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate / 2)
 
@@ -159,15 +159,15 @@ def test_a_single_domains_run_sees_that_domain_alone(
     plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
     encoder = sentence_experts.extend(str(plain), ["neuro"])
     encoder.save(str(tmp_path / "single"), create_model_card=False)
-    config = SHORT.model_copy(update={"domains": ["neuro"]})
-    result = train(str(tmp_path / "single"), pairs, tmp_path / "run", config)
-    figures = result["history"][0]
+    config = SHORT.model_copy(update={"routes": ["neuro"]})
+    result = train(str(tmp_path / "single"), pairs, config, tmp_path / "run")
+    figures = result.history[0]
     assert "eval_validation_neuro_f1_max" in figures
     assert "eval_validation_crops_f1_max" not in figures
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "# A text encoder for neuro\n" in card
     assert "32 pairs of titles" in card
-    assert "were not taken for negatives" in card
+    assert "were not used as negatives" in card
 
 
 def test_known_positives_are_masked_unless_told_otherwise(
@@ -175,15 +175,15 @@ def test_known_positives_are_masked_unless_told_otherwise(
 ) -> None:
     # Of 32 pairs among 24 papers many are linked across a batch, so the mask changes the model.
     for name, mask in (("masked", True), ("plain", False)):
-        train(str(tiny_experts), pairs, tmp_path / name, SHORT.model_copy(update={"mask_known": mask}))
+        train(str(tiny_experts), pairs, SHORT.model_copy(update={"mask_known": mask}), tmp_path / name)
     one, other = weights(tmp_path / "masked"), weights(tmp_path / "plain")
     assert not all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
 
 
 def test_too_few_different_texts_are_said(tiny_experts: Path, tmp_path: Path) -> None:
     folder = PairsFolder.open(make_pairs_folder(tmp_path / "pairs", pairs=60))
-    with pytest.raises(InputError, match="ended at step 0"):
-        train(str(tiny_experts), folder, tmp_path / "run", SHORT.model_copy(update={"batch_size": 60}))
+    with pytest.raises(InputError, match="too few of its texts differ"):
+        train(str(tiny_experts), folder, SHORT.model_copy(update={"batch_size": 60}), tmp_path / "run")
 
 
 @pytest.mark.parametrize("update", [{"loss": "argmax_target"}, {"hard_negatives": 2}])
@@ -191,7 +191,7 @@ def test_other_losses_lower_themselves(
     pairs: PairsFolder, tiny_experts: Path, tmp_path: Path, update: dict
 ) -> None:
     config = SHORT.model_copy(update={**update, "max_steps": 40, "eval_steps": 20})
-    losses = train(str(tiny_experts), pairs, tmp_path / "run", config)["losses"]
+    losses = train(str(tiny_experts), pairs, config, tmp_path / "run").losses
     assert losses[-1][1] < losses[0][1]
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert ("most like it" in card) == ("loss" in update)
@@ -206,12 +206,12 @@ def test_negatives_of_a_run_that_never_started_are_mined_anew(
     out.mkdir()
     (out / "started.json").write_text("{}")
     (out / "hard_negatives.parquet").write_text("of other settings")
-    assert train(str(tiny_experts), pairs, out, config)["steps"] == 3
+    assert train(str(tiny_experts), pairs, config, out).steps == 3
 
 
 def test_adapters_are_trained_kept_and_merged(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"lora_rank": 2}))
+    train(str(tiny_experts), pairs, SHORT.model_copy(update={"lora_rank": 2}), tmp_path / "run")
     assert (tmp_path / "run" / "adapter" / "adapter_config.json").exists()
     before, after = weights_of(tiny_experts), weights(tmp_path / "run")
     assert before.keys() == after.keys()

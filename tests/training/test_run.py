@@ -15,13 +15,13 @@ from sentence_transformers import SentenceTransformer
 from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
-from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.models.routing.route_classifier import RouteClassifier, has_auto_route
 from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.training.callbacks import BadNumbersError
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import SwappingCollator
+from sentence_experts.training.data import PairCollator
 from sentence_experts.training.run import train
+from sentence_experts.training.trainer import BadNumbersError
+from sentence_experts.training.validation import PairValidation, Validator
 
 SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3)
 
@@ -29,7 +29,7 @@ SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3
 @pytest.fixture(scope="module")
 def finished(pairs: PairsFolder, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
-    train(str(tiny_experts), pairs, out, SHORT)
+    train(str(tiny_experts), pairs, SHORT, out)
     return out
 
 
@@ -46,11 +46,14 @@ def test_training_lowers_the_loss(finished: Path) -> None:
 
 def test_the_saved_model_is_the_best_by_validation(finished: Path, pairs: PairsFolder) -> None:
     result = json.loads((finished / "run.json").read_text())
-    evaluator = PairEvaluator(pairs.split("validation"), batch_size=SHORT.batch_size)
-    again = evaluator(SentenceTransformer(str(finished / "model")))["validation_f1_max"]
-    best = max(entry["eval_validation_f1_max"] for entry in result["history"])
+    validator = Validator([PairValidation(pairs.split("validation"))], batch_size=SHORT.batch_size)
+    figures = validator(SentenceTransformer(str(finished / "model")))
+    again = figures["validation_mean"]
+    own = [figures[f"validation_{domain}_f1_max"] for domain in pairs.domains]
+    assert again == pytest.approx(sum(own) / 2)
+    best = max(entry["eval_validation_mean"] for entry in result["history"])
     assert again == pytest.approx(best, abs=1e-6)
-    assert best == result["best_validation_f1_max"]
+    assert best == result["best_validation"]
 
 
 def test_every_trained_expert_moved(finished: Path, tiny_experts: Path) -> None:
@@ -64,13 +67,13 @@ def test_every_trained_expert_moved(finished: Path, tiny_experts: Path) -> None:
 def test_the_same_seed_gives_the_same_model(
     finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
 ) -> None:
-    train(str(tiny_experts), pairs, tmp_path / "again", SHORT)
+    train(str(tiny_experts), pairs, SHORT, tmp_path / "again")
     one, other = weights(finished), weights(tmp_path / "again")
     assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
 
 
 def _train_in_child(model: str, pairs: Path, out: Path) -> None:
-    train(model, PairsFolder.open(pairs), out, SHORT)
+    train(model, PairsFolder.open(pairs), SHORT, out)
 
 
 def test_a_killed_run_resumes_to_the_same_model(
@@ -78,11 +81,11 @@ def test_a_killed_run_resumes_to_the_same_model(
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
-    with pytest.raises(UsageError, match="--resume"):
-        train(str(tiny_experts), pairs, out, SHORT)
-    with pytest.raises(UsageError, match="another config"):
-        train(str(tiny_experts), pairs, out, SHORT.model_copy(update={"seed": 9}), resume=True)
-    train(str(tiny_experts), pairs, out, SHORT, resume=True)
+    with pytest.raises(UsageError, match="`resume`"):
+        train(str(tiny_experts), pairs, SHORT, out)
+    with pytest.raises(UsageError, match=r"another config\.seed"):
+        train(str(tiny_experts), pairs, SHORT.model_copy(update={"seed": 9}), out, resume=True)
+    train(str(tiny_experts), pairs, SHORT, out, resume=True)
     one, other = weights(finished), weights(out)
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
 
@@ -96,13 +99,13 @@ def test_gradient_caching_trains_the_same_model(
     config = json.loads((still / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (still / "config.json").write_text(json.dumps(config))
-    train(str(still), pairs, tmp_path / "plain", SHORT)
-    train(str(still), pairs, tmp_path / "cached", SHORT.model_copy(update={"cache_mini_batch": 3}))
+    train(str(still), pairs, SHORT, tmp_path / "plain")
+    train(str(still), pairs, SHORT.model_copy(update={"cache_mini_batch": 3}), tmp_path / "cached")
     one, other = weights(tmp_path / "plain"), weights(tmp_path / "cached")
     assert all(torch.allclose(one[name], other[name], atol=1e-4) for name in one)
 
 
-@pytest.mark.parametrize(("batches", "most"), [("mixed", 2), ("domain", 1)])
+@pytest.mark.parametrize(("batches", "most"), [("mixed", 2), ("homogeneous", 1)])
 def test_batches_are_of_one_domain_when_asked(
     pairs: PairsFolder,
     tiny_experts: Path,
@@ -113,14 +116,14 @@ def test_batches_are_of_one_domain_when_asked(
 ) -> None:
     seen: list[set[str]] = []
 
-    class Watching(SwappingCollator):
+    class Watching(PairCollator):
         def __call__(self, features: list[dict]) -> dict:
             seen.append({row["anchor"].split("]")[0] for row in features})
             return super().__call__(features)
 
-    monkeypatch.setattr("sentence_experts.training.run.SwappingCollator", Watching)
+    monkeypatch.setattr("sentence_experts.training.run.PairCollator", Watching)
     config = SHORT.model_copy(update={"batches": batches, "max_steps": 8})
-    train(str(tiny_experts), pairs, tmp_path / "run", config)
+    train(str(tiny_experts), pairs, config, tmp_path / "run")
     assert max(len(domains) for domains in seen) == most
     assert set.union(*seen) == {"[CROPS", "[NEURO"}
 
@@ -130,7 +133,7 @@ def test_automatic_routes_of_the_model_before_are_dropped(
 ) -> None:
     model = shutil.copytree(tiny_experts, tmp_path / "model")
     RouteClassifier(("crops", "neuro"), np.zeros((2, 32)), np.zeros(2)).write(model)
-    train(str(model), pairs, tmp_path / "run", SHORT.model_copy(update={"max_steps": 2}))
+    train(str(model), pairs, SHORT.model_copy(update={"max_steps": 2}), tmp_path / "run")
     assert "no automatic routes: train them again" in capsys.readouterr().err
     assert has_auto_route(model)
     assert not [folder for folder in (tmp_path / "run").rglob("*") if has_auto_route(folder)]
@@ -141,7 +144,7 @@ def test_early_stopping_counts_evaluations(pairs: PairsFolder, tiny_experts: Pat
     config = SHORT.model_copy(
         update={"learning_rate": 1e-12, "max_steps": 30, "eval_steps": 2, "patience": 3}
     )
-    assert train(str(tiny_experts), pairs, tmp_path / "run", config)["steps"] == 8
+    assert train(str(tiny_experts), pairs, config, tmp_path / "run").steps == 8
 
 
 def test_a_bad_loss_stops_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
@@ -151,20 +154,20 @@ def test_a_bad_loss_stops_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_pa
     with torch.no_grad():
         next(model[0].auto_model.parameters())[:] = float("nan")
     model.save_pretrained(str(broken), create_model_card=False)
-    with pytest.raises(BadNumbersError, match="learning-rate"):
-        train(str(broken), pairs, tmp_path / "run", SHORT)
+    with pytest.raises(BadNumbersError, match="`learning_rate`"):
+        train(str(broken), pairs, SHORT, tmp_path / "run")
 
 
 def test_an_update_that_breaks_the_model_stops_the_run(
     pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
 ) -> None:
     config = SHORT.model_copy(update={"learning_rate": 1e38, "max_steps": 1, "warmup": 0.0})
-    with pytest.raises(BadNumbersError, match=r"after step 1 .*learning-rate"):
-        train(str(tiny_experts), pairs, tmp_path / "run", config)
+    with pytest.raises(BadNumbersError, match=r"after step 1 .*`learning_rate`"):
+        train(str(tiny_experts), pairs, config, tmp_path / "run")
 
 
 def test_tensorboard_logs_go_into_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
-    train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"tensorboard": True}))
+    train(str(tiny_experts), pairs, SHORT.model_copy(update={"tensorboard": True}), tmp_path / "run")
     (events,) = (tmp_path / "run" / "logs").glob("events.*")
     assert b"eval/validation_f1_max" in events.read_bytes()
 
@@ -175,7 +178,7 @@ def test_a_logger_that_is_not_installed_is_named(
     if find_spec("wandb") is not None:
         pytest.skip("wandb is installed")
     with pytest.raises(SentenceExpertsError, match=r"sentence-experts\[wandb\]"):
-        train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"wandb": True}))
+        train(str(tiny_experts), pairs, SHORT.model_copy(update={"wandb": True}), tmp_path / "run")
 
 
 def test_a_run_that_never_got_to_a_checkpoint_can_be_started_anew(
@@ -183,18 +186,18 @@ def test_a_run_that_never_got_to_a_checkpoint_can_be_started_anew(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match="bf16"):
-        train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"bf16": True}))
+        train(str(tiny_experts), pairs, SHORT.model_copy(update={"bf16": True}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     # As a run leaves it that was killed in its first steps, with other settings.
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / "started.json").write_text("{}")
     short = SHORT.model_copy(update={"max_steps": 2})
-    assert train(str(tiny_experts), pairs, tmp_path / "run", short)["steps"] == 2
+    assert train(str(tiny_experts), pairs, short, tmp_path / "run").steps == 2
 
 
 def test_a_finished_run_is_left_alone(finished: Path, pairs: PairsFolder, tiny_experts: Path) -> None:
     before = (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns
-    assert train(str(tiny_experts), pairs, finished, SHORT, resume=True)["steps"] == SHORT.max_steps
+    assert train(str(tiny_experts), pairs, SHORT, finished, resume=True).steps == SHORT.max_steps
     assert (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns == before
 
 
@@ -204,12 +207,12 @@ def test_foreign_folders_and_missing_models_are_refused(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("do not touch")
     with pytest.raises(UsageError, match="not a training run"):
-        train(str(tiny_experts), pairs, tmp_path / "mine", SHORT)
+        train(str(tiny_experts), pairs, SHORT, tmp_path / "mine")
     with pytest.raises(InputError, match="no such model folder"):
-        train(str(tmp_path / "nowhere"), pairs, tmp_path / "run", SHORT)
+        train(str(tmp_path / "nowhere"), pairs, SHORT, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(InputError, match="do not fill one batch"):
-        train(str(tiny_experts), pairs, tmp_path / "run", SHORT.model_copy(update={"batch_size": 500}))
+        train(str(tiny_experts), pairs, SHORT.model_copy(update={"batch_size": 500}), tmp_path / "run")
 
 
 def test_the_card_names_routes_data_and_figures(finished: Path) -> None:

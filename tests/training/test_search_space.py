@@ -51,13 +51,13 @@ def test_without_a_file_it_is_the_preprints() -> None:
         ("batch_size: {type: int, low: 5}", r"batch_size\.int\.high"),
         ("batch_size: {type: int, low: 20, high: 5}", "low must be below high"),
         ("warmup: {type: float, low: 0, high: 0.5, log: true}", "above 0 with log"),
-        ("batch_size: {type: int, low: 1, high: 20}", "batch_size: 1 is out of the question"),
+        ("batch_size: {type: int, low: 1, high: 20}", "batch_size: 1 is not allowed"),
         ("batch: {type: int, low: 5, high: 20}", "batch: no such setting; known: .*batch_size"),
-        ("scheduler: {type: categorical, choices: [cosine, square]}", "'square' is out of the question"),
+        ("scheduler: {type: categorical, choices: [cosine, square]}", "'square' is not allowed"),
         ("scheduler: {type: categorical, choices: []}", "choices"),
         (
             "epochs: {type: float, low: 1, high: 2}\nmax_steps: {type: int, low: 1, high: 9}",
-            "max_steps leaves epochs without effect",
+            "max_steps overrides epochs",
         ),
     ],
 )

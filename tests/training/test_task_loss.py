@@ -11,9 +11,9 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder
-from helpers.two_processes import BATCHES, LABELS, columns_of, loss_and_gradients
+from helpers.two_processes import BATCHES, LABELS, columns_of, loss_and_gradients, make_loss
 from sentence_experts.models.routing.token_router import token_balance_loss, token_loads_of
-from sentence_experts.training.task_loss import TaskLoss
+from sentence_experts.training.router_losses import TokenRouterLoss
 
 TEMPERATURES = (0.03, 0.06)
 
@@ -60,18 +60,21 @@ def test_the_loss_is_its_formula(model: SentenceTransformer, task: int, negative
     groups = torch.tensor([0, 1, 0, 2, 3, 1])  # two pairs of one group, twice
     labels = torch.stack([torch.full((6,), task), torch.zeros(6).long(), groups, groups, groups.flip(0)], 1)
     labels = labels[:, : 4 + negatives]
-    value = TaskLoss(model, TEMPERATURES).total(columns, labels)
+    value = make_loss(model).calculate_loss([[column] for column in columns], labels)
     assert float(value) == pytest.approx(slow(columns, labels), rel=1e-5)
 
 
 def test_a_batch_of_one_group_teaches_nothing(model: SentenceTransformer) -> None:
     columns = [torch.randn(4, 5, generator=torch.Generator().manual_seed(2)) for _ in range(2)]
-    assert float(TaskLoss(model, TEMPERATURES).total(columns, torch.zeros(4, 4).long())) == 0
+    assert (
+        float(make_loss(model).calculate_loss([[column] for column in columns], torch.zeros(4, 4).long()))
+        == 0
+    )
 
 
 def test_only_the_experts_of_the_batch_learn(model: SentenceTransformer) -> None:
     for task, wanted in (("retrieval", {0, 1}), ("clustering", {3})):
-        _, gradients = loss_and_gradients(TaskLoss(model, TEMPERATURES), columns_of(model, task), LABELS)
+        _, gradients = loss_and_gradients(make_loss(model), columns_of(model, task), LABELS)
         experts = {int(name.split(".experts.")[1][0]) for name in gradients if ".experts." in name}
         assert experts == wanted
         assert any("attention" in name for name in gradients)
@@ -81,8 +84,8 @@ def test_only_the_experts_of_the_batch_learn(model: SentenceTransformer) -> None
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("task", BATCHES)
 def test_the_cached_loss_is_the_plain_one(model: SentenceTransformer, task: str, size: int) -> None:
-    plain = loss_and_gradients(TaskLoss(model, TEMPERATURES), columns_of(model, task), LABELS)
-    cached = TaskLoss(model, TEMPERATURES, cache_mini_batch=size)
+    plain = loss_and_gradients(make_loss(model), columns_of(model, task), LABELS)
+    cached = make_loss(model, cache_mini_batch=size)
     same(plain, loss_and_gradients(cached, columns_of(model, task), LABELS))
 
 
@@ -90,9 +93,9 @@ def test_the_balance_of_token_routers_is_added_and_cached(token_model: SentenceT
     columns = columns_of(token_model, "retrieval")
     values = {}
     for weight in (0.0, 0.5):
-        loss = TaskLoss(token_model, TEMPERATURES, balance=weight)
+        loss = make_loss(token_model, router=TokenRouterLoss(weight))
         values[weight], gradients = loss_and_gradients(loss, columns, LABELS)
-        cached = TaskLoss(token_model, TEMPERATURES, balance=weight, cache_mini_batch=2)
+        cached = make_loss(token_model, router=TokenRouterLoss(weight), cache_mini_batch=2)
         same((values[weight], gradients), loss_and_gradients(cached, columns, LABELS))
         assert any(".router." in name for name in gradients)
     with token_loads_of(token_model) as loads:

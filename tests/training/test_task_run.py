@@ -14,12 +14,13 @@ from helpers.saved_weights import weights_of
 from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder, make_tasks_folder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.dataset import TasksFolder
-from sentence_experts.training.task_config import TaskConfig
-from sentence_experts.training.task_data import settings_of
-from sentence_experts.training.task_evaluator import TaskEvaluator
-from sentence_experts.training.task_run import TaskTrainer, train_tasks
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.objectives import TaskPairs
+from sentence_experts.training.run import train
+from sentence_experts.training.trainer import Trainer
+from sentence_experts.training.validation import Validator
 
-SHORT = TaskConfig(batch_size=8, max_steps=8, eval_steps=4, learning_rate=1e-3, warmup=0.0, seed=1)
+SHORT = TrainConfig(batch_size=8, max_steps=8, eval_steps=4, learning_rate=1e-3, warmup=0.0, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def model(task_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def finished(tasks: TasksFolder, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
-    train_tasks(str(model), tasks, out, SHORT)
+    train(str(model), tasks, SHORT, out)
     return out
 
 
@@ -55,19 +56,22 @@ def test_every_expert_learns_and_the_best_figure_counts(finished: Path, model: P
     assert experts_in(moved(model, finished / "checkpoints" / "checkpoint-8")) == {0, 1, 2, 3}
     result = json.loads((finished / "run.json").read_text())
     assert (result["steps"], result["processes"]) == (8, 1)
-    figures = [entry["eval_validation_ndcg_at_10"] for entry in result["history"]]
+    figures = [entry["eval_validation_mean"] for entry in result["history"]]
     assert len(figures) == 2
-    assert max(figures) == result["best_validation_ndcg_at_10"]
+    assert max(figures) == result["best_validation"]
 
 
-def test_the_saved_model_has_the_figures_of_its_step(finished: Path, tasks: TasksFolder) -> None:
+def test_saved_model_has_figures_of_its_step(finished: Path, tasks: TasksFolder, task_experts: Path) -> None:
+    dense = SentenceTransformer(str(base_of(task_experts)), device="cpu")
     result = json.loads((finished / "run.json").read_text())
-    evaluator = TaskEvaluator.of(tasks, settings_of(tasks.hierarchy.trainable(), SHORT), batch_size=8)
-    again = evaluator(SentenceTransformer(str(finished / "model"), device="cpu"))
+    objective = TaskPairs(tasks)
+    prompts = {name: objective.prompts(name, dense, SHORT) for name in objective.names}
+    validator = Validator([objective.validation(objective.names, prompts, SHORT)], batch_size=8)
+    again = validator(SentenceTransformer(str(finished / "model"), device="cpu"))
     best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
     assert {f"eval_{name}": figure for name, figure in again.items()}.items() <= best.items()
     of_tasks = [best[f"eval_validation_{task}_ndcg_at_10"] for task in tasks.hierarchy.tasks]
-    assert sum(of_tasks) / 3 == pytest.approx(best["eval_validation_ndcg_at_10"])
+    assert sum(of_tasks) / 3 == pytest.approx(best["eval_validation_mean"])
 
 
 def test_the_test_split_is_never_read(
@@ -81,34 +85,34 @@ def test_the_test_split_is_never_read(
         return pairs(self, task, dataset, split)
 
     monkeypatch.setattr(TasksFolder, "pairs", watched)
-    train_tasks(str(model), tasks, tmp_path / "run", SHORT.model_copy(update={"max_steps": 1}))
+    train(str(model), tasks, SHORT.model_copy(update={"max_steps": 1}), tmp_path / "run")
     assert set(read) == {"train", "validation"}
 
 
 def test_a_broken_off_run_goes_on_to_the_same_bytes(
     finished: Path, tasks: TasksFolder, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = TaskTrainer.training_step
+    step = Trainer.training_step
 
-    def breaks(self: TaskTrainer, *args: object, **kwargs: object):
+    def breaks(self: Trainer, *args: object, **kwargs: object):
         if self.state.global_step == 6:
             raise KeyboardInterrupt
         return step(self, *args, **kwargs)
 
-    monkeypatch.setattr(TaskTrainer, "training_step", breaks)
+    monkeypatch.setattr(Trainer, "training_step", breaks)
     with pytest.raises(KeyboardInterrupt):
-        train_tasks(str(model), tasks, tmp_path / "run", SHORT)
+        train(str(model), tasks, SHORT, tmp_path / "run")
     monkeypatch.undo()
-    with pytest.raises(UsageError, match="--resume"):
-        train_tasks(str(model), tasks, tmp_path / "run", SHORT)
-    with pytest.raises(UsageError, match="another config"):
-        train_tasks(str(model), tasks, tmp_path / "run", SHORT.model_copy(update={"seed": 9}), resume=True)
+    with pytest.raises(UsageError, match="`resume`"):
+        train(str(model), tasks, SHORT, tmp_path / "run")
+    with pytest.raises(UsageError, match=r"another config\.seed"):
+        train(str(model), tasks, SHORT.model_copy(update={"seed": 9}), tmp_path / "run", resume=True)
     torch.rand(7)  # whatever else the process drew
-    train_tasks(str(model), tasks, tmp_path / "run", SHORT, resume=True)
+    train(str(model), tasks, SHORT, tmp_path / "run", resume=True)
     for name in ("model/model-expert-000.safetensors", "model/README.md", "run.json"):
         assert (tmp_path / "run" / name).read_bytes() == (finished / name).read_bytes(), name
-    again = train_tasks(str(model), tasks, finished, SHORT, resume=True)
-    assert again["steps"] == SHORT.max_steps
+    again = train(str(model), tasks, SHORT, finished, resume=True)
+    assert again.steps == SHORT.max_steps
 
 
 def test_the_card_says_how_each_task_was_trained(finished: Path) -> None:
@@ -125,7 +129,7 @@ def test_the_card_says_how_each_task_was_trained(finished: Path) -> None:
 def test_static_training_is_another_model(
     finished: Path, tasks: TasksFolder, model: Path, tmp_path: Path
 ) -> None:
-    train_tasks(str(model), tasks, tmp_path / "run", SHORT.model_copy(update={"curriculum": "static"}))
+    train(str(model), tasks, SHORT.model_copy(update={"curriculum": "static"}), tmp_path / "run")
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "| retrieval | 48 | plants, brains | all datasets of the task | 0.03 |" in card
     assert "| clustering | 48 | a, b | all datasets of the task | 0.03 |" in card
@@ -136,17 +140,17 @@ def test_static_training_is_another_model(
 def test_one_task_or_one_expert_alone(tasks: TasksFolder, model: Path, tmp_path: Path) -> None:
     short = SHORT.model_copy(update={"max_steps": 2, "eval_steps": 2})
     for name, options, experts in (
-        ("task", {"only_tasks": ["clustering"]}, {3}),
+        ("task", {"routes": ["clustering"]}, {3}),
         ("expert", {"only_expert": "document"}, {1}),
         ("cached", {"only_expert": "document", "cache_mini_batch": 3}, {1}),
     ):
-        result = train_tasks(str(model), tasks, tmp_path / name, short.model_copy(update=options))
+        result = train(str(model), tasks, short.model_copy(update=options), tmp_path / name)
         changed = moved(model, tmp_path / name / "model")
         assert experts_in(changed) == experts, name
         assert any(".attention.self." in weight for weight in changed) == (name == "task")
         only = "clustering" if name == "task" else "retrieval"
-        assert set(result["history"][0]) == {
-            "step", "eval_validation_ndcg_at_10", f"eval_validation_{only}_ndcg_at_10"
+        assert set(result.history[0]) == {
+            "step", "eval_validation_mean", f"eval_validation_{only}_ndcg_at_10"
         }  # fmt: skip
 
 
@@ -156,7 +160,7 @@ def test_a_dense_model_keeps_the_instructions_it_learned_with(
     short = SHORT.model_copy(update={"max_steps": 1})
     for name, instructions in (("conditioned", True), ("plain", False)):
         config = short.model_copy(update={"instructions": instructions})
-        train_tasks(str(base_of(task_experts)), tasks, tmp_path / name, config)
+        train(str(base_of(task_experts)), tasks, config, tmp_path / name)
         card = (tmp_path / name / "model" / "README.md").read_text()
         assert ("A dense bert encoder with an instruction for each route." in card) == instructions
         prompts = SentenceTransformer(str(tmp_path / name / "model"), device="cpu").prompts
@@ -171,7 +175,7 @@ def test_a_token_router_learns_with_its_balance(tasks: TasksFolder, minilm: str,
     losses = {}
     for name, weight in (("default", None), ("same", 0.01), ("none", 0.0)):
         config = short.model_copy(update={"balance_loss": weight})
-        train_tasks(str(model), tasks, tmp_path / name, config)
+        train(str(model), tasks, config, tmp_path / name)
         losses[name] = weights_of(tmp_path / name / "model")
         assert any(".router." in weight for weight in moved(model, tmp_path / name / "model"))
     assert all(torch.equal(losses["default"][name], losses["same"][name]) for name in losses["same"])
@@ -183,19 +187,16 @@ def test_options_that_mean_nothing_are_refused(
 ) -> None:
     out = tmp_path / "run"
     for options, message in (
-        ({"balance_loss": 0.1}, "--balance-loss: the model has no token-level router"),
-        ({"router_learning_rate": 0.1}, "--router-learning-rate"),
-        ({"only_expert": "cvd"}, "--only-expert cvd: the model's experts are query, document"),
-        ({"only_expert": "query", "freeze": "shared"}, "--only-expert and --freeze"),
+        ({"balance_loss": 0.1}, "`balance_loss`: the model has no learned router"),
+        ({"router_learning_rate": 0.1}, "`router_learning_rate`"),
+        ({"only_expert": "cvd"}, "`only_expert=cvd`: the model's experts are query, document"),
+        ({"only_expert": "query", "freeze": "shared"}, "`only_expert` and `freeze`"),
     ):
         with pytest.raises(UsageError, match=message):
-            train_tasks(str(model), tasks, out, SHORT.model_copy(update=options))
-    learned = make_task_encoder(tmp_path / "learned", minilm, router="learned")
-    with pytest.raises(UsageError, match="learned router of whole sequences"):
-        train_tasks(str(learned), tasks, out, SHORT)
+            train(str(model), tasks, SHORT, out, **options)
     with pytest.raises(InputError, match="do not fill one batch of 30"):
-        train_tasks(str(model), tasks, out, SHORT.model_copy(update={"batch_size": 30}))
+        train(str(model), tasks, SHORT.model_copy(update={"batch_size": 30}), out)
     blind = make_tasks_folder(tmp_path / "blind", sizes={"train": 24, "validation": 0, "test": 8})
     with pytest.raises(InputError, match="validation split of task retrieval has no pair to find"):
-        train_tasks(str(model), blind, out, SHORT)
+        train(str(model), blind, SHORT, out)
     assert not out.exists()

@@ -13,8 +13,8 @@ from helpers.saved_weights import weights_of
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs.dataset import PairsFolder
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.options import check_options
 from sentence_experts.training.run import train
+from sentence_experts.training.trainable import check_settings
 
 SHORT = TrainConfig(batch_size=8, max_steps=4, eval_steps=4, learning_rate=1e-3, weight_decay=0.5, warmup=0)
 EMBEDDINGS = "embeddings.word_embeddings.weight"
@@ -52,7 +52,7 @@ def test_one_expert_and_its_token_are_all_that_moves(
 ) -> None:
     model = extended(plain, tmp_path / "model", layers=layers)
     config = SHORT.model_copy(update={"only_expert": "neuro"})
-    train(str(model), pairs, tmp_path / "run", config)
+    train(str(model), pairs, config, tmp_path / "run")
     names = moved(model, tmp_path / "run")
     experts = {name for name in weights_of(model) if ".experts.1." in name}
     assert bool(experts) == (layers != "none")
@@ -63,7 +63,7 @@ def test_one_expert_and_its_token_are_all_that_moves(
 def test_one_expert_moves_no_other_routes_vectors(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model")
     config = SHORT.model_copy(update={"only_expert": "neuro"})
-    train(str(model), pairs, tmp_path / "run", config)
+    train(str(model), pairs, config, tmp_path / "run")
     texts = ["rice yield", "neuron spikes in sleep"]
     before, after = (
         SentenceTransformer(str(folder), device="cpu") for folder in (model, tmp_path / "run" / "model")
@@ -76,11 +76,11 @@ def test_one_expert_moves_no_other_routes_vectors(pairs: PairsFolder, plain: str
 def test_a_prefix_has_no_row_of_its_own(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model", route="prefix")
     config = SHORT.model_copy(update={"only_expert": "crops"})
-    train(str(model), pairs, tmp_path / "run", config)
+    train(str(model), pairs, config, tmp_path / "run")
     assert {".experts.0." in name for name in moved(model, tmp_path / "run")} == {True}
     dense = extended(plain, tmp_path / "dense", route="prefix", layers="none")
     with pytest.raises(UsageError, match="nothing is left to train"):
-        train(str(dense), pairs, tmp_path / "other", config)
+        train(str(dense), pairs, config, tmp_path / "other")
 
 
 @pytest.mark.parametrize("route", ["token", "prefix"])
@@ -89,24 +89,24 @@ def test_one_expert_is_trained_on_its_own_domains_alone(
 ) -> None:
     model = extended(plain, tmp_path / "model", route=route)
     # Texts of another expert bring a prefix model no gradient at all.
-    config = SHORT.model_copy(update={"only_expert": "neuro", "batches": "domain"})
-    result = train(str(model), pairs, tmp_path / "run", config)
-    assert "only the pairs of neuro" in capsys.readouterr().err
-    assert result["steps"] == SHORT.max_steps
-    assert "eval_validation_neuro_f1_max" in result["history"][0]
-    assert "eval_validation_crops_f1_max" not in result["history"][0]
+    config = SHORT.model_copy(update={"only_expert": "neuro", "batches": "homogeneous"})
+    result = train(str(model), pairs, config, tmp_path / "run")
+    assert "only these routes are trained: neuro" in capsys.readouterr().err
+    assert result.steps == SHORT.max_steps
+    assert "eval_validation_neuro_f1_max" in result.history[0]
+    assert "eval_validation_crops_f1_max" not in result.history[0]
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "# A text encoder for neuro\n" in card
     assert "\n32 pairs" in card
-    with pytest.raises(UsageError, match="neuro: no pairs of that expert's domain, only of crops"):
-        train(str(model), pairs, tmp_path / "other", config.model_copy(update={"domains": ["crops"]}))
+    with pytest.raises(UsageError, match="neuro`: none of the routes crops leads to it"):
+        train(str(model), pairs, config.model_copy(update={"routes": ["crops"]}), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
 def test_frozen_attention_stays(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
     for model, extra in ((extended(plain, tmp_path / "experts"), ".experts."), (Path(plain), "intermediate")):
         run = tmp_path / f"run-{model.name}"
-        train(str(model), pairs, run, SHORT.model_copy(update={"freeze": "attention"}))
+        train(str(model), pairs, SHORT.model_copy(update={"freeze": "attention"}), run)
         names = moved(model, run)
         attention = {name for name in weights_of(model) if ".attention." in name}
         projections = {name for name in attention if "LayerNorm" not in name}
@@ -118,13 +118,13 @@ def test_frozen_attention_stays(pairs: PairsFolder, plain: str, tmp_path: Path) 
 
 def test_frozen_shared_weights_stay(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model")
-    train(str(model), pairs, tmp_path / "run", SHORT.model_copy(update={"freeze": "shared"}))
+    train(str(model), pairs, SHORT.model_copy(update={"freeze": "shared"}), tmp_path / "run")
     experts = {name for name in weights_of(model) if ".experts." in name}
     assert moved(model, tmp_path / "run") == experts | {EMBEDDINGS}
     assert moved_rows(model, tmp_path / "run") == sorted(row_of(model, name) for name in ("crops", "neuro"))
 
     learned = extended(plain, tmp_path / "learned", route="none", router="learned")
-    train(str(learned), pairs, tmp_path / "other", SHORT.model_copy(update={"freeze": "shared"}))
+    train(str(learned), pairs, SHORT.model_copy(update={"freeze": "shared"}), tmp_path / "other")
     routers = {name for name in weights_of(learned) if ".router." in name}
     assert routers
     assert moved(learned, tmp_path / "other") == experts | routers
@@ -133,7 +133,7 @@ def test_frozen_shared_weights_stay(pairs: PairsFolder, plain: str, tmp_path: Pa
 def test_experts_have_their_own_rate(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model")
     config = SHORT.model_copy(update={"learning_rate": 1e-12, "expert_learning_rate": 1e-3})
-    train(str(model), pairs, tmp_path / "run", config)
+    train(str(model), pairs, config, tmp_path / "run")
     one, other = (weights_of(f) for f in (model, tmp_path / "run" / "model"))
     for name, weight in one.items():
         change = float((other[name] - weight).abs().max())
@@ -143,36 +143,28 @@ def test_experts_have_their_own_rate(pairs: PairsFolder, plain: str, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"loss": "argmax_target", "scale": 5.0}, "--scale"),
-        ({"loss": "learned_temperature", "hard_negatives": 1}, "--hard-negatives"),
-        ({"hard_negatives": 1, "mask_known": False}, "--hard-negatives and --no-mask-known"),
-        ({"warmup": 0.2, "warmup_steps": 3}, "--warmup and --warmup-steps"),
-        ({"lora_alpha": 2.0}, "--lora-alpha"),
-        ({"lora_rank": 2, "freeze": "attention"}, "--freeze attention"),
-        ({"only_expert": "a", "freeze": "shared"}, "--only-expert and --freeze"),
-        ({"only_expert": "a", "lora_rank": 2}, "--only-expert and --lora-rank"),
-        ({"expert_learning_rate": 1e-3}, "--expert-learning-rate"),
-        ({"balance_loss": 0.1}, "--balance-loss"),
-        ({"route_by": "router"}, "--route-by router"),
-        ({"router_loss": 0.5}, "--router-loss"),
-        ({"router_learning_rate": 1e-5}, "--router-learning-rate"),
+        ({"expert_learning_rate": 1e-3}, "`expert_learning_rate`"),
+        ({"balance_loss": 0.1}, "`balance_loss`"),
+        ({"route_by": "router"}, "`route_by=router`"),
+        ({"router_loss": 0.5}, "`router_loss`"),
+        ({"router_learning_rate": 1e-5}, "`router_learning_rate`"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(plain: str, options: dict, message: str) -> None:
     dense = SentenceTransformer(plain, device="cpu")
-    check_options(TrainConfig(), dense)
+    check_settings(dense, TrainConfig())
     with pytest.raises(UsageError, match=message):
-        check_options(TrainConfig(**options), dense)
+        check_settings(dense, TrainConfig(**options))
 
 
 def test_parts_that_a_model_lacks_are_refused(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
     for options, message in (({"freeze": "shared"}, "no experts"), ({"only_expert": "x"}, "no experts")):
         with pytest.raises(UsageError, match=message):
-            train(plain, pairs, tmp_path / "run", SHORT.model_copy(update=options))
+            train(plain, pairs, SHORT.model_copy(update=options), tmp_path / "run")
     model = extended(plain, tmp_path / "model")
     with pytest.raises(UsageError, match="experts are crops, neuro"):
-        train(str(model), pairs, tmp_path / "run", SHORT.model_copy(update={"only_expert": "x"}))
+        train(str(model), pairs, SHORT.model_copy(update={"only_expert": "x"}), tmp_path / "run")
     learned = extended(plain, tmp_path / "learned", route="none", router="learned")
     with pytest.raises(UsageError, match="learned router"):
-        train(str(learned), pairs, tmp_path / "run", SHORT.model_copy(update={"only_expert": "crops"}))
+        train(str(learned), pairs, SHORT.model_copy(update={"only_expert": "crops"}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

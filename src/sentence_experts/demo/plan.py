@@ -90,7 +90,16 @@ def commands(material: Material, out: Path, steps: int, seed: int, base: str = "
     """The command lines, without the program's name, in order; `base` is the pretrained model."""
     corpus, pairs, untrained, runs = out / "corpus", out / "pairs", out / "untrained", out / "runs"
     experts = ",".join(material.domains)
-    training = ["--pairs", str(pairs), "--max-steps", str(steps), "--batch-size", "32", "--batches", "domain"]
+    training = [
+        "--pairs",
+        str(pairs),
+        "--max-steps",
+        str(steps),
+        "--batch-size",
+        "32",
+        "--batches",
+        "homogeneous",
+    ]
     training += ["--eval-steps", str(max(1, steps // 4)), "--seed", str(seed), "--resume"]
     dense, mixture = runs / "dense", runs / "experts"
     return [
@@ -105,8 +114,8 @@ def commands(material: Material, out: Path, steps: int, seed: int, base: str = "
             *("--out", str(untrained / "dense"), "--overwrite"),
         ],
         ["extend", base, "--experts", experts, "--out", str(untrained / "experts"), "--overwrite"],
-        ["train", "--model", str(untrained / "dense"), "--out", str(dense), *training],
-        ["train", "--model", str(untrained / "experts"), "--out", str(mixture), *training],
+        ["train", str(untrained / "dense"), "--out", str(dense), *training],
+        ["train", str(untrained / "experts"), "--out", str(mixture), *training],
         [
             *("evaluate", str(mixture / "model"), str(dense / "model"), "--pairs", str(pairs)),
             *("--baseline", "tfidf", "--baseline", base, "--out", str(out / "evaluation")),

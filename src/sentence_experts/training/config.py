@@ -1,143 +1,205 @@
-"""The settings of one training run on pairs, and those that all runs share: YAML keys that are also flags."""
+"""The settings of `train` and `tune`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import write_text
+from sentence_experts.config import Config
 
-
-def split_at_commas(value: Any) -> Any:
-    """A list of names from names between commas; anything else stays."""
-    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+# The control of MoTE's task-aware training: the same batches and temperature for all tasks (Romero 2025, note
+# of Table 4).
+STATIC_BATCHES = "heterogeneous"
+STATIC_TEMPERATURE = 0.03
 
 
-class RunConfig(BaseModel):
-    """What every training run can be told, whatever it learns from."""
+class TrainConfig(Config):
+    """How a model is trained. A route is a domain or a task."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+    routes: list[str] | None = Field(
+        None, min_length=1, description="Train and validate on these domains or tasks only"
+    )
+    fraction: float = Field(
+        1.0, gt=0, le=1, description="Fraction of each route's training pairs to use, sampled at random"
+    )
     epochs: float = Field(1.0, gt=0, description="Passes over the training pairs")
-    max_steps: int | None = Field(None, ge=1, description="Stop after so many steps, whatever the epochs")
-    batch_size: int = Field(32, ge=2, description="Pairs in a batch; the others are a pair's negatives")
-    cache_mini_batch: int | None = Field(
+    max_steps: int | None = Field(None, ge=1, description="Maximum number of steps; overrides `epochs`")
+    batch_size: int = Field(
+        32,
+        ge=2,
+        description="Pairs per batch and process; the other pairs of the batch are a pair's negatives",
+    )
+    batches: Literal["homogeneous", "heterogeneous", "mixed"] | None = Field(
         None,
-        ge=1,
-        description="Gradient caching: so many pairs in memory at once, the same loss and gradient",
+        description="What a batch is drawn from: homogeneous (one domain, or one dataset of a task), "
+        "heterogeneous (all datasets of a task) or mixed (all routes). By default mixed for domains, and "
+        "what the task file says for each task",
     )
-    freeze: Literal["none", "attention", "shared"] = Field(
-        "none",
-        description="What is not trained: none, attention (its projections), shared (all but experts, route "
-        "tokens and routers)",
+    curriculum: Literal["task_aware", "static"] = Field(
+        "task_aware",
+        description="task_aware (each route's own batches and temperature) or static (the control: "
+        f"{STATIC_BATCHES} batches and temperature {STATIC_TEMPERATURE} for all routes)",
     )
-    only_expert: str | None = Field(
-        None, description="Train this expert and its route token alone; all other routes stay as they are"
+    sampling: Literal["proportional", "weights"] | None = Field(
+        None,
+        description="How routes are sampled: proportional (to their number of pairs) or weights (those of "
+        "the task file). By default weights if the task file gives them",
     )
-    lora_rank: int | None = Field(
-        None, ge=1, description="Train low-rank adapters of this rank in place of the attention"
-    )
-    lora_alpha: float | None = Field(None, gt=0, description="The adapters' scale; by default the rank")
-    learning_rate: float = Field(2e-5, gt=0, description="Peak learning rate")
-    expert_learning_rate: float | None = Field(
-        None, gt=0, description="Peak learning rate of the experts; by default that of the rest"
-    )
-    router_learning_rate: float = Field(
-        1e-3, gt=0, description="Peak learning rate of a learned router, which begins at random"
-    )
-    warmup: float = Field(
-        0.1, ge=0, lt=1, description="Share of the steps in which the rate climbs to its peak"
-    )
-    warmup_steps: int | None = Field(None, ge=0, description="So many steps of warmup, whatever the share")
-    scheduler: Literal["cosine", "linear", "constant_with_warmup", "one_cycle"] = Field(
-        "cosine", description="The rate after warmup: cosine, linear, constant_with_warmup, one_cycle"
-    )
-    weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay")
-    max_length: int | None = Field(None, ge=8, description="Cut texts to so many tokens while training")
-    eval_steps: int = Field(
-        100, ge=1, description="Evaluate on the validation split and save every so many steps"
-    )
-    patience: int = Field(
-        5, ge=1, description="Stop when the validation figure has not risen for so many evaluations"
-    )
-    bf16: bool = Field(False, description="Compute in bfloat16 where the hardware does")
-    gradient_checkpointing: bool = Field(False, description="Less memory for more computation")
-    tensorboard: bool = Field(False, description="Log to TensorBoard, in RUN/logs")
-    wandb: bool = Field(False, description="Log to Weights & Biases")
-    seed: int = Field(0, ge=0, description="Fixes the order of pairs, swaps and dropout")
-
-    @classmethod
-    def read(cls, path: Path | None, given: dict[str, Any]) -> Self:
-        """The file's settings (or the defaults), with those in `given` put over them.
-
-        Raises:
-            InputError: no such file, not YAML, or an unknown key or bad value in it.
-            UsageError: a value in `given` is out of range.
-        """
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise InputError(f"{path}: cannot be read as a YAML config: {error}") from error
-        if not isinstance(content or {}, dict):
-            raise InputError(f"{path}: a config is a list of 'key: value' lines")
-        try:
-            return cls.model_validate({**(content or {}), **given})
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
-            problem = f"{first['msg']} (got {first['input']!r})"
-            if key in given:
-                raise UsageError(f"--{key.replace('_', '-')}: {problem}") from error
-            known = (
-                f"; known keys: {', '.join(cls.model_fields)}" if first["type"] == "extra_forbidden" else ""
-            )
-            raise InputError(f"{path}: {key}: {problem}{known}") from error
-
-    def write(self, path: Path) -> None:
-        """Write every setting as YAML."""
-        write_text(path, yaml.safe_dump(self.model_dump(), sort_keys=False))
-
-
-class TrainConfig(RunConfig):
-    """How a model is trained on a pairs dataset."""
-
-    domains: list[str] | None = Field(
-        None, min_length=1, description="Train and validate on these domains alone, comma-separated"
-    )
-    batches: Literal["mixed", "domain"] = Field(
-        "mixed",
-        description="mixed (domains meet in a batch, so most negatives are of other domains) or domain (a "
-        "batch is of one domain)",
-    )
-    hard_negatives: int = Field(
-        0, ge=0, description="So many mined negatives a pair: near texts of its domain that are not linked"
-    )
-    mask_known: bool = Field(True, description="Texts of linked papers that meet in a batch are no negatives")
+    swap: bool = Field(True, description="Swap anchor and positive of linked pairs at random")
+    instructions: bool = Field(True, description="Put the tasks' instructions in front of the texts")
     loss: Literal["in_batch_negatives", "argmax_target", "learned_temperature"] = Field(
         "in_batch_negatives",
-        description="in_batch_negatives (cosines times scale), argmax_target (the 2025 paper's) or "
-        "learned_temperature (the preprint's)",
+        description="in_batch_negatives (cosines over the temperature), argmax_target (of the 2025 paper) or "
+        "learned_temperature (of the 2024 preprint)",
     )
-    scale: float = Field(
-        20.0,
+    temperature: float | None = Field(
+        None,
         gt=0,
-        description="Similarities are multiplied by this (1 / temperature); a learned one begins there",
+        description="Temperature of the loss, for all routes; a learned one starts here. By default 0.05 for "
+        "domains, and what the task file says for each task",
+    )
+    temperatures: dict[str, float] | None = Field(
+        None, description="Temperature per route; overrides `temperature`"
+    )
+    mask_known: bool = Field(
+        True, description="Leave out negatives that are known positives: linked papers, texts of one label"
+    )
+    hard_negatives: int = Field(
+        0,
+        ge=0,
+        description="Number of mined negatives per pair: the nearest texts of the route that are no known "
+        "positives. Tasks with negatives of their own keep those",
     )
     route_by: Literal["domain", "router"] = Field(
         "domain",
-        description="A learned router's training texts go to their domain's expert, or where the router says",
+        description="Expert of a training text in a model with a learned sequence router: that of its "
+        "domain, or the router's choice",
     )
     router_loss: float = Field(
-        1.0, ge=0, description="Weight of a learned router's cross-entropy to the domain"
+        1.0, ge=0, description="Weight of a learned sequence router's cross-entropy to the domain"
     )
-    balance_loss: float = Field(0.0, ge=0, description="Weight of a learned router's load balancing")
-    swap: bool = Field(True, description="Swap anchor and positive at random")
+    balance_loss: float | None = Field(
+        None,
+        ge=0,
+        description="Weight of a learned router's load balancing. By default 0 for a sequence router, 0.01 "
+        "for a token router",
+    )
+    cache_mini_batch: int | None = Field(
+        None,
+        ge=1,
+        description="Gradient caching: number of pairs in memory at once; loss and gradient stay the same",
+    )
+    freeze: Literal["none", "attention", "shared"] = Field(
+        "none",
+        description="Weights that are not trained: none, attention (its projections) or shared (all but "
+        "experts, route tokens and routers)",
+    )
+    only_expert: str | None = Field(
+        None, description="Train only this expert and its route tokens; all other routes stay unchanged"
+    )
+    lora_rank: int | None = Field(
+        None, ge=1, description="Train low-rank adapters of this rank instead of the attention"
+    )
+    lora_alpha: float | None = Field(None, gt=0, description="Scale of the adapters; by default their rank")
+    learning_rate: float = Field(2e-5, gt=0, description="Peak learning rate")
+    expert_learning_rate: float | None = Field(
+        None, gt=0, description="Peak learning rate of the experts; by default `learning_rate`"
+    )
+    router_learning_rate: float = Field(
+        1e-3, gt=0, description="Peak learning rate of a learned router, which starts from random weights"
+    )
+    warmup: float = Field(0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises")
+    warmup_steps: int | None = Field(
+        None, ge=0, description="Number of steps in which the learning rate rises; in place of `warmup`"
+    )
+    scheduler: Literal["cosine", "linear", "constant_with_warmup", "one_cycle"] = Field(
+        "cosine",
+        description="Learning rate after the warmup: cosine, linear, constant_with_warmup, one_cycle",
+    )
+    weight_decay: float = Field(0.01, ge=0, description="Weight decay of AdamW")
+    max_length: int | None = Field(None, ge=8, description="Maximum number of tokens per text while training")
+    eval_steps: int = Field(100, ge=1, description="Steps between two validations, each with a checkpoint")
+    patience: int = Field(
+        5, ge=1, description="Number of validations without a better figure after which training stops"
+    )
+    pair_metric: Literal["f1_max", "roc_auc", "pooled_f1_max"] = Field(
+        "f1_max",
+        description="Validation metric of domains: f1_max or roc_auc per domain, or pooled_f1_max over the "
+        "pairs of all domains together (the published protocols)",
+    )
+    bf16: bool = Field(False, description="Compute in bfloat16; needs a GPU that supports it")
+    gradient_checkpointing: bool = Field(False, description="Use less memory and more computation")
+    tensorboard: bool = Field(False, description="Log to TensorBoard, in the folder `logs` of the run")
+    wandb: bool = Field(False, description="Log to Weights & Biases")
+    seed: int = Field(0, ge=0, description="Seed of the sampled pairs, batches, swaps and dropout")
 
-    @field_validator("domains", mode="before")
+    @field_validator("routes", mode="before")
     @classmethod
     def _split_at_commas(cls, value: Any) -> Any:
-        return split_at_commas(value)
+        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("temperatures")
+    @classmethod
+    def _positive(cls, value: dict[str, float] | None) -> dict[str, float] | None:
+        if value is not None and min(value.values(), default=0) <= 0:
+            raise ValueError("give at least one route, each with a temperature above 0")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for problem, applies in _problems(self).items():
+            if applies:
+                raise ValueError(problem)
+        return self
+
+
+def _problems(config: TrainConfig) -> dict[str, bool]:
+    """Message -> whether these settings contradict each other so."""
+    default_warmup = TrainConfig.model_fields["warmup"].default
+    temperature = config.temperature is not None or config.temperatures is not None
+    pairs_only = config.loss != "in_batch_negatives"
+    return {
+        "`warmup` and `warmup_steps`: give one of them": config.warmup_steps is not None
+        and config.warmup != default_warmup,
+        "`lora_alpha` has no effect without `lora_rank`": config.lora_alpha is not None
+        and config.lora_rank is None,
+        "`freeze=attention` has no effect with `lora_rank`, which freezes the attention": config.freeze
+        == "attention"
+        and config.lora_rank is not None,
+        "`only_expert` and `freeze`: only the expert is trained, leave `freeze` out": config.only_expert
+        is not None
+        and config.freeze != "none",
+        "`only_expert` and `lora_rank`: an adapter would change every route": config.only_expert is not None
+        and config.lora_rank is not None,
+        "`temperature` has no effect with `loss=argmax_target`, which uses plain dot products": temperature
+        and config.loss == "argmax_target",
+        "`temperatures` has no effect with `loss=learned_temperature`, which learns one for all routes": (
+            config.temperatures is not None and config.loss == "learned_temperature"
+        ),
+        f"`hard_negatives` has no effect with `loss={config.loss}`, which uses pairs only": pairs_only
+        and config.hard_negatives > 0,
+        "`hard_negatives` needs `mask_known`: a mined text may be another pair's positive": (
+            config.hard_negatives > 0 and not config.mask_known
+        ),
+    }
+
+
+class TuneConfig(TrainConfig):
+    """How training settings are searched; those of `train` are the same for all trials."""
+
+    fraction: float = Field(
+        0.1, gt=0, le=1, description="Fraction of each route's training pairs that the trials use"
+    )
+    trials: int = Field(20, ge=1, description="Number of trials, including those before a resume")
+    space: Path | None = Field(
+        None,
+        description="YAML file of the settings to search, one per line: 'warmup: {type: float, low: 0, high: "
+        "0.5}'. Types: int and float (with log: true if wanted), categorical (choices: [a, b]). By default "
+        "batch_size from 5 to 20, warmup and epochs, as in the 2024 preprint",
+    )
+    sampler: Literal["random", "tpe"] = Field(
+        "random", description="random, or tpe (learns from the trials before)"
+    )
+    search_seed: int = Field(0, ge=0, description="Seed of the settings that the trials draw")

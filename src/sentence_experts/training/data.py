@@ -1,210 +1,339 @@
-"""Pairs -> what the sentence-transformers trainer reads: routed texts, swapped at random."""
+"""The training set: one table of the pairs of all routes, and how each route is trained."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset, DatasetDict, concatenate_datasets
+import torch
+from datasets import Dataset
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
-from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.known_positives import ID_COLUMNS, KnownPositives, number_works
-from sentence_experts.training.router_losses import routed_model
+from sentence_experts.errors import UsageError
+from sentence_experts.training.config import STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
+from sentence_experts.training.known_positives import KnownPositives
+from sentence_experts.training.objectives import (
+    NONE,
+    Numbers,
+    Objective,
+    SourceRows,
+    codes,
+    experts_of,
+    routed_model,
+)
 
-TEXT_COLUMNS = ("anchor", "positive")
-
-
-def routes_for(model: SentenceTransformer, domains: list[str]) -> dict[str, str]:
-    """Domain -> the text that goes in front of its texts; empty for a model without routes.
-
-    Raises:
-        RouteError: the model has routes, but not for every domain.
-    """
-    prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
-    if not prompts:
-        return dict.fromkeys(domains, "")
-    missing = [domain for domain in domains if domain not in prompts]
-    if missing:
-        raise RouteError(
-            f"the model has no route for domain {', '.join(missing)}; it has {', '.join(sorted(prompts))}"
-        )
-    return {domain: prompts[domain] for domain in domains}
-
-
-def experts_for(model: SentenceTransformer, domains: list[str]) -> dict[str, int]:
-    """Domain -> the index of its expert; 0 for a model without experts.
-
-    Raises:
-        RouteError: the model has experts, but none for a domain.
-    """
-    routed = routed_model(model)
-    if routed is None:
-        return dict.fromkeys(domains, 0)
-    known = {name: index for index, name in enumerate(routed.config.experts)}
-    known |= {route.name: route.expert for route in routed.routes}
-    missing = [domain for domain in domains if domain not in known]
-    if missing:
-        raise RouteError(
-            f"the model has no expert for domain {', '.join(missing)}; it has {', '.join(sorted(known))}"
-        )
-    return {domain: known[domain] for domain in domains}
-
-
-def chosen_domains(pairs: PairsFolder, domains: list[str] | None) -> list[str]:
-    """The domains to train on, sorted; all of the dataset's when none are named.
-
-    Raises:
-        UsageError: the dataset lacks one.
-    """
-    missing = [domain for domain in domains or [] if domain not in pairs.domains]
-    if missing:
-        raise UsageError(
-            f"--domains: no pairs of {', '.join(missing)}; the dataset has {', '.join(pairs.domains)}"
-        )
-    return sorted(set(domains)) if domains else pairs.domains
-
-
-def trained_domains(pairs: PairsFolder, config: TrainConfig, model: SentenceTransformer) -> list[str]:
-    """The chosen domains that a run learns from: with `only_expert`, those of that expert.
-
-    Texts of the other experts stay as they are, so a batch of them alone would teach nothing.
-
-    Raises:
-        UsageError: the dataset lacks a domain, or none of them is the expert's.
-        RouteError: the model has experts, but none for a domain.
-    """
-    chosen = chosen_domains(pairs, config.domains)
-    if config.only_expert is None:
-        return chosen
-    (number,) = experts_for(model, [config.only_expert]).values()
-    own = [domain for domain, expert in experts_for(model, chosen).items() if expert == number]
-    if not own:
-        raise UsageError(
-            f"--only-expert {config.only_expert}: no pairs of that expert's domain, only of "
-            f"{', '.join(chosen)}"
-        )
-    return own
-
-
-def pairs_of(table: pa.Table, domains: list[str]) -> pa.Table:
-    """The rows of these domains."""
-    return table.filter(pc.is_in(table["domain"], value_set=pa.array(domains, pa.string())))
-
-
-def training_pairs(
-    table: pa.Table, routes: Mapping[str, str], experts: Mapping[str, int], works: pa.Array
-) -> DatasetDict:
-    """Domain -> its pairs: columns anchor and positive, each text behind the domain's route, and label.
-
-    Args:
-        table: the train split.
-        routes: domain -> what goes in front of its texts.
-        experts: domain -> the index of its expert.
-        works: the ids of all works in the table; a work's number is its place here.
-
-    `label` is [expert, number of the anchor's work, number of the positive's work].
-
-    Raises:
-        InputError: there are no pairs.
-    """
-    if table.num_rows == 0:
-        raise InputError("the train split holds no pairs")
-    pairs: dict[str, dict[str, list[Any]]] = {}
-    numbers = [pc.index_in(table[column], value_set=works).to_pylist() for column in ID_COLUMNS]
-    rows = table.select(["domain", *TEXT_COLUMNS]).to_pylist()
-    for row, anchor, positive in zip(rows, *numbers, strict=True):
-        domain = row["domain"]
-        columns = pairs.setdefault(domain, {name: [] for name in (*TEXT_COLUMNS, "label")})
-        for column in TEXT_COLUMNS:
-            columns[column].append(routes[domain] + row[column])
-        columns["label"].append([experts[domain], anchor, positive])
-    return DatasetDict({domain: Dataset.from_dict(columns) for domain, columns in sorted(pairs.items())})
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TrainingPairs:
-    """The pairs that a run trains on.
+class TrainedRoute:
+    """A domain or task that is trained, with everything decided.
 
     Attributes:
-        pairs: domain -> its pairs, as of `training_pairs`.
-        known: which of their works are linked.
+        objective: whose route it is.
+        name: of the domain or task.
+        prompts: what stands in front of anchors, and of positives and negatives; "" for nothing.
+        experts: the experts of anchors, and of positives.
+        batches: "homogeneous", "heterogeneous" or "mixed".
+        temperature: of the loss.
+        weight: relative chance to be sampled; None if routes are sampled in proportion to their pairs.
     """
 
-    pairs: DatasetDict
+    objective: Objective
+    name: str
+    prompts: tuple[str, str]
+    experts: tuple[int, int]
+    batches: str
+    temperature: float
+    weight: float | None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Its datasets."""
+        return self.objective.sources(self.name)
+
+
+def trained_routes(
+    objectives: Sequence[Objective], config: TrainConfig, model: SentenceTransformer
+) -> tuple[TrainedRoute, ...]:
+    """The routes that a run learns from; with `only_expert`, those that lead to that expert.
+
+    Raises:
+        UsageError: the data lacks a route, or none leads to the expert, or weights are missing.
+        InputError: the data has no route for training.
+        RouteError: the model lacks a route, or has it with another instruction.
+    """
+    named = [(objective, name) for objective in objectives for name in objective.names]
+    known = [name for _, name in named]
+    for setting, names in (("routes", config.routes or []), ("temperatures", config.temperatures or {})):
+        if unknown := [name for name in names if name not in known]:
+            raise UsageError(
+                f"`{setting}`: no domain or task {', '.join(unknown)} to train on; there are "
+                f"{', '.join(known) or 'none, all are only measured'}"
+            )
+    if not named:
+        raise UsageError("none of the tasks is for training, all are only measured")
+    chosen = [(o, name) for o, name in named if not config.routes or name in config.routes]
+    weighted = _weighted(chosen, config)
+    routes = tuple(_decided(objective, name, config, model, weighted) for objective, name in chosen)
+    return _of_expert(routes, config.only_expert, model) if config.only_expert else routes
+
+
+def _decided(
+    objective: Objective, name: str, config: TrainConfig, model: SentenceTransformer, weighted: bool
+) -> TrainedRoute:
+    static = config.curriculum == "static"
+    defaults = objective.defaults(name)
+    own_temperature = (config.temperatures or {}).get(name) or config.temperature
+    prompts = objective.prompts(name, model, config)
+    sides = objective.sides(name)
+    experts = experts_of(model, sides)
+    return TrainedRoute(
+        objective,
+        name,
+        prompts,
+        (experts[sides[0]], experts[sides[1]]),
+        config.batches or (STATIC_BATCHES if static else defaults.batches),
+        own_temperature or (STATIC_TEMPERATURE if static else defaults.temperature),
+        defaults.weight if weighted else None,
+    )
+
+
+def _weighted(chosen: Sequence[tuple[Objective, str]], config: TrainConfig) -> bool:
+    without = [name for objective, name in chosen if objective.defaults(name).weight is None]
+    wanted = config.sampling == "weights" or (config.sampling is None and len(without) < len(chosen))
+    if wanted and without:
+        raise UsageError(
+            f"`sampling=weights`: there is no weight for {', '.join(without)}; add one to the task file, or "
+            "choose `sampling=proportional`"
+        )
+    return wanted
+
+
+def _of_expert(
+    routes: tuple[TrainedRoute, ...], expert: str, model: SentenceTransformer
+) -> tuple[TrainedRoute, ...]:
+    """Texts of other experts stay as they are, so a batch of them alone would teach nothing."""
+    routed = routed_model(model)
+    if routed is None or expert not in routed.config.experts:
+        return routes  # `choose_trainable` says what is wrong
+    number = list(routed.config.experts).index(expert)
+    found = tuple(route for route in routes if number in route.experts)
+    if not found:
+        raise UsageError(
+            f"`only_expert={expert}`: none of the routes {', '.join(route.name for route in routes)} leads "
+            "to it"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """All training pairs of a run in one table.
+
+    Attributes:
+        routes: a route's number is its place here; sources are numbered through all routes.
+        anchors, positives: (rows,) texts behind their prompts.
+        negatives: further columns of mined texts, null where a row has none.
+        numbers: (rows, 2 + negatives) for each text a number (`KnownPositives`), `NONE` for a missing one.
+        places: (rows, 3) the route, the source and the pool of each pair; a batch is drawn from one pool.
+        pools: the name of each pool, and the routes that it serves.
+        texts: (rows, 2) a number for the text of each anchor and positive, without its prompt.
+        known: which numbers are positives of each other.
+    """
+
+    routes: tuple[TrainedRoute, ...]
+    anchors: pa.ChunkedArray
+    positives: pa.ChunkedArray
+    negatives: tuple[pa.ChunkedArray, ...]
+    numbers: Numbers
+    places: Numbers
+    pools: tuple[tuple[str, tuple[int, ...]], ...]
+    texts: Numbers
     known: KnownPositives
 
     @classmethod
-    def of(cls, folder: PairsFolder, domains: list[str], model: SentenceTransformer) -> TrainingPairs:
-        """The pairs of these domains, for this model.
+    def of(cls, routes: tuple[TrainedRoute, ...], config: TrainConfig) -> TrainingSet:
+        """The train splits of these routes.
 
         Raises:
-            RouteError: the model has routes or experts, but not for a domain.
-            InputError: there are no pairs.
+            InputError: a route has no training pairs.
         """
-        table = pairs_of(folder.split("train"), domains)
-        works = number_works(table)
-        routes, experts = routes_for(model, domains), experts_for(model, domains)
-        pairs = training_pairs(table, routes, experts, works)
-        return cls(pairs, KnownPositives.of(folder, works, table))
+        parts: list[SourceRows] = []
+        links: list[Numbers] = []
+        count = 0
+        objectives = list({id(route.objective): route.objective for route in routes}.values())
+        for objective in objectives:
+            mine = [route.name for route in routes if route.objective is objective]
+            rows = objective.rows(mine)
+            for part in rows.sources:
+                shifted = np.where(part.numbers == NONE, NONE, part.numbers + count)
+                parts.append(part._replace(numbers=shifted))
+            links.append(rows.links + count)
+            count += rows.count
+        # A dataset of a trained task may be there for its test split alone.
+        parts = [_sample(part, config, place) for place, part in enumerate(parts) if part.table.num_rows]
+        numbers = np.concatenate([part.numbers for part in parts])
+        places, pools = _places(parts, routes)
+        left, right = (torch.from_numpy(ends) for ends in np.concatenate(links, axis=1))
+        known = KnownPositives(left, right, max(count, 1))
+        table = pa.concat_tables([_behind_prompts(part, routes) for part in parts])
+        plain = pa.chunked_array(
+            [
+                chunk
+                for name in ("anchor", "positive")
+                for part in parts
+                for chunk in _large(part.table[name]).chunks
+            ]
+        )
+        negatives = (table["negative"],) if (numbers[:, 2] != NONE).any() else ()
+        numbers = numbers[:, : 2 + len(negatives)]
+        made = cls(
+            routes, table["anchor"], table["positive"], negatives, numbers, places, pools,
+            codes(plain).reshape(2, -1).T, known,
+        )  # fmt: skip
+        return made if config.loss == "in_batch_negatives" else made.without_negatives()
+
+    def __len__(self) -> int:
+        return len(self.numbers)
 
     @property
-    def domains(self) -> list[str]:
-        """The domains that have pairs, sorted."""
-        return sorted(self.pairs)
+    def symmetric(self) -> NDArray[np.bool_]:
+        """(rows,) whether anchor and positive may change places."""
+        of_routes = np.array([route.objective.symmetric for route in self.routes])
+        return of_routes[self.places[:, 0]]
 
-    def dataset(self, batches: str) -> Dataset | DatasetDict:
-        """What the trainer draws batches from.
+    def without_negatives(self) -> TrainingSet:
+        """The pairs alone."""
+        return replace(self, negatives=(), numbers=self.numbers[:, :2])
 
-        With "mixed" batches all pairs are one dataset: the route is part of the text, so domains mix freely.
-        With "domain" each batch is of one domain, so that a pair's negatives are too.
+    def level_negatives(self) -> TrainingSet:
+        """Every pair of a pool with the same number of negatives: the fewest that one of them has."""
+        has = self.numbers[:, 2:] != NONE
+        counts = has.sum(axis=1)
+        pools = self.places[:, 2]
+        fewest = np.array(
+            [counts[pools == pool].min(initial=has.shape[1]) for pool in range(len(self.pools))]
+        )
+        for pool, (name, _) in enumerate(self.pools):
+            lacking = int((counts[pools == pool] == 0).sum())
+            if fewest[pool] == 0 and (counts[pools == pool] > 0).any():
+                sources = self._lacking(pool, counts)
+                logger.info(f"{name}: mined negatives are not used, {lacking:,} pairs have none: {sources}")
+        keep = np.arange(has.shape[1]) < fewest[pools][:, None]
+        numbers = self.numbers.copy()
+        numbers[:, 2:] = np.where(keep, numbers[:, 2:], NONE)
+        negatives = tuple(
+            pc.if_else(pa.array(keep[:, place]), column, pa.scalar(None, column.type))
+            for place, column in enumerate(self.negatives)
+        )
+        return replace(self, negatives=negatives, numbers=numbers)
+
+    def _lacking(self, pool: int, counts: Numbers) -> str:
+        names = [source for route in self.routes for source in route.sources]
+        rows = (self.places[:, 2] == pool) & (counts == 0)
+        lacking = np.bincount(self.places[rows, 1], minlength=len(names))
+        return ", ".join(f"{name} ({count:,})" for name, count in zip(names, lacking, strict=True) if count)
+
+    def dataset(self) -> Dataset:
+        """Columns anchor, positive, negative_1, ..., and label: [route, source, number of each text].
+
+        The pairs come twice: row i + len(self) is row i with anchor and positive swapped.
         """
-        return concatenate_datasets(list(self.pairs.values())) if batches == "mixed" else self.pairs
-
-    def batches(self, config: TrainConfig) -> int:
-        """How many whole batches the pairs give.
-
-        Raises:
-            InputError: there are too few pairs for one batch.
-        """
-        data = self.dataset(config.batches)
-        parts = {"all domains together": data} if isinstance(data, Dataset) else data
-        for name, part in parts.items():
-            if len(part) < config.batch_size:
-                raise InputError(
-                    f"{name}: {len(part)} training pairs do not fill one batch of {config.batch_size}"
-                )
-        return sum(len(part) // config.batch_size for part in parts.values())
+        level = self.level_negatives()
+        swapped = level.numbers.copy()
+        swapped[:, :2] = swapped[:, 1::-1]
+        halves = [
+            _table(level.anchors, level.positives, level.negatives, level.places, level.numbers),
+            _table(level.positives, level.anchors, level.negatives, level.places, swapped),
+        ]
+        return Dataset(pa.concat_tables(halves))
 
 
-@dataclass
-class SwappingCollator(SentenceTransformerDataCollator):
-    """Swaps anchor and positive of about half the pairs, so that the order carries no signal.
+def _table(
+    anchors: pa.ChunkedArray,
+    positives: pa.ChunkedArray,
+    negatives: Sequence[pa.ChunkedArray],
+    places: Numbers,
+    numbers: Numbers,
+) -> pa.Table:
+    columns: dict[str, Any] = {"anchor": anchors, "positive": positives}
+    columns |= {f"negative_{place}": column for place, column in enumerate(negatives, 1)}
+    labels = np.column_stack([places[:, :2], numbers])
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(labels.ravel()), labels.shape[1])
+    return pa.table({**columns, "label": flat.cast(pa.list_(pa.int64()))})
 
-    Source: Hallee et al. 2025, Training strategy. Whether a pair is swapped follows from the seed, the epoch
-    and its texts, not from a running random state: a resumed run swaps the same pairs.
-    """
 
-    seed: int = 0
-    epoch: int = 0
+def _sample(part: SourceRows, config: TrainConfig, place: int) -> SourceRows:
+    """A random share of the pairs, at least one (Hallee 2024, 3.3, searched for settings on a tenth)."""
+    if config.fraction == 1:
+        return part
+    rows = len(part.numbers)
+    count = max(1, round(config.fraction * rows))
+    chosen = np.sort(np.random.default_rng([config.seed, place]).permutation(rows)[:count])
+    return part._replace(table=part.table.take(chosen), numbers=part.numbers[chosen])
+
+
+def _places(
+    parts: Sequence[SourceRows], routes: Sequence[TrainedRoute]
+) -> tuple[Numbers, tuple[tuple[str, tuple[int, ...]], ...]]:
+    """The route, source and pool of each row; the pools."""
+    numbers = {route.name: number for number, route in enumerate(routes)}
+    sources = {(r.name, s): n for n, (r, s) in enumerate((r, s) for r in routes for s in r.sources)}
+    pools: dict[str, int] = {}
+    served: dict[str, set[int]] = {}
+    rows: list[Numbers] = []
+    for part in parts:
+        route = routes[numbers[part.route]]
+        kind = f"{route.objective.kind} {route.name}"
+        several = len(route.sources) > 1
+        name = {
+            "homogeneous": f"{kind}, dataset {part.source}" if several else kind,
+            "heterogeneous": kind,
+            "mixed": "all mixed routes together",
+        }[route.batches]
+        pools.setdefault(name, len(pools))
+        served.setdefault(name, set()).add(numbers[part.route])
+        place = [numbers[part.route], sources[part.route, part.source], pools[name]]
+        rows.append(np.tile(np.array(place, dtype=np.int64), (len(part.numbers), 1)))
+    return np.concatenate(rows), tuple((name, tuple(sorted(served[name]))) for name in pools)
+
+
+def _behind_prompts(part: SourceRows, routes: Sequence[TrainedRoute]) -> pa.Table:
+    """The texts behind the prompts of their route."""
+    first, second = next(route.prompts for route in routes if route.name == part.route)
+    prompts = {"anchor": first, "positive": second, "negative": second}
+    return pa.table({name: _behind(prompt, part.table[name]) for name, prompt in prompts.items()})
+
+
+def _behind(prompt: str, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each text behind the prompt; null stays null."""
+    lead, between = (pa.scalar(text, pa.large_string()) for text in (prompt, ""))
+    joined: pa.ChunkedArray = pc.binary_join_element_wise(lead, _large(texts), between)
+    return joined
+
+
+def _large(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return texts.cast(pa.large_string())
+
+
+class PairCollator(SentenceTransformerDataCollator):
+    """Collates a batch of pairs, with the negatives that they have."""
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
-        """Collate a batch of {anchor, positive, label} rows."""
-        return super().__call__([self._swapped(row) if self._swaps(row) else row for row in features])
+        """Collate rows of `TrainingSet.dataset`; columns without texts and their numbers are left out."""
+        return super().__call__(list(_without_missing(features)))
 
-    def _swaps(self, row: dict[str, Any]) -> bool:
-        key = f"{self.seed}\0{self.epoch}\0{row['anchor']}\0{row['positive']}"
-        return zlib.crc32(key.encode("utf-8")) % 2 == 1
 
-    @staticmethod
-    def _swapped(row: dict[str, Any]) -> dict[str, Any]:
-        expert, anchor, positive, *negatives = row["label"]
-        label = [expert, positive, anchor, *negatives]
-        return {**row, "anchor": row["positive"], "positive": row["anchor"], "label": label}
+def _without_missing(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        kept = {name: value for name, value in row.items() if value is not None}
+        texts = len(kept) - 1
+        yield {**kept, "label": row["label"][: 2 + texts]}

@@ -1,191 +1,225 @@
-"""The contrastive losses on linked pairs.
+"""The contrastive loss of a batch: one class for domains and tasks, and for all published variants.
 
-A batch is two columns of texts, anchors and positives (and negatives, where they were mined). Row i of the
-two columns is a linked pair; every other text of the opposite column is a negative of row i.
+A batch has two columns of texts, anchors and positives, and further ones with mined negatives. Row i of the
+columns is a pair; the texts of all other rows are negatives of row i, except known positives. With several
+processes the texts of all of them are the candidates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.losses import RandContext
+from sentence_transformers.base.losses import CachedLossMixin, RandContext
 from sentence_transformers.util import cos_sim
+from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 
-from sentence_experts.models.routing.sequence_router import router_logits_of
+from sentence_experts.compat.sentence_transformers import merged_columns
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.contrastive import ContrastiveLoss, ranking
 from sentence_experts.training.known_positives import KnownPositives
-from sentence_experts.training.router_losses import RouterTraining
+from sentence_experts.training.router_losses import RouterLoss
+
+LOSSES: tuple[str, ...] = get_args(TrainConfig.model_fields["loss"].annotation)
 
 
-class PairLoss(ContrastiveLoss):
-    """What the losses on linked pairs share: masking of known positives, and the router's loss.
+class ContrastiveLoss(CachedLossMixin, nn.Module):
+    """Contrastive loss with in-batch negatives, in one of three variants (`kind`).
 
-    The router's logits ride beside the vectors, so that their gradients are cached too.
+    - "in_batch_negatives": cross-entropy over cosines divided by the temperature of the anchor's route,
+      anchors to positives and mined negatives (InfoNCE; Romero 2025, sections 2.1 and 3.2; what
+      sentence-transformers calls MultipleNegativesRankingLoss).
+    - "argmax_target": of the 2025 paper (Hallee 2025, Training strategy). L~(A, B) ranks the rows of A B^T by
+      dot products; the target of row i is argmax_j (A_j . A_i + B_j . B_i), the pair of the batch that is
+      most like pair i in both columns: i itself, unless another pair has longer vectors in about the same
+      direction. The loss is L~(A, B) + L~(B, A). The paper sums over the rows; this is the mean, so that
+      neither the gradient, which is clipped, nor the weight of a router's loss depends on the batch size.
+    - "learned_temperature": of the preprint (Hallee 2024, section 3.3): dot products over a learned
+      temperature, the mean of both directions. The paper does not say more. Here 1 / temperature is
+      exp(log_scale), as in CLIP (Radford et al. 2021), trained with the model's learning rate and without
+      weight decay.
 
-    A subclass says in `contrast` what is made of the vectors.
+    Each process computes the loss of its own anchors. The mean over the processes is the loss of the whole
+    batch, and the mean of the gradients, which DistributedDataParallel computes, is its gradient.
+
+    Gradient caching (Gao et al. 2021) embeds a batch in small parts; loss and gradients stay the same,
+    dropout included.
     """
+
+    temperatures: Tensor
+    experts: Tensor
 
     def __init__(
         self,
         model: SentenceTransformer,
+        temperatures: Sequence[float] = (0.05,),
+        kind: str = "in_batch_negatives",
         *,
         cache_mini_batch: int | None = None,
         known: KnownPositives | None = None,
-        router: RouterTraining | None = None,
+        router: RouterLoss | None = None,
+        experts: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Set up the loss.
 
         Args:
             model: the encoder that is trained.
-            cache_mini_batch: gradient caching with so many texts at once; None for all in one.
-            known: links that are no negatives; None counts every other pair of the batch as one.
-            router: how the model's learned router is trained; None for a model without.
+            temperatures: one per route, by its number in the labels; the first is where a learned one starts.
+            kind: one of `LOSSES`.
+            cache_mini_batch: gradient caching with this number of texts at once; None for all at once.
+            known: tells which texts are positives of each other, and so no negatives; None: every text of
+                another pair is a negative.
+            router: the loss of the model's learned routers; None for a model without.
+            experts: per route, the experts of its anchors and of its positives; needed with `router`.
         """
-        super().__init__(model, cache_mini_batch)
+        super().__init__()
+        self.model = model
+        self.kind = kind
+        self.uses_gradient_cache = cache_mini_batch is not None
+        # Without caching the whole batch is one part.
+        self.mini_batch_size = cache_mini_batch or torch.iinfo(torch.int64).max
+        self.register_buffer("temperatures", torch.tensor(temperatures), persistent=False)
+        self.register_buffer("experts", torch.tensor(experts or [(0, 0)]), persistent=False)
         self.known = known
         self.router = router
+        if kind == "learned_temperature":
+            self.log_scale = nn.Parameter(torch.tensor(-math.log(temperatures[0])))
 
-    def contrast(self, vectors: list[Tensor], left_out: Tensor) -> Tensor:
-        """The contrastive loss of a batch.
+    def learned(self) -> dict[str, float]:
+        """What the loss itself has learned: the temperature, or nothing."""
+        learned = self.kind == "learned_temperature"
+        return {"temperature": math.exp(-self.log_scale.item())} if learned else {}
 
-        Args:
-            vectors: one a column, each (batch, dimensions): anchors, positives, negatives if any.
-            left_out: (batch, batch * candidates), True where an anchor's candidate, counted through the
-                columns after the first, is not to be a negative. Never True for its own positive.
-        """
-        raise NotImplementedError
+    def own_weights(self) -> dict[str, Tensor]:
+        """Name -> weight of the loss that is not the model's."""
+        return {
+            name: value
+            for name, value in self.state_dict().items()
+            if name.split(".")[0] not in ("model", "known")
+        }
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """The loss of a batch.
 
         Args:
-            sentence_features: one dict a column, as the model takes them.
-            labels: (batch, columns + 1): the expert of the pair's domain, then each column's work number.
+            sentence_features: one dict per column, as the model takes them.
+            labels: (batch, 2 + columns) integers: route, source, then the number of each column's text
+                (`known` tells which numbers are positives of each other).
         """
         columns = [dict(features) for features in sentence_features]
         if self.router is not None and self.router.by_domain:
-            for features in columns:
-                features["expert_ids"] = labels[:, 0]
-        return super().forward(columns, labels)
+            for place, features in enumerate(columns):
+                features["expert_ids"] = self.experts[labels[:, 0], min(place, 1)]
+        distributed = isinstance(self.model, DistributedDataParallel)
+        # Several forward passes before one backward pass are not for DistributedDataParallel: it would take
+        # the experts that the last one leaves out for unused, though another column was routed to them.
+        together = merged_columns(columns) if distributed and not self.uses_gradient_cache else None
+        if together is not None:
+            (vectors,) = self.embed_minibatch_iter(together, True, False)
+            return self.calculate_loss([[part] for part in vectors[0].chunk(len(columns))], labels)
+        if self.uses_gradient_cache or distributed:
+            return self.forward_cached(columns, labels)
+        parts = [list(self.embed_minibatch_iter(features, True, False)) for features in columns]
+        return self.calculate_loss([[vectors for vectors, _ in column] for column in parts], labels)
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
-        """Vectors of some texts, (texts, dimensions), each followed by its router logits if there are any."""
+        """Vectors of some texts, (texts, width), each followed by what the routers give for it."""
         if self.router is None:
             return super().embed_minibatch(*args, **kwargs)
-        with router_logits_of(self.model) as blocks:
+        with self.router.collect(self.model) as blocks:
             vectors, random_state = super().embed_minibatch(*args, **kwargs)
-        logits = torch.stack(blocks, dim=1)
-        self._logits_shape = logits.shape[1:]
-        return torch.cat([vectors, logits.flatten(1)], dim=1), random_state
+        outputs = torch.stack(blocks, dim=1)  # (texts, blocks, ...)
+        self._outputs_shape = outputs.shape[1:]
+        return torch.cat([vectors, outputs.flatten(1)], dim=1), random_state
 
-    def total(self, columns: list[Tensor], labels: Tensor) -> Tensor:
-        """The contrastive loss, and the router's."""
+    def calculate_loss(
+        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+    ) -> Tensor:
+        """The loss from what `embed_minibatch` gave: one list of parts per column."""
+        assert labels is not None
+        columns = [torch.cat(parts) for parts in reps]
+        with torch.autocast(columns[0].device.type, enabled=False):
+            # Dot products of long vectors would lose a unit or more in bfloat16.
+            loss = self._loss([column.float() for column in columns], labels)
+        if with_backward:
+            loss.backward()
+            loss = loss.detach()
+        return loss
+
+    def _loss(self, columns: list[Tensor], labels: Tensor) -> Tensor:
+        """The contrastive loss of this process's anchors, and the routers' loss on the texts of all."""
         extra: Tensor | float = 0.0
         if self.router is not None:
-            width = columns[0].shape[1] - self._logits_shape.numel()
-            logits = torch.cat([column[:, width:].unflatten(1, self._logits_shape) for column in columns])
-            extra = self.router.loss(logits, labels[:, 0].repeat(len(columns)))
+            width = columns[0].shape[1] - self._outputs_shape.numel()
+            outputs = _gathered(torch.cat([column[:, width:] for column in columns]))
+            sides = torch.tensor([min(place, 1) for place in range(len(columns))], device=labels.device)
+            experts = self.experts[labels[:, 0]][:, sides].T.flatten()
+            extra = self.router(outputs.unflatten(1, self._outputs_shape), _gathered(experts))
             columns = [column[:, :width] for column in columns]
-        return self.contrast(columns, self._left_out(labels)) + extra
+        if self.kind == "in_batch_negatives":
+            return self._in_batch_negatives(columns, labels) + extra
+        return self._both_ways(columns, labels) + extra
 
-    def _left_out(self, labels: Tensor) -> Tensor:
-        anchors, candidates = labels[:, 1, None], labels[:, 2:].T.flatten()
+    def _in_batch_negatives(self, columns: list[Tensor], labels: Tensor) -> Tensor:
+        anchors = columns[0]
+        candidates = torch.cat([_gathered(column.contiguous()) for column in columns[1:]])
+        scores = cos_sim(anchors, candidates) / self.temperatures[labels[:, 0], None]
+        numbers = _gathered(labels)[:, 3:].T.flatten()
+        return ranking(scores, _own_rows(anchors), self._left_out(labels[:, 2], numbers))
+
+    def _both_ways(self, columns: list[Tensor], labels: Tensor) -> Tensor:
+        first, second = columns
+        own = _own_rows(first)
+        firsts, seconds, numbers = _gathered(first), _gathered(second), _gathered(labels)
+        there, back = first @ seconds.T, second @ firsts.T
+        targets = own
+        if self.kind == "argmax_target":
+            # An argmax is a constant to autograd: targets have no gradient.
+            targets = (first @ firsts.T + second @ seconds.T).argmax(dim=1)
+        else:
+            # The mean over the processes has the mean of their gradients.
+            scale = _gathered(self.log_scale.exp()[None]).mean()
+            there, back = there * scale, back * scale
+        losses = [
+            ranking(scores, targets, self._left_out(labels[:, mine], numbers[:, theirs], own))
+            for scores, mine, theirs in ((there, 2, 3), (back, 3, 2))
+        ]
+        total = losses[0] + losses[1]
+        return total if self.kind == "argmax_target" else total / 2
+
+    def _left_out(self, rows: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
+        """(rows, candidates), True if the candidate is a known positive of the row, but not its own."""
         if self.known is None:
-            return torch.zeros(len(anchors), len(candidates), dtype=torch.bool, device=labels.device)
-        left_out: Tensor = self.known(anchors, candidates)
-        return left_out.fill_diagonal_(False)
+            return torch.zeros(len(rows), len(candidates), dtype=torch.bool, device=rows.device)
+        left_out: Tensor = self.known(rows[:, None], candidates)
+        if own is not None:
+            left_out[torch.arange(len(rows), device=rows.device), own] = False
+        return left_out
 
 
-class InBatchNegatives(PairLoss):
-    """Plain multiple negatives ranking: cross-entropy over cosines times a fixed scale, anchors to positives.
+def ranking(scores: Tensor, targets: Tensor, left_out: Tensor) -> Tensor:
+    """Mean cross-entropy of each row of scores to its target, (rows,), without the columns left out.
 
-    The loss that sentence-transformers calls MultipleNegativesRankingLoss.
+    A target always takes part.
     """
-
-    def __init__(self, model: SentenceTransformer, *, scale: float = 20.0, **shared: Any) -> None:
-        """`scale` is 1 / temperature; the rest as in `PairLoss`."""
-        super().__init__(model, **shared)
-        self.scale = scale
-
-    def contrast(self, vectors: list[Tensor], left_out: Tensor) -> Tensor:
-        """Row i's target is column i; mined negatives are further columns."""
-        anchors, *candidates = vectors
-        scores = cos_sim(anchors, torch.cat(candidates)) * self.scale
-        return ranking(scores, torch.arange(len(scores), device=scores.device), left_out)
+    columns = torch.arange(scores.shape[1], device=scores.device)
+    left_out = left_out & (columns != targets[:, None])
+    return cross_entropy(scores.masked_fill(left_out, -torch.inf), targets)
 
 
-class ArgmaxTarget(PairLoss):
-    """The 2025 paper's variant (Hallee 2025, Training strategy): dot products, targets from within the batch.
-
-    L~(A, B) ranks the rows of A B^T; the target of row i is argmax_j (A_j . A_i + B_j . B_i), the pair of the
-    batch that is most like pair i, seen in both columns. It is i itself unless another pair has longer
-    vectors in about the same direction; with vectors of length one it is always i. The loss is
-    L~(A, B) + L~(B, A).
-
-    The formula sums over the rows; this is the mean, so that neither the size of the gradient, which is
-    clipped, nor the weight of a router's loss depends on the batch size.
-    """
-
-    def contrast(self, vectors: list[Tensor], left_out: Tensor) -> Tensor:
-        """The sum of both directions; a row's target always takes part."""
-        first, second = vectors
-        # An argmax is a constant to autograd: targets have no gradient.
-        targets = (first @ first.T + second @ second.T).argmax(dim=1)
-        scores = first @ second.T
-        return ranking(scores, targets, left_out) + ranking(scores.T, targets, left_out.T)
+def _own_rows(anchors: Tensor) -> Tensor:
+    """Where this process's rows stand among those of all processes."""
+    return torch.arange(len(anchors), device=anchors.device) + get_rank() * len(anchors)
 
 
-class LearnedTemperature(PairLoss):
-    """The preprint's variant (Hallee 2024, section 3.3): dot products times a learned scale.
-
-    The paper does not say more of the scale. Here it is exp(log_scale), as in CLIP (Radford et al. 2021), so
-    it stays positive, is trained with the model's learning rate and without weight decay. The loss is the
-    mean of both directions.
-    """
-
-    def __init__(self, model: SentenceTransformer, *, scale: float = 20.0, **shared: Any) -> None:
-        """`scale` is where 1 / temperature begins; the rest as in `PairLoss`."""
-        super().__init__(model, **shared)
-        self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
-
-    @property
-    def scale(self) -> float:
-        """1 / temperature as it stands."""
-        return self.log_scale.exp().item()
-
-    def learned(self) -> dict[str, float]:
-        """The temperature."""
-        return {"temperature": 1 / self.scale}
-
-    def contrast(self, vectors: list[Tensor], left_out: Tensor) -> Tensor:
-        """Row i's target is column i, and column i's target is row i."""
-        first, second = vectors
-        scores = first @ second.T * self.log_scale.exp()
-        targets = torch.arange(len(scores), device=scores.device)
-        return (ranking(scores, targets, left_out) + ranking(scores.T, targets, left_out.T)) / 2
-
-
-LOSSES: dict[str, type[PairLoss]] = {
-    "in_batch_negatives": InBatchNegatives,
-    "argmax_target": ArgmaxTarget,
-    "learned_temperature": LearnedTemperature,
-}
-
-
-def make_loss(
-    model: SentenceTransformer,
-    config: TrainConfig,
-    known: KnownPositives | None,
-    router: RouterTraining | None,
-) -> PairLoss:
-    """The loss that the config names."""
-    own = {} if config.loss == "argmax_target" else {"scale": config.scale}
-    return LOSSES[config.loss](
-        model, **own, cache_mini_batch=config.cache_mini_batch, known=known, router=router
-    )
+def _gathered(rows: Tensor) -> Tensor:
+    """The rows of all processes, in their order."""
+    if get_world_size() == 1:
+        return rows
+    gathered: Tensor = all_gather_with_grad(rows) if rows.requires_grad else all_gather(rows)
+    return gathered

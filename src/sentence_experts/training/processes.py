@@ -6,32 +6,34 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
 from typing import Any
 
-import torch.distributed
 from accelerate.utils import broadcast_object_list
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]  # documented
 
 from sentence_experts.errors import SentenceExpertsError
 
 
 def count() -> int:
-    """How many processes train together."""
+    """The number of processes that train together."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
 
 
 def is_first() -> bool:
-    """Whether this process is the one that speaks and writes."""
+    """Whether this process is the one that logs and writes."""
     return count() == 1 or os.environ.get("RANK", "0") == "0"
 
 
-def let_first_speak() -> None:
-    """Silence the others, which would say the same."""
+def log_in_first_only() -> None:
+    """Silence the other processes, which would log the same."""
     if not is_first():
         logging.getLogger("sentence_experts").setLevel(logging.ERROR)
 
 
 def once(work: Callable[[], Any]) -> Any:
-    """Do something in the first process alone while the others wait; all get what it returns.
+    """Do something in the first process while the others wait; all get what it returns.
 
     Call it after the trainer's arguments are made, which join the processes.
 
@@ -54,15 +56,21 @@ def once(work: Callable[[], Any]) -> Any:
 def _wait_for_all() -> None:
     """Hold the first process until the others have what it broadcast.
 
-    Gloo fails a receive that is complete when the sender's connection closes before the receiver wakes. So
-    the first process, which may end now, stays until each of the others has counted itself in the store.
+    Gloo fails a receive that is complete if the sender's connection closes before the receiver wakes. So the
+    first process, which may end now, stays until each of the others has counted itself in the store.
     """
     if count() == 1:
         return
-    store = torch.distributed.distributed_c10d._get_default_store()
     if is_first():
-        round_number = store.add("sentence_experts/rounds", 1)
-        while store.add("sentence_experts/received", 0) < round_number * (count() - 1):
+        round_number = _store().add("rounds", 1)
+        while _store().add("received", 0) < round_number * (count() - 1):
             time.sleep(0.01)
     else:
-        store.add("sentence_experts/received", 1)
+        _store().add("received", 1)
+
+
+@cache
+def _store() -> PrefixStore:
+    """A store of our own in the server through which the processes found each other."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return PrefixStore("sentence_experts", TCPStore(host, port, timeout=timedelta(minutes=30)))

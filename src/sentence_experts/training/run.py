@@ -1,150 +1,368 @@
-"""One training run: a model, a pairs dataset and a config -> the best model by validation F1max."""
+"""One training run: a model, training data and settings give the best model by the validation figure."""
 
 from __future__ import annotations
 
 import logging
 import math
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-from transformers import EarlyStoppingCallback, set_seed
+from sentence_transformers import SentenceTransformer
+from transformers import ProgressCallback, TrainerCallback, set_seed
+from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
+from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.evaluator import PairEvaluator
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.lora import add_lora
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.models.routing.automatic import AutoRoutedEncoder
+from sentence_experts.models.storage.fingerprint import fingerprint_of
+from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
+from sentence_experts.progress import progress
+from sentence_experts.storage import locked, open_output, read_json, replacing_folder, write_json, write_text
 from sentence_experts.training import processes
-from sentence_experts.training.arguments import training_arguments
-from sentence_experts.training.callbacks import EpochForSwaps, EvaluateLastStep
+from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.card import model_card
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import (
-    SwappingCollator,
-    TrainingPairs,
-    experts_for,
-    pairs_of,
-    routes_for,
-    trained_domains,
-)
+from sentence_experts.training.data import PairCollator, TrainedRoute, TrainingSet, trained_routes
 from sentence_experts.training.hard_negatives import with_hard_negatives
-from sentence_experts.training.lifecycle import (
-    FINISHED,
-    Figure,
-    check_loggers,
-    drop_auto_routes,
-    finished,
-    keep_best,
-    prepare,
-    train_steps,
-)
-from sentence_experts.training.losses import make_loss
-from sentence_experts.training.options import check_options, router_training
-from sentence_experts.training.trainable import choose_trainable
-from sentence_experts.training.trainer import Trainer
+from sentence_experts.training.losses import ContrastiveLoss
+from sentence_experts.training.objectives import Objective
+from sentence_experts.training.open_data import open_data
+from sentence_experts.training.trainable import check_settings, choose_trainable, router_loss
+from sentence_experts.training.trainer import BEST_BY, RunCallback, Trainer, training_arguments
+from sentence_experts.training.validation import TITLES, Validator
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-F1_MAX = Figure("f1_max", {"eval_validation_f1_max": "F1max", "eval_validation_roc_auc": "ROC-AUC"})
 HARD_NEGATIVES = "hard_negatives.parquet"
+RESULT = "run.json"
+
+
+@dataclass(frozen=True, repr=False)
+class TrainResult:
+    """A finished training run.
+
+    Attributes:
+        model: the best model by the validation figure; the model given to `train`, if it was one in memory.
+        best: its validation figure, the mean over the routes.
+        best_step: when it was reached.
+        steps: number of steps of the run.
+        history: one dict per validation: step and figures.
+        losses: [step, training loss], every ten steps.
+        learned: what the loss itself learned, such as a temperature.
+        out: the folder of the run; None if none was asked for.
+    """
+
+    model: SentenceTransformer
+    best: float
+    best_step: int
+    steps: int
+    history: list[dict[str, Any]]
+    losses: list[list[float]] = field(default_factory=list)
+    learned: dict[str, float] = field(default_factory=dict)
+    out: Path | None = None
+
+    def __repr__(self) -> str:
+        where = "" if self.out is None else f", out={str(self.out)!r}"
+        return f"TrainResult(best={self.best:.4f} at step {self.best_step} of {self.steps}{where})"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per validation: the step, and a column per figure."""
+        import pandas as pd
+
+        return pd.DataFrame(self.history).rename(columns=lambda name: name.removeprefix("eval_validation_"))
 
 
 def train(
-    model_source: str, pairs: PairsFolder, out: Path, config: TrainConfig, resume: bool = False
-) -> dict[str, Any]:
-    """Train, and write to `out`: `model/` (the best by validation F1max), config.yaml, run.json, checkpoints.
+    model: str | Path | SentenceTransformer,
+    data: Any,
+    config: TrainConfig | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    **settings: Any,
+) -> TrainResult:
+    """Train a model with contrastive learning: the other texts of a pair's batch are its negatives.
 
-    The test split is never looked at. With `resume`, an interrupted run goes on from its last checkpoint.
+    The best model is the one with the highest mean of the routes' validation figures (F1max for domains,
+    nDCG@10 for tasks). The test splits are never read. Several processes (`torchrun`) train together; the
+    first one writes.
 
-    Returns:
-        What stands in `run.json`: steps, the history of validation figures, the best step.
+    Args:
+        model: a folder, a hub id or "minilm"; or a model in memory, which is trained in place.
+        data: a pairs folder, a tasks folder, a table with columns anchor and positive (`open_data`), or a
+            list of several of them.
+        config: settings; `settings` replace single ones, such as `batch_size=64`.
+        out: folder for the run: model/ (the best), config.yaml, run.json, checkpoints/. Without it the model
+            stays in memory.
+        resume: go on with an interrupted run in `out` from its last checkpoint.
 
     Raises:
-        UsageError: `out` holds a run and `resume` was not asked for, or the run was another one.
+        UsageError: a setting has no effect on this model or data, or `out` holds something else.
         InputError: the model cannot be loaded, or there are too few pairs.
-        RouteError: the model has routes, but not for a domain of the pairs.
+        RouteError: the model has routes, but not those of the data.
         BadNumbersError: the loss became NaN or infinite.
+
+    Example: `train(model, "pairs", epochs=1).model.encode(["a text"], prompt_name="copd")`
     """
-    if processes.count() > 1:
-        raise UsageError("--pairs: pairs train in one process; several together are for --tasks")
-    set_seed(config.seed)
-    encoder = BatchEncoder(load(model_source, int8=False))
-    model = encoder.model
-    identity = {"model": encoder.fingerprint, "pairs": pairs.fingerprint(), "config": config.model_dump()}
-    # Whatever can be wrong with the settings shows before anything is written.
-    undecayed = check_settings(model, pairs, config)
-    training = TrainingPairs.of(pairs, trained_domains(pairs, config, model), model)
-    batches = training.batches(config)
-    steps = config.max_steps or max(1, math.floor(batches * config.epochs))
-    if config.lora_rank is not None:
-        add_lora(model, config.lora_rank, config.lora_alpha)
-    arguments = training_arguments(out, config, steps, model, F1_MAX.metric)
-    checkpoint = prepare(out, identity, resume, leftovers=[HARD_NEGATIVES])
-    if checkpoint == FINISHED:
-        return finished(out)
-    config.write(out / "config.yaml")
-    if config.only_expert is not None:
-        logger.info(
-            f"--only-expert {config.only_expert}: only the pairs of {', '.join(training.domains)} are read"
+    chosen = TrainConfig.of(config, **settings)
+    if out is None and (processes.count() > 1 or resume):
+        raise UsageError("`out`: several processes, and a resumed run, need a folder")
+    with ExitStack() as stack:
+        folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "run"
+        if out is not None:
+            stack.enter_context(locked(folder, "training run"))
+        found, result = _Run.of(model, open_data(data), chosen).run(folder, resume)
+    return TrainResult(
+        found,
+        result["best_validation"],
+        result["best_step"],
+        result["steps"],
+        result["history"],
+        result["losses"],
+        {name: result[name] for name in ("temperature",) if name in result},
+        None if out is None else folder,
+    )
+
+
+@dataclass
+class _Run:
+    """A run whose settings suit its model and data.
+
+    Attributes:
+        model: what is trained.
+        fingerprint: of the model before training.
+        objectives: the data.
+        config: the settings.
+        routes: what is trained.
+        undecayed: as of `choose_trainable`.
+    """
+
+    model: SentenceTransformer
+    fingerprint: str
+    objectives: Sequence[Objective]
+    config: TrainConfig
+    routes: tuple[TrainedRoute, ...]
+    undecayed: list[str]
+
+    @classmethod
+    def of(
+        cls,
+        source: str | Path | SentenceTransformer,
+        objectives: Sequence[Objective],
+        config: TrainConfig,
+    ) -> _Run:
+        """Load the model, and check what can be wrong with the settings before anything is written."""
+        processes.log_in_first_only()
+        set_seed(config.seed)
+        model = source if isinstance(source, SentenceTransformer) else load(source, int8=False)
+        fingerprint = fingerprint_of(model)
+        if isinstance(model, AutoRoutedEncoder):
+            # They were fitted to the experts as they are before this run.
+            logger.info("the trained model has no automatic routes: train them again (auto-route)")
+            model = model.without_auto_routes()
+        check_settings(model, config)
+        routes = trained_routes(objectives, config, model)
+        undecayed = choose_trainable(model, config)
+        if len(routes) < sum(len(objective.names) for objective in objectives):
+            logger.info(f"only these routes are trained: {', '.join(route.name for route in routes)}")
+        return cls(model, fingerprint, objectives, config, routes, undecayed)
+
+    def run(self, out: Path, resume: bool) -> tuple[SentenceTransformer, dict[str, Any]]:
+        """Train; the best model, and what run.json holds."""
+        config, model = self.config, self.model
+        training = TrainingSet.of(self.routes, config)
+        batches = RouteBatches(
+            training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
         )
-    model = drop_auto_routes(model)
-    max_length = model.max_seq_length
-    model.max_seq_length = config.max_length or max_length
-    if config.hard_negatives:
-        training = with_hard_negatives(training, model, config.hard_negatives, out / HARD_NEGATIVES)
-    trainer = _trainer(model, training, pairs, arguments, config)
-    trainer.undecayed = undecayed
-    train_steps(trainer, out, config, F1_MAX, checkpoint)
-    return keep_best(
-        trainer, max_length, out, identity, F1_MAX, lambda best, result: model_card(best, pairs, result)
-    )
+        batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
+        validator = self._validator()
+        if config.lora_rank is not None:
+            add_lora(model, config.lora_rank, config.lora_alpha)
+        arguments = training_arguments(out, config, batches.steps, model)
+        checkpoint, finished = processes.once(lambda: self._begin(out, resume))
+        if finished:
+            logger.info(f"{out}: this run is finished")
+            result: dict[str, Any] = read_json(out / RESULT)
+            return self._load_finished(out / "model"), result
+        max_length = model.max_seq_length
+        self._prepare_model()
+        if config.hard_negatives:
+            file = out / HARD_NEGATIVES
+            training = with_hard_negatives(training, model, config.hard_negatives, file, processes.once)
+        trainer = Trainer(
+            model=model,
+            args=arguments,
+            train_dataset=training.dataset(),
+            loss=self._loss(training),
+            evaluator=validator,
+            data_collator=PairCollator(preprocess_fn=model.preprocess),
+        )
+        trainer.batches = batches
+        trainer.undecayed = self.undecayed
+        trainer.use_one_cycle = config.scheduler == "one_cycle"
+        _train(trainer, out, config, self._shown(), checkpoint)
+        _take_best(trainer)
+        model.max_seq_length = max_length
+        if config.lora_rank is not None:
+            processes.once(lambda: save_adapter(model, out / "adapter"))
+            merge_lora(model)
+        return model, processes.once(lambda: self._write(trainer, training, out))
+
+    def _validator(self) -> Validator:
+        prompts = {route.name: route.prompts for route in self.routes}
+        parts = [
+            objective.validation(names, prompts, self.config)
+            for objective in self.objectives
+            if (names := [route.name for route in self.routes if route.objective is objective])
+        ]
+        return Validator(parts, batch_size=self.config.batch_size)
+
+    def _loss(self, training: TrainingSet) -> ContrastiveLoss:
+        config = self.config
+        return ContrastiveLoss(
+            self.model,
+            [route.temperature for route in self.routes],
+            config.loss,
+            cache_mini_batch=config.cache_mini_batch,
+            known=training.known if config.mask_known else None,
+            router=router_loss(self.model, config),
+            experts=[route.experts for route in self.routes],
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "model": self.fingerprint,
+            "data": [objective.fingerprint() for objective in self.objectives],
+            "config": self.config.model_dump(mode="json"),
+            "processes": processes.count(),
+        }
+
+    def _begin(self, out: Path, resume: bool) -> tuple[str | None, bool]:
+        """The checkpoint to go on from, if any, and whether the run is finished already."""
+        checkpoint = last_complete_checkpoint(out / "checkpoints")
+        state = open_output(
+            out,
+            self._identity(),
+            what="training run",
+            finished_file=RESULT,
+            resume=resume,
+            keep_unfinished=checkpoint is not None,
+        )
+        if state == "new":
+            (out / HARD_NEGATIVES).unlink(missing_ok=True)
+            self.config.write(out / "config.yaml")
+        return checkpoint, state == "finished"
+
+    def _prepare_model(self) -> None:
+        """Give the model the prompts and the maximum length that it is trained with."""
+        model, config = self.model, self.config
+        for route in self.routes:
+            # A model without routes of its own is used as it was trained.
+            prompts = route.objective.new_prompts(route.name) if any(route.prompts) else {}
+            for name, prompt in prompts.items():
+                before = model.prompts.get(name)
+                if before and before != prompt:
+                    logger.info(f"the model's prompt {name!r} was {before!r}; it is now {prompt!r}")
+                model.prompts[name] = prompt
+        model.max_seq_length = config.max_length or model.max_seq_length
+
+    def _shown(self) -> dict[str, str]:
+        """Metrics to log after a validation -> their titles."""
+        shown = {BEST_BY: "mean"} if len(self.routes) > 1 else {}
+        for route in self.routes:
+            for metric, title in TITLES.items():
+                shown[f"eval_validation_{route.name}_{metric}"] = f"{route.name} {title}"
+        return shown
+
+    def _load_finished(self, folder: Path) -> SentenceTransformer:
+        best = load(folder, int8=False)
+        if self.config.lora_rank is not None:
+            return best
+        self.model.load_state_dict(best.state_dict())
+        self.model.prompts = best.prompts
+        return self.model
+
+    def _write(self, trainer: Trainer, training: TrainingSet, out: Path) -> dict[str, Any]:
+        """Write the best model with its card, and the run's figures."""
+        state = trainer.state
+        result = {
+            **self._identity(),
+            **trainer.loss.learned(),
+            "steps": state.global_step,
+            "best_step": state.best_global_step,
+            "best_validation": state.best_metric,
+            "history": [
+                {
+                    key: value
+                    for key, value in entry.items()
+                    if key == "step" or key.startswith("eval_validation_")
+                }
+                for entry in state.log_history
+                if BEST_BY in entry
+            ],
+            "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
+        }
+        with replacing_folder(out / "model") as folder:
+            self.model.save_pretrained(str(folder), create_model_card=False)
+            write_text(folder / "README.md", model_card(self.model, training, result))
+        write_json(out / RESULT, result)
+        return result
 
 
-def check_settings(model: SentenceTransformer, pairs: PairsFolder, config: TrainConfig) -> list[str]:
-    """Whether the settings suit the model and the domains, however many pairs there are; freezes weights.
+def _train(
+    trainer: Trainer, out: Path, config: TrainConfig, shown: dict[str, str], checkpoint: str | None
+) -> None:
+    """Train from the start, or from a checkpoint, to the last step or until the figure no longer rises."""
+    for stock in (ProgressCallback, PrinterCallback):
+        trainer.remove_callback(stock)
+    if checkpoint is not None:
+        trainer.load_loss(checkpoint)
+    with progress(f"train {out.name}", trainer.args.max_steps) as advance:
+        for callback in (*_loggers(out, config), RunCallback(advance, config.patience, shown)):
+            trainer.add_callback(callback)
+        trainer.train(resume_from_checkpoint=checkpoint)
 
-    Returns:
-        As `choose_trainable`.
 
-    Raises:
-        UsageError: an option means nothing for this model, or the dataset lacks a domain.
-        RouteError: the model has routes or experts, but not for a domain.
-        SentenceExpertsError: a logger is not installed.
+def _take_best(trainer: Trainer) -> None:
+    """Put the weights of the best checkpoint into the model and the loss, in every process."""
+    checkpoint = trainer.state.best_model_checkpoint
+    if checkpoint is None:
+        raise InputError(f"the run ended at step {trainer.state.global_step} before any validation")
+    trainer.model.load_state_dict(load(checkpoint, device=str(trainer.model.device)).state_dict())
+    trainer.load_loss(checkpoint)
+
+
+def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
+    """TensorBoard and Weights & Biases, if asked for; in the first process."""
+    loggers: list[TrainerCallback] = []
+    if config.tensorboard and processes.is_first():
+        from torch.utils.tensorboard import SummaryWriter
+
+        loggers.append(TensorBoardCallback(SummaryWriter(out / "logs")))
+    if config.wandb:
+        loggers.append(WandbCallback())
+    return loggers
+
+
+def last_complete_checkpoint(folder: Path) -> str | None:
+    """The newest checkpoint in `folder` that was written to its end; newer, incomplete ones are removed.
+
+    The trainer writes its state last. It also rotates and counts checkpoints by folder name, complete or not.
     """
-    check_options(config, model)
-    undecayed = choose_trainable(model, config)
-    domains = trained_domains(pairs, config, model)
-    routes_for(model, domains)
-    experts_for(model, domains)
-    check_loggers(config)
-    return undecayed
-
-
-def _trainer(
-    model: SentenceTransformer,
-    training: TrainingPairs,
-    pairs: PairsFolder,
-    arguments: SentenceTransformerTrainingArguments,
-    config: TrainConfig,
-) -> Trainer:
-    validation = pairs_of(pairs.split("validation"), training.domains)
-    collator = SwappingCollator(preprocess_fn=model.preprocess, seed=config.seed)
-    trainer = Trainer(
-        model=model,
-        args=arguments,
-        train_dataset=training.dataset(config.batches),
-        loss=make_loss(
-            model, config, training.known if config.mask_known else None, router_training(model, config)
-        ),
-        evaluator=PairEvaluator(validation, batch_size=config.batch_size),
-        data_collator=collator if config.swap else None,
-        callbacks=[
-            EarlyStoppingCallback(config.patience),
-            EpochForSwaps(collator),
-            EvaluateLastStep(),
-        ],
-    )
-    trainer.use_one_cycle = config.scheduler == "one_cycle"
-    return trainer
+    found = sorted(folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"), key=lambda path: int(path.name.split("-")[1]))
+    for checkpoint in reversed(found):
+        try:
+            read_json(checkpoint / "trainer_state.json")
+            return str(checkpoint)
+        except InputError:
+            shutil.rmtree(checkpoint)
+    return None

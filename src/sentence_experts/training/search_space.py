@@ -1,4 +1,4 @@
-"""What a search varies: settings of a training run, each with the range that it is drawn from."""
+"""What a search varies: training settings, each with the range that it is drawn from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sentence_experts.training.config import TrainConfig
 
 
 class _Range(BaseModel):
-    """From low to high; with `log`, drawn evenly on a logarithmic scale."""
+    """From low to high; with `log`, uniform on a logarithmic scale."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,7 +30,7 @@ class _Range(BaseModel):
 
     @property
     def extremes(self) -> tuple[Any, ...]:
-        """The values that show whether a setting may take the whole range."""
+        """The lowest and the highest value."""
         return self.low, self.high
 
 
@@ -42,7 +42,7 @@ class IntRange(_Range):
     high: int
 
     def distribution(self) -> Any:
-        """As optuna has it."""
+        """The distribution of optuna."""
         return require("optuna.distributions", "tune").IntDistribution(self.low, self.high, log=self.log)
 
 
@@ -52,7 +52,7 @@ class FloatRange(_Range):
     type: Literal["float"]
 
     def distribution(self) -> Any:
-        """As optuna has it."""
+        """The distribution of optuna."""
         return require("optuna.distributions", "tune").FloatDistribution(self.low, self.high, log=self.log)
 
 
@@ -70,32 +70,32 @@ class Categories(BaseModel):
         return self.choices
 
     def distribution(self) -> Any:
-        """As optuna has it."""
+        """The distribution of optuna."""
         return require("optuna.distributions", "tune").CategoricalDistribution(self.choices)
 
 
 SearchSpace = dict[str, Annotated[IntRange | FloatRange | Categories, Field(discriminator="type")]]
 _READER: TypeAdapter[SearchSpace] = TypeAdapter(SearchSpace)
 
-# Batch size, warmup and length are what the preprint (3.3) searched. It states the range of the batch size
-# alone; the others reach from none to well beyond what its final runs used.
+# Batch size, warmup and length are what the preprint (3.3) searched. It states only the range of the batch
+# size; the others reach from none to well beyond what its final runs used.
 PREPRINT_SPACE: SearchSpace = {
     "batch_size": IntRange(type="int", low=5, high=20),
     "warmup": FloatRange(type="float", low=0.0, high=0.5),
     "epochs": FloatRange(type="float", low=1.0, high=10.0),
 }
-# A setting -> the one that it leaves without effect.
+# A setting -> the one that it overrides.
 OVERRIDES = {"max_steps": "epochs", "warmup_steps": "warmup"}
 
 
 def read_space(path: Path | None) -> SearchSpace:
     """The search space in a YAML file, or the preprint's.
 
-    The file has a line for each setting, such as `batch_size: {type: int, low: 5, high: 20}`; the types are
+    The file has one line per setting, such as `batch_size: {type: int, low: 5, high: 20}`; the types are
     int, float (both with `log: true` if wanted) and categorical (with `choices`).
 
     Raises:
-        InputError: no such file, or what it says is no space of training settings.
+        InputError: no such file, or it is not a space of training settings.
     """
     if path is None:
         return dict(PREPRINT_SPACE)
@@ -118,7 +118,7 @@ def read_space(path: Path | None) -> SearchSpace:
 
 
 def _check_settings(path: Path, space: SearchSpace) -> None:
-    """Every setting is one of a training run, and may take every value in its range."""
+    """Check that every setting is one of `train`, and may take every value in its range."""
     for name, drawn in space.items():
         if name not in TrainConfig.model_fields:
             raise InputError(f"{path}: {name}: no such setting; known: {', '.join(TrainConfig.model_fields)}")
@@ -127,20 +127,20 @@ def _check_settings(path: Path, space: SearchSpace) -> None:
                 TrainConfig.model_validate({name: value})
             except ValidationError as error:
                 problem = error.errors()[0]["msg"]
-                raise InputError(f"{path}: {name}: {value!r} is out of the question: {problem}") from error
+                raise InputError(f"{path}: {name}: {value!r} is not allowed: {problem}") from error
     for stronger, weaker in OVERRIDES.items():
         if stronger in space and weaker in space:
-            raise InputError(f"{path}: {stronger} leaves {weaker} without effect; search over one of them")
+            raise InputError(f"{path}: {stronger} overrides {weaker}; search one of them")
 
 
 def without_fixed(space: SearchSpace, config: TrainConfig, given: Collection[str]) -> SearchSpace:
-    """The space without what is fixed: settings in `given`, and those that `config` leaves without effect.
+    """The space without what is fixed: settings in `given`, and those that `config` overrides.
 
     Raises:
         UsageError: nothing is left to search.
     """
-    idle = {weaker for stronger, weaker in OVERRIDES.items() if getattr(config, stronger) is not None}
-    left = {name: drawn for name, drawn in space.items() if name not in {*given, *idle}}
+    overridden = {weaker for stronger, weaker in OVERRIDES.items() if getattr(config, stronger) is not None}
+    left = {name: drawn for name, drawn in space.items() if name not in {*given, *overridden}}
     if not left:
-        raise UsageError(f"nothing to search: {', '.join(space)} are given; leave one out, or give a --space")
+        raise UsageError(f"nothing to search: {', '.join(space)} are given; leave one out, or give a `space`")
     return left

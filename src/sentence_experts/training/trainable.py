@@ -1,4 +1,4 @@
-"""Which weights a run trains: freezing parts of the model, or training one expert alone."""
+"""Which weights a run trains, and whether the settings suit the model."""
 
 from __future__ import annotations
 
@@ -8,23 +8,76 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import UsageError, require
 from sentence_experts.models.architectures.families import FAMILIES, Family
 from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.routing.router_kinds import LEARNED_ROUTERS
+from sentence_experts.models.routing.routes import is_domain_route
 from sentence_experts.models.routing.sequence_router import LEARNED
-from sentence_experts.models.storage.weight_names import ROUTERS
-from sentence_experts.training.config import RunConfig
-from sentence_experts.training.router_losses import routed_model
+from sentence_experts.models.routing.token_router import TOKEN
+from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS, expert_prefix
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.objectives import routed_model
+from sentence_experts.training.router_losses import RouterLoss, SequenceRouterLoss, TokenRouterLoss
 
-# What the weights of experts are called.
-EXPERTS = ".experts."
+# Weight of a token router's load balancing (Fedus et al. 2022, section 2.2).
+TOKEN_BALANCE = 0.01
 
 
-def choose_trainable(model: SentenceTransformer, config: RunConfig) -> list[str]:
-    """Freeze what the config says, in place; every other weight is trained.
+def router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterLoss | None:
+    """The loss of the model's learned routers; None if it has none."""
+    routed = routed_model(model)
+    kind = None if routed is None else routed.config.router
+    if kind == LEARNED:
+        return SequenceRouterLoss(config.router_loss, config.balance_loss or 0.0, config.route_by == "domain")
+    if kind == TOKEN:
+        return TokenRouterLoss(TOKEN_BALANCE if config.balance_loss is None else config.balance_loss)
+    return None
+
+
+def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
+    """Refuse settings that have no effect on this model, or are not possible here.
+
+    Raises:
+        UsageError: there is one.
+        SentenceExpertsError: a logger is not installed.
+    """
+    routed = routed_model(model)
+    router = None if routed is None else routed.config.router
+    default = {name: field.default for name, field in TrainConfig.model_fields.items()}
+    weights = [name for name, _ in model.named_parameters()]
+    no_router = "the model has no learned router"
+    problems = {
+        f"`router_loss`: {no_router} of whole texts": router != LEARNED
+        and config.router_loss != default["router_loss"],
+        f"`balance_loss`: {no_router}": router not in LEARNED_ROUTERS and config.balance_loss is not None,
+        f"`route_by=router`: {no_router} of whole texts": router != LEARNED and config.route_by == "router",
+        f"`router_learning_rate`: {no_router}": (
+            config.router_learning_rate != default["router_learning_rate"]
+            and not any(ROUTERS in name for name in weights)
+        ),
+        "`expert_learning_rate`: the model has no experts in its blocks": (
+            config.expert_learning_rate is not None and not any(EXPERTS in name for name in weights)
+        ),
+        "`only_expert`: a learned router may send any text or token to the expert that changes": (
+            config.only_expert is not None and router in LEARNED_ROUTERS
+        ),
+        "`bf16`: there is no GPU here that computes in bfloat16; leave it out": config.bf16
+        and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()),
+    }
+    for problem, applies in problems.items():
+        if applies:
+            raise UsageError(problem)
+    for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)):
+        if wanted:
+            require(name, name)
+
+
+def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> list[str]:
+    """Freeze weights in place as the config says; all others are trained.
 
     Returns:
-        The names of the weights of which some rows alone are trained: no weight decay may shrink the others.
+        The names of the weights of which only some rows are trained: weight decay would shrink the others.
 
     Raises:
         UsageError: the model has no such part, or nothing would be left to train.
@@ -39,7 +92,7 @@ def choose_trainable(model: SentenceTransformer, config: RunConfig) -> list[str]
 
 
 def _freeze_attention(model: SentenceTransformer) -> None:
-    """The attention's projections, which have the same part in every family; norms stay trained."""
+    """The attention's projections, which play the same part in every family; norms stay trained."""
     transformer: Any = model[0].auto_model
     family = _family(transformer.config.model_type)
     for block in transformer.get_submodule(family.blocks):
@@ -52,31 +105,29 @@ def _family(model_type: str) -> Family:
         if model_type in (family.base_model_type, family.model_type):
             return family
     known = ", ".join(family.base_model_type for family in FAMILIES)
-    raise UsageError(f"--freeze attention: known for {known}, not for model type {model_type!r}")
+    raise UsageError(f"`freeze=attention`: known for {known}, not for model type {model_type!r}")
 
 
 def _freeze_shared(model: SentenceTransformer) -> list[str]:
-    routed = _with_experts(model, "--freeze shared")
+    routed = _with_experts(model, "`freeze=shared`")
     _train_alone(model, [EXPERTS, ROUTERS])
-    return _train_rows(model, routed, [route.token_ids[0] for route in routed.routes])
+    return _train_rows(model, routed, set(range(len(routed.config.experts))))
 
 
 def _train_one_expert(model: SentenceTransformer, name: str) -> list[str]:
-    routed = _with_experts(model, "--only-expert")
+    routed = _with_experts(model, "`only_expert`")
     experts = list(routed.config.experts)
     if name not in experts:
-        raise UsageError(f"--only-expert {name}: the model's experts are {', '.join(experts)}")
-    if routed.config.router == LEARNED:
-        raise UsageError("--only-expert: a learned router may send any text to the expert that changes")
+        raise UsageError(f"`only_expert={name}`: the model's experts are {', '.join(experts)}")
     number = experts.index(name)
-    _train_alone(model, [f"{EXPERTS}{number}."])
-    return _train_rows(model, routed, [r.token_ids[0] for r in routed.routes if r.expert == number])
+    _train_alone(model, [expert_prefix(number)])
+    return _train_rows(model, routed, {number})
 
 
-def _with_experts(model: SentenceTransformer, flag: str) -> RoutedModel:
+def _with_experts(model: SentenceTransformer, setting: str) -> RoutedModel:
     routed = routed_model(model)
     if routed is None:
-        raise UsageError(f"{flag}: the model has no experts; make some with sentence-experts extend")
+        raise UsageError(f"{setting}: the model has no experts; `extend` makes some")
     return routed
 
 
@@ -85,12 +136,17 @@ def _train_alone(model: SentenceTransformer, parts: list[str]) -> None:
         parameter.requires_grad_(any(part in name for part in parts))
 
 
-def _train_rows(model: SentenceTransformer, routed: RoutedModel, rows: list[int]) -> list[str]:
-    """Train the embeddings of these tokens and no others; a route that is a prefix has none of its own.
+def _train_rows(model: SentenceTransformer, routed: RoutedModel, experts: set[int]) -> list[str]:
+    """Train only the embeddings of these experts' domain tokens; an instruction has no token of its own.
 
-    The gradient of every other row is zero, so AdamW, without weight decay, leaves those as they are.
+    The gradient of every other row is zero, so AdamW without weight decay does not change it.
     """
-    if routed.config.has_domain_tokens:
+    rows = [
+        route.token_ids[0]
+        for route in routed.routes
+        if route.expert in experts and is_domain_route(route, routed.config)
+    ]
+    if rows:
         assert isinstance(routed, nn.Module)
         weight = routed.get_input_embeddings().weight  # type: ignore[operator]
         chosen = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)

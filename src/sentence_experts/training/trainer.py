@@ -1,40 +1,127 @@
-"""The sentence-transformers trainer, with what it lacks here: schedules, losses' own weights, bad numbers."""
+"""The sentence-transformers trainer with what a run here needs besides."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformerTrainer
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import BatchSampler
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from sentence_experts.errors import InputError
-from sentence_experts.training.callbacks import BadNumbersError
-from sentence_experts.training.data import TEXT_COLUMNS
-from sentence_experts.training.schedules import one_cycle
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS
+from sentence_experts.progress import Advance
+from sentence_experts.training import processes
+from sentence_experts.training.batches import RouteBatches
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.validation import MEAN
 
-REMEDY = "lower --learning-rate, or leave out --bf16, and give another --out"
+logger = logging.getLogger(__name__)
+
+BEST_BY = f"eval_validation_{MEAN}"
 # Beside the model in a checkpoint: the weights that the loss owns, such as a learned temperature.
 LOSS_FILE = "loss.safetensors"
+REMEDY = "lower `learning_rate`, or leave out `bf16`, and give another `out`"
+
+
+class BadNumbersError(SentenceExpertsError):
+    """The loss became NaN or infinite."""
+
+
+def training_arguments(
+    out: Path, config: TrainConfig, steps: int, model: SentenceTransformer
+) -> SentenceTransformerTrainingArguments:
+    """The trainer's arguments. Making them joins the processes, if several train together.
+
+    Raises:
+        UsageError: there are too few steps for the schedule.
+    """
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(out / "checkpoints"),
+        max_steps=steps,
+        per_device_train_batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        learning_rate_mapping=_rates(config, model),
+        # The trainer reads a number below one as a share of the steps.
+        warmup_steps=config.warmup if config.warmup_steps is None else config.warmup_steps,
+        # `Trainer.create_scheduler` makes the one cycle.
+        lr_scheduler_type="constant" if config.scheduler == "one_cycle" else config.scheduler,
+        weight_decay=config.weight_decay,
+        eval_strategy="steps",
+        eval_steps=config.eval_steps,
+        save_strategy="steps",
+        save_steps=config.eval_steps,
+        save_total_limit=2,
+        metric_for_best_model=BEST_BY,
+        greater_is_better=True,
+        logging_steps=10,
+        logging_nan_inf_filter=False,
+        bf16=config.bf16,
+        activation_checkpointing=config.gradient_checkpointing,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        # An expert that no text of a step is routed to gets no gradient in it.
+        ddp_find_unused_parameters=True,
+        # Without this, processes without a GPU would each train alone.
+        use_cpu=processes.count() > 1 and not torch.cuda.is_available(),
+        report_to="none",
+        disable_tqdm=True,
+        seed=config.seed,
+        data_seed=config.seed,
+    )
+    rising = arguments.get_warmup_steps(steps)
+    if config.scheduler == "one_cycle" and not 2 <= rising < steps:
+        raise UsageError(
+            f"`scheduler=one_cycle`: the rate rises in {rising} of {steps} steps; it needs at least 2 and "
+            "fewer than all: set `warmup_steps`"
+        )
+    return arguments
+
+
+def _rates(config: TrainConfig, model: SentenceTransformer) -> dict[str, float]:
+    """Part of a weight's name -> its own peak learning rate, for the parts that the model has."""
+    rates = {ROUTERS: config.router_learning_rate, EXPERTS: config.expert_learning_rate}
+    names = [name for name, _ in model.named_parameters()]
+    return {
+        re.escape(part): rate
+        for part, rate in rates.items()
+        if rate is not None and any(part in name for name in names)
+    }
+
+
+def one_cycle(optimizer: Optimizer, steps: int, warmup_steps: int) -> OneCycleLR:
+    """The schedule of the preprint: up to each group's peak rate and down again.
+
+    Source: Hallee 2024, section 3.3; Smith and Topin 2019. The rate starts at 1/25 of its peak and ends near
+    zero, along a cosine; AdamW's first beta goes from 0.95 to 0.85 and back, as in PyTorch.
+    """
+    peaks = [group["lr"] for group in optimizer.param_groups]
+    return OneCycleLR(optimizer, max_lr=peaks, total_steps=steps, pct_start=warmup_steps / steps)
 
 
 class Trainer(SentenceTransformerTrainer):
-    """The sentence-transformers trainer, stopped at the first bad loss and without its model card.
+    """The sentence-transformers trainer, with the batches of a whole run and a stop at the first bad loss.
 
     Attributes:
-        use_one_cycle: whether the learning rate goes through one cycle (`schedules.one_cycle`).
-        undecayed: names of the model's weights that take no weight decay beside the usual ones.
+        batches: those of the run.
+        use_one_cycle: whether the learning rate follows `one_cycle`.
+        undecayed: names of further weights of the model without weight decay.
     """
 
     loss: Any  # a ContrastiveLoss
+    batches: RouteBatches
     use_one_cycle = False
     undecayed: Sequence[str] = ()
 
@@ -61,19 +148,15 @@ class Trainer(SentenceTransformerTrainer):
             raise BadNumbersError(f"after step {self.state.global_step} {error}: {REMEDY}") from error
         return figures
 
-    def get_batch_sampler(self, dataset: Dataset, *args: Any, **kwargs: Any) -> BatchSampler | None:
-        """Batches without the same anchor or positive twice.
-
-        A mined negative may stand beside the pair whose text it is: the mask of known positives leaves it
-        out there, and texts that are near many others would make most batches impossible.
-        """
-        return super().get_batch_sampler(dataset.select_columns([*TEXT_COLUMNS, "label"]), *args, **kwargs)
+    def get_batch_sampler(self, *args: Any, **kwargs: Any) -> RouteBatches:  # type: ignore[override]
+        """The batches of the run."""
+        return self.batches
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
-        """The weights that AdamW shrinks: as usual, but neither the loss's own nor `undecayed`."""
+        """The weights with weight decay: as usual, without the loss's own and `undecayed`."""
         names: list[str] = super().get_decay_parameter_names(model)
-        kept = {f"model.{name}" for name in self.undecayed} | self._loss_weights().keys()
-        return [name for name in names if name not in kept]
+        without = {f"model.{name}" for name in self.undecayed} | self.loss.own_weights().keys()
+        return [name for name in names if name not in without]
 
     def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> LRScheduler:
         """The learning rate's schedule."""
@@ -82,27 +165,66 @@ class Trainer(SentenceTransformerTrainer):
             warmup = self.args.get_warmup_steps(num_training_steps)
             schedule = one_cycle(optimizer or self.optimizer, num_training_steps, warmup)
             self.lr_scheduler = schedule  # type: ignore[assignment]  # any scheduler will do
-            self._created_lr_scheduler = True
         scheduler: LRScheduler = super().create_scheduler(num_training_steps, optimizer)
         return scheduler
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Nothing: `training.card` writes the card once, at the end."""
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write the model and the loss's own weights, in the one process that may write.
+
+        transformers calls this in every process, and several that write one folder destroy each other's
+        files.
+        """
+        if not self.args.should_save:
+            return
         folder = str(output_dir or self.args.output_dir)
         self.model.save_pretrained(folder, create_model_card=False)
-        torch.save(self.args, f"{folder}/training_args.bin")
-        if weights := self._loss_weights():
+        if weights := self.loss.own_weights():
             save_file(weights, f"{folder}/{LOSS_FILE}")
 
-    def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]  # as the base
-        super()._load_from_checkpoint(checkpoint_path)
-        if self._loss_weights():
-            self.loss.load_state_dict(load_file(Path(checkpoint_path) / LOSS_FILE), strict=False)
+    def load_loss(self, checkpoint: str | Path) -> None:
+        """Take the loss's own weights from a checkpoint; the trainer itself loads the model's."""
+        if self.loss.own_weights():
+            self.loss.load_state_dict(load_file(Path(checkpoint) / LOSS_FILE), strict=False)
 
-    def _loss_weights(self) -> dict[str, Tensor]:
-        """The weights of the loss that are not the model's."""
-        return {
-            name: weight for name, weight in self.loss.state_dict().items() if not name.startswith("model.")
-        }
+
+class RunCallback(TrainerCallback):
+    """Reports steps and validation figures, validates after the last step, and stops without progress."""
+
+    def __init__(self, advance: Advance, patience: int, shown: Mapping[str, str]) -> None:
+        """Args:
+        advance: counts a step.
+        patience: validations without a better figure before the run stops.
+        shown: metrics to log after a validation -> their titles.
+        """
+        self._advance = advance
+        self._patience = patience
+        self._shown = shown
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Count a step; validate and save at the end, so that no step is trained in vain."""
+        self._advance()
+        if state.global_step >= state.max_steps:
+            control.should_evaluate = control.should_save = True
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Log the figures; stop if the best one is `patience` validations ago."""
+        found = metrics or {}
+        figures = [f"{title} {found[metric]:.4f}" for metric, title in self._shown.items() if metric in found]
+        logger.info(f"  step {state.global_step}: validation {', '.join(figures)}")
+        if state.best_metric is None or found[BEST_BY] > state.best_metric:
+            return
+        since = [e for e in state.log_history if BEST_BY in e and e["step"] > (state.best_global_step or 0)]
+        if len(since) >= self._patience:
+            control.should_training_stop = True

@@ -44,7 +44,7 @@ def test_from_a_query_to_an_evaluated_model(
     assert set(train["domain"].to_pylist()) == set(queries)
     run("extend", minilm, "--experts", "rice,wheat", "--out", tmp_path / "untrained")
     run(
-        "train", "--model", tmp_path / "untrained", "--pairs", tmp_path / "pairs", "--out", tmp_path / "run",
+        "train", tmp_path / "untrained", "--pairs", tmp_path / "pairs", "--out", tmp_path / "run",
         "--max-steps", 2, "--batch-size", 4, "--max-length", 32, "--eval-steps", 2,
     )  # fmt: skip
     run(

@@ -50,11 +50,11 @@ def train_model(setting: Setting, untrained: Step, settings: Mapping[str, Any], 
 
 
 def tune_settings(
-    setting: Setting, untrained: Step, settings: Mapping[str, Any], trials: int, share: float
+    setting: Setting, untrained: Step, settings: Mapping[str, Any], trials: int, fraction: float
 ) -> Step:
     """A search for training settings; `settings` are those that are not searched."""
     out = setting.root / "search"
-    drawn = {"trials": trials, "share": share, "search_seed": 0}
+    drawn = {"trials": trials, "fraction": fraction, "search_seed": 0}
     command = ["tune", *_model_and_pairs(setting, untrained), *flags({**settings, **drawn})]
     made_from = _read_by_training(setting, untrained)
     return Step((*command, "--out", str(out), "--resume"), out / "best.yaml", made_from, resumes=True)
@@ -71,7 +71,7 @@ def evaluate_models(
 
 
 def _model_and_pairs(setting: Setting, untrained: Step) -> list[str]:
-    return ["--model", str(untrained.makes), "--pairs", str(setting.pairs_folder)]
+    return [str(untrained.makes), "--pairs", str(setting.pairs_folder)]
 
 
 def _read_by_training(setting: Setting, untrained: Step) -> tuple[Path, ...]:

@@ -106,7 +106,7 @@ def _trained(recipe: Recipe, run: Run, setting: Setting, seeds: int) -> Iterator
             named = DOMAIN_IN_ROW in run.row
             label = run.row.replace(DOMAIN_IN_ROW, here) if named else f"{run.row} {here}"
             experts, published_for = [here], None if named else domain
-            settings = {**settings, "domains": here}
+            settings = {**settings, "routes": here}
         untrained = commands.extend_base(setting, base, experts, run.extend, label.replace(" ", "-"))
         runs = [commands.train_model(setting, untrained, settings, seed) for seed in range(seeds)]
         sources = tuple(str(step.makes.parent / "model") for step in runs)
@@ -133,7 +133,7 @@ def _search_steps(recipe: Recipe, search: Search, setting: Setting) -> Sequence[
     here = setting.domains[search.domain]
     base = recipe.protocol.small.base if setting.small else search.base
     untrained = commands.extend_base(setting, base, [here], search.extend, f"search-{here}")
-    settings = recipe.train_settings(None, setting.small) | {"domains": here}
+    settings = recipe.train_settings(None, setting.small) | {"routes": here}
     fixed = {key: value for key, value in settings.items() if key not in search.searched}
     trials = search.small_trials if setting.small else search.trials
-    return [untrained, commands.tune_settings(setting, untrained, fixed, trials, search.share)]
+    return [untrained, commands.tune_settings(setting, untrained, fixed, trials, search.fraction)]

@@ -90,7 +90,7 @@ class Search(Strict):
     Attributes:
         domain: the paper's domain whose pairs are searched on.
         searched: settings that the search draws, so that the protocol's are left out.
-        share: how much of the training pairs a trial sees.
+        fraction: of the training pairs that a trial sees.
         small_trials: trials at small scale.
     """
 
@@ -99,7 +99,7 @@ class Search(Strict):
     extend: ExtendOptions = ExtendOptions()
     searched: tuple[str, ...]
     trials: int = Field(20, ge=1)
-    share: float = Field(0.1, gt=0, le=1)
+    fraction: float = Field(0.1, gt=0, le=1)
     small_trials: int = Field(3, ge=1)
 
 

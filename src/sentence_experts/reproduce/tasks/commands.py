@@ -38,7 +38,7 @@ def extend_base(setting: Setting, base: str, options: ExtendOptions, place: str)
 def train_model(setting: Setting, model: str, settings: Mapping[str, Any], place: str) -> Step:
     """One training run; `place` names its folder, `settings` hold its seed."""
     out = setting.root / "runs" / place
-    command = ["train", "--model", model, "--tasks", str(setting.tasks_folder), *flags(settings)]
+    command = ["train", model, "--tasks", str(setting.tasks_folder), *flags(settings)]
     local = (Path(model),) if setting.root in Path(model).parents or Path(model).is_dir() else ()
     made_from = (*local, setting.tasks_folder / "manifest.json")
     return Step((*command, "--out", str(out), "--resume"), out / "run.json", made_from, resumes=True)

@@ -107,7 +107,7 @@ def _trained(recipe: Recipe, run: Run, setting: Setting, seeds: int) -> Iterator
     tasks = [task.name for task in TaskFile.read(recipe.protocol.tasks).trainable()]
     for task in tasks if run.each_task else [None]:
         label = f"{run.name} {task}" if task else run.name
-        own = {**settings, "only_tasks": [task]} if task else settings
+        own = {**settings, "routes": [task]} if task else settings
         runs = [
             commands.train_model(
                 setting, untrained, {**own, "seed": seed}, f"{label.replace(' ', '-')}-seed{seed}"

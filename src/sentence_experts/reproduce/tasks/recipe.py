@@ -17,7 +17,7 @@ from sentence_experts.reproduce.reading import RecipeFile, checked
 from sentence_experts.reproduce.tasks.published import Published
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.task_file import TaskFile
-from sentence_experts.training.task_config import TaskConfig
+from sentence_experts.training.config import TrainConfig
 
 
 class ExtendOptions(Strict):
@@ -157,7 +157,7 @@ def _check_protocol(protocol: Protocol) -> None:
     for inside, settings in (("compile", protocol.compile), ("small.compile", small.compile)):
         checked(TasksConfig, settings, source, inside)
     for inside, settings in (("train", protocol.train), ("small.train", small.train)):
-        checked(TaskConfig, settings, source, inside)
+        checked(TrainConfig, settings, source, inside)
     Published.read(protocol.published)
     for file in (protocol.tasks, protocol.small_file(True), protocol.small_file(False)):
         TaskFile.read(file)
@@ -171,7 +171,7 @@ def _check_runs(recipe: Recipe, path: Path) -> None:
     for run in recipe.runs:
         inside = f"runs.{run.name}"
         for small in (False, True):
-            checked(TaskConfig, recipe.train_settings(run, small), path, f"{inside}.train")
+            checked(TrainConfig, recipe.train_settings(run, small), path, f"{inside}.train")
         for table, column in run.columns.items():
             if column not in published.get(table, ()):
                 raise InputError(f"{path}: {inside}.columns: {table} has no column {column!r}")

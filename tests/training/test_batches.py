@@ -12,25 +12,27 @@ import pytest
 from accelerate.data_loader import BatchSamplerShard, skip_first_batches
 from torch.utils.data import DataLoader
 
-from helpers.small_training_tasks import make_tasks_folder
+from helpers.small_training_tasks import NoRoutes, make_tasks_folder
 from sentence_experts.errors import InputError
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TasksFolder, write_tasks_folder
-from sentence_experts.training.task_batches import TaskBatches
-from sentence_experts.training.task_config import TaskConfig
-from sentence_experts.training.task_data import TrainingTasks, settings_of
+from sentence_experts.training.batches import RouteBatches
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import TrainingSet, trained_routes
+from sentence_experts.training.open_data import open_data
 
 
-def made(folder: TasksFolder, **options: object) -> TrainingTasks:
-    return TrainingTasks.of(folder, settings_of(folder.hierarchy.trainable(), TaskConfig(**options)))
+def made(folder: TasksFolder, **options: object) -> TrainingSet:
+    config = TrainConfig.of(None, **options)
+    return TrainingSet.of(trained_routes(open_data(folder), config, NoRoutes()), config)
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> TrainingTasks:
+def large(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
     sizes = {"train": 96, "validation": 8, "test": 8}
     return made(make_tasks_folder(tmp_path_factory.mktemp("large") / "tasks", sizes=sizes))
 
 
-def first(batches: TaskBatches, count: int) -> list[list[int]]:
+def first(batches: RouteBatches, count: int) -> list[list[int]]:
     batches.steps = count
     return list(batches)
 
@@ -48,36 +50,36 @@ def of_labels(labels: list[str], tmp_path: Path, texts: int = 10**6) -> TasksFol
     return write_tasks_folder(tmp_path / "labels", {"clustering/one/train.parquet": table}, [], manifest)
 
 
-def test_a_batch_is_of_one_task_and_where_homogeneous_of_one_dataset(large: TrainingTasks) -> None:
+def test_a_batch_is_of_one_task_and_where_homogeneous_of_one_dataset(large: TrainingSet) -> None:
     places = large.places
     datasets: dict[str, set[int]] = {}
-    for batch in first(TaskBatches(large, 8), 60):
+    for batch in first(RouteBatches(large, 8), 60):
         (task,) = np.unique(places[batch, 0])
-        datasets.setdefault(large.settings[task].name, set()).add(len(np.unique(places[batch, 1])))
+        datasets.setdefault(large.routes[task].name, set()).add(len(np.unique(places[batch, 1])))
     assert datasets["retrieval"] == {1}
     assert max(datasets["clustering"]) == 2
 
 
 def test_no_text_is_twice_in_a_batch(tmp_path: Path) -> None:
     tasks = made(of_labels(["x", "y"] * 48, tmp_path, texts=12))
-    batches = first(TaskBatches(tasks, 8), 8)
+    batches = first(RouteBatches(tasks, 8), 8)
     for batch in batches:
         texts = tasks.texts[batch].ravel()
         assert len(set(texts)) == len(texts) == 16
     assert len({row for batch in batches for row in batch}) == 64
 
 
-def test_a_pass_has_every_pair_once(large: TrainingTasks) -> None:
-    batches = TaskBatches(large, 8)
+def test_a_pass_has_every_pair_once(large: TrainingSet) -> None:
+    batches = RouteBatches(large, 8)
     count = batches.groups_in_a_pass()
-    assert count == len(large.rows) // 8
+    assert count == len(large) // 8
     for start in (0, count):
         rows = [row for batch in first(batches, 2 * count)[start : start + count] for row in batch]
-        assert sorted(rows) == list(range(len(large.rows)))
+        assert sorted(rows) == list(range(len(large)))
 
 
-def test_tasks_come_in_proportion_to_their_pairs_all_through_a_pass(large: TrainingTasks) -> None:
-    batches = TaskBatches(large, 2)
+def test_tasks_come_in_proportion_to_their_pairs_all_through_a_pass(large: TrainingSet) -> None:
+    batches = RouteBatches(large, 2)
     drawn = [large.places[batch[0], 0] for batch in first(batches, batches.groups_in_a_pass())]
     for half in (drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]):
         shares = np.bincount(half, minlength=3) / len(half)
@@ -88,7 +90,7 @@ def test_weights_are_the_chances_of_the_tasks(tmp_path: Path) -> None:
     weights = {"retrieval": 1.0, "classification": 3.0, "clustering": 1.0}
     fields = {name: {"weight": weight} for name, weight in weights.items()}
     tasks = made(make_tasks_folder(tmp_path / "tasks", fields=fields))
-    batches = first(TaskBatches(tasks, 8), 300)
+    batches = first(RouteBatches(tasks, 8), 300)
     shares = np.bincount([tasks.places[batch[0], 0] for batch in batches]) / 300
     assert shares == pytest.approx([0.2, 0.6, 0.2], abs=0.08)
     # The small task goes through its pairs again and again, each time through all of them.
@@ -98,45 +100,45 @@ def test_weights_are_the_chances_of_the_tasks(tmp_path: Path) -> None:
         assert len(set(own[start : start + size])) == size
 
 
-def test_the_seed_fixes_the_batches(large: TrainingTasks) -> None:
-    one, same, other = (first(TaskBatches(large, 8, seed=seed), 40) for seed in (1, 1, 2))
+def test_the_seed_fixes_the_batches(large: TrainingSet) -> None:
+    one, same, other = (first(RouteBatches(large, 8, seed=seed), 40) for seed in (1, 1, 2))
     assert one == same
     assert one != other
 
 
-def test_a_run_that_goes_on_meets_the_remaining_batches(large: TrainingTasks) -> None:
-    batches = TaskBatches(large, 8, steps=80)
-    loader = DataLoader(large.rows, batch_sampler=batches, collate_fn=lambda rows: rows)
+def test_a_run_that_goes_on_meets_the_remaining_batches(large: TrainingSet) -> None:
+    batches = RouteBatches(large, 8, steps=80)
+    loader = DataLoader(large.dataset(), batch_sampler=batches, collate_fn=lambda rows: rows)
     whole = [[row["anchor"] for row in batch] for batch in loader]
     rest = [[row["anchor"] for row in batch] for batch in skip_first_batches(loader, 61)]
     assert len(whole) == 80
     assert rest == whole[61:]
 
 
-def test_processes_share_the_groups_of_one_process(large: TrainingTasks) -> None:
-    together = TaskBatches(large, 4, processes=2, steps=50)
+def test_processes_share_the_groups_of_one_process(large: TrainingSet) -> None:
+    together = RouteBatches(large, 4, processes=2, steps=50)
     shards = [list(BatchSamplerShard(together, 2, rank, even_batches=False)) for rank in (0, 1)]
     assert [len(shard) for shard in shards] == [50, 50]
-    alone = first(TaskBatches(large, 8), 50)
+    alone = first(RouteBatches(large, 8), 50)
     assert [one + other for one, other in zip(*shards, strict=True)] == alone
 
 
 def test_too_few_pairs_or_texts_are_named(tmp_path: Path, tasks: TasksFolder) -> None:
     with pytest.raises(InputError, match="task retrieval, dataset plants: 24 training pairs do not fill"):
-        TaskBatches(made(tasks), 13, processes=2)
-    TaskBatches(made(tasks, only_tasks=None, batches="heterogeneous"), 12, processes=2)
+        RouteBatches(made(tasks), 13, processes=2)
+    RouteBatches(made(tasks, batches="heterogeneous"), 12, processes=2)
     same = made(of_labels(["x"] * 48, tmp_path, texts=4))
     with pytest.raises(InputError, match="too few of its texts differ for batches of 8"):
-        TaskBatches(same, 8).groups_in_a_pass()
+        RouteBatches(same, 8).groups_in_a_pass()
     with pytest.raises(InputError, match="too few"):
-        first(TaskBatches(same, 8), 2)
+        first(RouteBatches(same, 8), 2)
 
 
 def test_a_text_of_many_pairs_leaves_the_others_their_batches(tmp_path: Path) -> None:
     # 90 different pairs, and 30 that share one text: each batch takes at most one of those.
     rows = made(of_labels(["x"] * 120, tmp_path))
     rows.texts[:30, 0] = rows.texts[0, 0]
-    batches = TaskBatches(rows, 10)
+    batches = RouteBatches(rows, 10)
     seen = Counter(row for batch in first(batches, batches.groups_in_a_pass()) for row in batch)
     assert max(seen.values()) == 1
     assert len(seen) >= 90

@@ -1,3 +1,5 @@
+"""The validator works in a stock sentence-transformers trainer."""
+
 from __future__ import annotations
 
 import pytest
@@ -11,17 +13,16 @@ from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import EarlyStoppingCallback
 
 from sentence_experts.errors import RouteError
-from sentence_experts.evaluation.evaluator import PairEvaluator
 from sentence_experts.evaluation.metrics import pair_metrics
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.training.validation import PairValidation, Validator
 
 
-def test_keys_and_values_are_those_the_trainer_needs(pairs_folder, experts_model):
-    table = PairsFolder.open(pairs_folder).split("validation")
-    model = SentenceTransformer(str(experts_model), device="cpu")
-    evaluator = PairEvaluator(table)
+def test_keys_and_values_are_those_the_trainer_needs(pairs, tiny_experts):
+    table = pairs.split("validation")
+    model = SentenceTransformer(str(tiny_experts), device="cpu")
+    evaluator = Validator([PairValidation(table)])
     found = evaluator(model)
-    assert evaluator.primary_metric == "validation_f1_max"
+    assert evaluator.primary_metric == "validation_mean"
     scores = []
     for pair in table.to_pylist():
         a, b = model.encode([pair["anchor"], pair["positive"]], prompt_name=pair["domain"])
@@ -33,20 +34,19 @@ def test_keys_and_values_are_those_the_trainer_needs(pairs_folder, experts_model
     assert all(isinstance(value, float) for value in found.values())
 
 
-def test_a_model_without_a_domains_route_is_an_error(pairs_folder, experts_model):
-    table = PairsFolder.open(pairs_folder).split("validation")
-    model = SentenceTransformer(str(experts_model), device="cpu")
+def test_a_model_without_a_domains_route_is_an_error(pairs, tiny_experts):
+    table = pairs.split("validation")
+    model = SentenceTransformer(str(tiny_experts), device="cpu")
     table = table.set_column(table.column_names.index("domain"), "domain", [["astronomy"] * table.num_rows])
     with pytest.raises(RouteError, match="astronomy"):
-        PairEvaluator(table)(model)
+        Validator([PairValidation(table)])(model)
 
 
-def test_the_trainer_chooses_its_best_model_and_stops_by_it(pairs_folder, experts_model, tmp_path):
-    folder = PairsFolder.open(pairs_folder)
-    model = SentenceTransformer(str(experts_model), device="cpu")
+def test_the_trainer_chooses_its_best_model_and_stops_by_it(pairs, tiny_experts, tmp_path):
+    model = SentenceTransformer(str(tiny_experts), device="cpu")
     routed = [
         {side: model.prompts[pair["domain"]] + pair[side] for side in ("anchor", "positive")}
-        for pair in folder.split("train").to_pylist()
+        for pair in pairs.split("train").to_pylist()
     ]
     arguments = SentenceTransformerTrainingArguments(
         str(tmp_path / "run"),
@@ -55,7 +55,7 @@ def test_the_trainer_chooses_its_best_model_and_stops_by_it(pairs_folder, expert
         eval_steps=2,
         save_steps=2,
         load_best_model_at_end=True,
-        metric_for_best_model="eval_validation_f1_max",
+        metric_for_best_model="eval_validation_mean",
         report_to=[],
         use_cpu=True,
     )
@@ -64,12 +64,10 @@ def test_the_trainer_chooses_its_best_model_and_stops_by_it(pairs_folder, expert
         arguments,
         train_dataset=Dataset.from_list(routed),
         loss=MultipleNegativesRankingLoss(model),
-        evaluator=PairEvaluator(folder.split("validation")),
+        evaluator=Validator([PairValidation(pairs.split("validation"))]),
         callbacks=[EarlyStoppingCallback(1)],
     )
     trainer.train()
-    seen = [
-        log["eval_validation_f1_max"] for log in trainer.state.log_history if "eval_validation_f1_max" in log
-    ]
+    seen = [log["eval_validation_mean"] for log in trainer.state.log_history if "eval_validation_mean" in log]
     assert len(seen) == 2
     assert trainer.state.best_metric == max(seen)

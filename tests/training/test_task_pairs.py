@@ -8,27 +8,26 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from helpers.small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, make_tasks_folder
+from helpers.small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, NoRoutes, make_tasks_folder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.dataset import TasksFolder, write_tasks_folder
-from sentence_experts.training.task_config import TaskConfig
-from sentence_experts.training.task_data import (
-    TaskCollator,
-    TrainedTask,
-    TrainingTasks,
-    chosen_tasks,
-    settings_of,
-)
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import PairCollator, TrainedRoute, TrainingSet, trained_routes
+from sentence_experts.training.open_data import open_data
 
 WEIGHTS = {task: {"weight": weight} for task, weight in (("retrieval", 3.0), ("classification", 1.0))}
 
 
-def settings(folder: TasksFolder, **options: object) -> tuple[TrainedTask, ...]:
-    return settings_of(folder.hierarchy.trainable(), TaskConfig(**options))
+def settings(folder: TasksFolder, model: object = None, **options: object) -> tuple[TrainedRoute, ...]:
+    return trained_routes(open_data(folder), TrainConfig.of(None, **options), model or NoRoutes())
 
 
-def training(folder: TasksFolder, **options: object) -> TrainingTasks:
-    return TrainingTasks.of(folder, settings(folder, **options))
+def training(folder: TasksFolder, **options: object) -> TrainingSet:
+    return TrainingSet.of(settings(folder, **options), TrainConfig.of(None, **options))
+
+
+def rows_of(made: TrainingSet) -> list[dict]:
+    return list(made.dataset())[: len(made)]
 
 
 @pytest.fixture(scope="module")
@@ -43,23 +42,23 @@ def experts(task_experts: Path) -> SentenceTransformer:
 
 def test_each_side_is_behind_its_instruction(tasks: TasksFolder) -> None:
     made = training(tasks)
-    assert len(made.rows) == SIZES["train"] * sum(map(len, DATASETS.values()))
-    numbers = {task.name: number for number, task in enumerate(made.settings)}
-    for row in made.rows:
-        name = made.settings[row["label"][0]].name
+    assert len(made) == SIZES["train"] * sum(map(len, DATASETS.values()))
+    numbers = {task.name: number for number, task in enumerate(made.routes)}
+    for row in rows_of(made):
+        name = made.routes[row["label"][0]].name
         first, second = ("query", "document") if name == "retrieval" else (name, name)
         assert row["anchor"].startswith(INSTRUCTIONS[first])
         assert row["positive"].startswith(INSTRUCTIONS[second])
-    plain = training(tasks, instructions=False).rows
+    plain = training(tasks, instructions=False)
     raw = [
         tasks.pairs(task, name, "train")["anchor"].to_pylist() for task in numbers for name in DATASETS[task]
     ]
-    assert list(plain["anchor"]) == [text for part in raw for text in part]
+    assert plain.anchors.to_pylist() == [text for part in raw for text in part]
 
 
 def test_groups_are_those_of_a_dataset(tasks: TasksFolder) -> None:
     made = training(tasks)
-    labels = np.array(made.rows["label"])
+    labels = np.column_stack([made.places[:, :2], made.numbers])
     assert (labels[:, 2] == labels[:, 3]).all()
     # Eight labels in each dataset with labels, and a group of its own for each retrieval pair.
     counts = [len(np.unique(labels[labels[:, 1] == dataset, 2])) for dataset in np.unique(labels[:, 1])]
@@ -71,15 +70,15 @@ def test_groups_are_those_of_a_dataset(tasks: TasksFolder) -> None:
 def test_a_mined_negative_is_of_its_own_texts_group(tmp_path: Path) -> None:
     folder = make_tasks_folder(tmp_path / "tasks", negatives=True)
     made = training(folder)
-    rows = [row for row in made.rows if row["negative"] is not None]
-    assert {made.settings[row["label"][0]].name for row in rows} == {"retrieval"}
+    rows = [row for row in rows_of(made) if row["negative_1"] is not None]
+    assert {made.routes[row["label"][0]].name for row in rows} == {"retrieval"}
     group = {row["positive"]: row["label"][3] for row in rows}
-    assert [row["label"][4] for row in rows] == [group[row["negative"]] for row in rows]
-    collate = TaskCollator(preprocess_fn=lambda texts, **_: {"input_ids": texts})
+    assert [row["label"][4] for row in rows] == [group[row["negative_1"]] for row in rows]
+    collate = PairCollator(preprocess_fn=lambda texts, **_: {"input_ids": texts})
     assert collate(rows[:2])["label"].shape == (2, 5)
-    batch = collate([row for row in made.rows if row["negative"] is None][:2])
+    batch = collate([row for row in rows_of(made) if row["negative_1"] is None][:2])
     assert batch["label"].shape == (2, 4)
-    assert "negative_input_ids" not in batch
+    assert "negative_1_input_ids" not in batch
 
 
 def test_negatives_that_some_pairs_lack_are_left_out_aloud(
@@ -99,7 +98,12 @@ def test_negatives_that_some_pairs_lack_are_left_out_aloud(
     )
     parts = {key: whole.manifest[key] for key in ("hierarchy", "counts")}
     made = training(write_tasks_folder(tmp_path / "partly", tables, [], parts))
-    assert set(made.rows["negative"]) == {None}
+    lacking = {
+        made.routes[row["label"][0]].sources[row["label"][1]]
+        for row in rows_of(made)
+        if row["negative_1"] is None and row["label"][0] == 0
+    }
+    assert lacking == {"brains"}
     assert "brains (1)" in capsys.readouterr().err
 
 
@@ -132,35 +136,37 @@ def test_weights_count_for_all_tasks_or_none(tasks: TasksFolder, tmp_path: Path)
 def test_a_route_that_is_not_the_models_is_named(
     tasks: TasksFolder, experts: SentenceTransformer, dense: SentenceTransformer, tmp_path: Path
 ) -> None:
-    assert len(chosen_tasks(tasks, TaskConfig(), experts)) == 3
+    assert len(settings(tasks, experts)) == 3
     other = make_tasks_folder(
         tmp_path / "other", fields={"clustering": {"instructions": {"clustering": "group: "}}}
     )
-    with pytest.raises(RouteError, match="'group: ' is not the model's, which has 'clustering: '"):
-        chosen_tasks(other, TaskConfig(), experts)
+    with pytest.raises(
+        RouteError, match="no route 'clustering' with instruction 'group: ', it has 'clustering: '"
+    ):
+        settings(other, experts)
     new = make_tasks_folder(tmp_path / "new", fields={"clustering": {"instructions": {"topics": "topics: "}}})
     with pytest.raises(RouteError, match=r"route 'topics'.* has query, document, classification"):
-        chosen_tasks(new, TaskConfig(), experts)
-    assert chosen_tasks(new, TaskConfig(only_tasks="retrieval"), experts)
+        settings(new, experts)
+    assert settings(new, experts, routes="retrieval")
     # A dense model takes any instruction, and none.
-    assert chosen_tasks(new, TaskConfig(), dense)
-    assert chosen_tasks(new, TaskConfig(instructions=False), dense)
-    with pytest.raises(RouteError, match="--no-instructions"):
-        chosen_tasks(tasks, TaskConfig(instructions=False), experts)
+    assert settings(new, dense)
+    assert settings(new, dense, instructions=False)
+    with pytest.raises(RouteError, match="`instructions=False`"):
+        settings(tasks, experts, instructions=False)
 
 
 def test_the_tasks_of_a_run_are_chosen(
     tasks: TasksFolder, experts: SentenceTransformer, tmp_path: Path
 ) -> None:
     def names(**options: object) -> list[str]:
-        return [task.name for task in chosen_tasks(tasks, TaskConfig(**options), experts)]
+        return [task.name for task in settings(tasks, experts, **options)]
 
-    assert names(only_tasks="clustering, retrieval") == ["retrieval", "clustering"]
+    assert names(routes="clustering, retrieval") == ["retrieval", "clustering"]
     assert names(only_expert="document") == ["retrieval"]
-    with pytest.raises(UsageError, match="no task summaries to train on; there are retrieval"):
-        names(only_tasks=["summaries"])
-    with pytest.raises(UsageError, match="none of the tasks clustering leads to it"):
-        names(only_tasks=["clustering"], only_expert="query")
+    with pytest.raises(UsageError, match="no domain or task summaries to train on; there are retrieval"):
+        names(routes=["summaries"])
+    with pytest.raises(UsageError, match="none of the routes clustering leads to it"):
+        names(routes=["clustering"], only_expert="query")
 
 
 def test_a_task_without_training_pairs_is_named(tmp_path: Path) -> None:

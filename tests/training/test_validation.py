@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import ndcg_score
 
-from sentence_experts.training.task_evaluator import SearchSet, ndcg_at
+from sentence_experts.training.validation import SearchSet, ndcg_at
 
 GENERATOR = np.random.default_rng(0)
 

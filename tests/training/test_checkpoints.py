@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import TrainerState
 
-from sentence_experts.training.checkpoints import last_whole_checkpoint
+from sentence_experts.training.run import last_complete_checkpoint
 
 
 def checkpoint(folder: Path, step: int, state: str | None = None) -> Path:
@@ -23,18 +23,18 @@ def checkpoint(folder: Path, step: int, state: str | None = None) -> Path:
 
 def test_the_newest_by_number_is_taken(tmp_path: Path) -> None:
     older, newer = checkpoint(tmp_path, 9), checkpoint(tmp_path, 10)
-    assert last_whole_checkpoint(tmp_path) == str(newer)
+    assert last_complete_checkpoint(tmp_path) == str(newer)
     assert older.exists()
 
 
 @pytest.mark.parametrize("state", ["", '{"epoch": 0.5, "global_st'])
 def test_a_torn_one_is_removed(tmp_path: Path, state: str) -> None:
     whole, torn = checkpoint(tmp_path, 8), checkpoint(tmp_path, 12, state)
-    assert last_whole_checkpoint(tmp_path) == str(whole)
+    assert last_complete_checkpoint(tmp_path) == str(whole)
     assert not torn.exists()
 
 
 def test_there_may_be_none(tmp_path: Path) -> None:
-    assert last_whole_checkpoint(tmp_path / "nowhere") is None
+    assert last_complete_checkpoint(tmp_path / "nowhere") is None
     checkpoint(tmp_path, 4, "")
-    assert last_whole_checkpoint(tmp_path) is None
+    assert last_complete_checkpoint(tmp_path) is None

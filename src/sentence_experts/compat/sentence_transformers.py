@@ -1,0 +1,17 @@
+"""sentence-transformers: what has no documented way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from torch import Tensor
+
+
+def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
+    """The tokenised columns of a batch as one batch, column after column; None if they cannot be merged.
+
+    Undocumented. The library's own losses merge columns the same way before one forward pass.
+    """
+    merged: dict[str, Any] | None = merge_feature_batches(columns)
+    return merged

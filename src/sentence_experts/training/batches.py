@@ -1,0 +1,216 @@
+"""Which pairs meet in a batch: a route is sampled, then a pool of its pairs.
+
+Source: Romero 2025, section 3.2 and appendix D.2. A homogeneous batch is of one dataset (of one domain), a
+heterogeneous one of all datasets of a task, and a mixed one of all routes. The static curriculum (note of
+Table 4) makes all batches heterogeneous; that word is about the datasets of a task, so its batches are of one
+task as well.
+
+With several processes each step takes one group of as many batches as there are processes: all of one pool,
+and without the same text twice, because the negatives of all processes are put together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.random import Generator
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from sentence_experts.errors import InputError
+from sentence_experts.training.data import TrainingSet
+from sentence_experts.training.objectives import Numbers
+
+# With few distinct texts an unlucky order fills no batch; another one may.
+MAX_EMPTY_PASSES = 20
+
+
+class Pool:
+    """Pairs that may meet in a batch."""
+
+    def __init__(self, name: str, rows: Numbers, texts: Numbers, size: int) -> None:
+        """Args:
+            name: for messages.
+            rows: (pairs,) their places in the table.
+            texts: (rows of the table, 2) text numbers.
+            size: pairs per group.
+
+        Raises:
+            InputError: the pairs do not fill one group.
+        """
+        if len(rows) < size:
+            raise InputError(
+                f"{name}: {len(rows)} training pairs do not fill one batch of {size}; lower `batch_size`, or "
+                "choose `batches=heterogeneous` or `batches=mixed`"
+            )
+        self.name = name
+        self._rows = rows
+        self._texts = texts
+        self._size = size
+        self._waiting: deque[int] = deque()
+        self._empty_passes = 0
+
+    @property
+    def groups_left(self) -> int:
+        """Maximum number of groups left in this pass; fewer if texts occur in many pairs."""
+        return len(self._waiting) // self._size
+
+    def begin(self, random: Generator) -> None:
+        """Begin a pass over all pairs, in a new order.
+
+        Raises:
+            InputError: the last passes gave no group at all.
+        """
+        if self._empty_passes == MAX_EMPTY_PASSES:
+            raise InputError(
+                f"{self.name}: too few of its texts differ for batches of {self._size}; lower `batch_size`"
+            )
+        self._waiting = deque(random.permutation(self._rows).tolist())
+        self._empty_passes += 1
+
+    def take(self) -> list[int] | None:
+        """The next pairs in which no text occurs twice; None at the end of the pass.
+
+        Pairs whose text is in the group already wait for the next one.
+        """
+        group: list[int] = []
+        seen: set[int] = set()
+        postponed: list[int] = []
+        while self._waiting and len(group) < self._size:
+            row = self._waiting.popleft()
+            texts = set(self._texts[row].tolist())
+            if seen & texts:
+                postponed.append(row)
+            else:
+                seen |= texts
+                group.append(row)
+        if len(group) < self._size:
+            return None
+        self._waiting.extendleft(reversed(postponed))
+        self._empty_passes = 0
+        return group
+
+
+class RouteBatches(DefaultBatchSampler):
+    """The batches of a whole run: passes over the pairs until all steps have theirs.
+
+    In proportion to their pairs: a route is sampled by what is left of it, so that all routes' pairs are used
+    up together, and no pair comes twice before every other came once (except pairs whose text occurs in too
+    many pairs to fill a batch). By weights: a route whose pairs are used up begins anew, the others go on.
+
+    It is one stream for the run, so a resumed run skips the batches of the finished steps and gets the same
+    ones as an uninterrupted run.
+
+    A number i + len(training) stands for pair i with anchor and positive swapped, as in
+    `TrainingSet.dataset`. Symmetric pairs are swapped half of the time, so that the order carries no signal
+    (Hallee 2025, Training strategy).
+    """
+
+    def __init__(
+        self,
+        training: TrainingSet,
+        batch_size: int,
+        processes: int = 1,
+        steps: int = 1,
+        seed: int = 0,
+        swap: bool = False,
+    ) -> None:
+        """Args:
+            training: the pairs, and how each route is sampled.
+            batch_size: pairs per batch of one process.
+            processes: number of processes that train together.
+            steps: number of groups in all.
+            seed: of all sampling.
+            swap: whether to swap symmetric pairs.
+
+        Raises:
+            InputError: a pool does not fill one group of batches.
+        """
+        super().__init__(training.anchors, batch_size=batch_size, drop_last=True, seed=seed)
+        self.training = training
+        self.processes = processes
+        self.steps = steps
+        self._swaps = training.symmetric if swap else np.zeros(len(training), dtype=bool)
+        self._pools()
+
+    def __len__(self) -> int:
+        return self.steps * self.processes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        groups = self._groups()
+        for _ in range(self.steps):
+            group = next(groups)
+            for start in range(0, len(group), self.batch_size):
+                yield group[start : start + self.batch_size]
+
+    def groups_in_a_pass(self) -> int:
+        """The number of groups that all pairs give once: the steps of an epoch.
+
+        Raises:
+            InputError: a pool gives none, because too few of its texts differ.
+        """
+        random = np.random.default_rng(self.seed)
+        count = 0
+        for pool in (pool for pools in self._pools() for pool in pools):
+            groups = 0
+            while not groups:
+                pool.begin(random)
+                while pool.take() is not None:
+                    groups += 1
+            count += groups
+        return count
+
+    def _groups(self) -> Iterator[list[int]]:
+        random = np.random.default_rng(self.seed)
+        units = self._pools()
+        weights = self._weights()
+        _begin_all(units, random)
+        while True:
+            left = [sum(pool.groups_left for pool in pools) for pools in units]
+            chances = [weight or count for weight, count in zip(weights, left, strict=True)]
+            if not any(chances):
+                _begin_all(units, random)
+                continue
+            pools = units[_sampled(chances, random)]
+            if not any(pool.groups_left for pool in pools):
+                _begin_all([pools], random)
+            group = pools[_sampled([pool.groups_left for pool in pools], random)].take()
+            if group is not None:
+                yield self._swapped(group, random)
+
+    def _swapped(self, group: list[int], random: Generator) -> list[int]:
+        rows = np.array(group)
+        if not self._swaps[rows].any():
+            return group
+        swap = self._swaps[rows] & (random.random(len(rows)) < 0.5)
+        swapped: list[int] = (rows + len(self.training) * swap).tolist()
+        return swapped
+
+    def _units(self) -> list[tuple[int, ...]]:
+        """The routes that are sampled together; each unit is one route, or all that share a mixed pool."""
+        return list(dict.fromkeys(routes for _, routes in self.training.pools))
+
+    def _weights(self) -> list[float]:
+        """The weight of each unit; 0 where units are sampled in proportion to their pairs."""
+        routes = self.training.routes
+        return [sum(routes[number].weight or 0 for number in unit) for unit in self._units()]
+
+    def _pools(self) -> list[list[Pool]]:
+        """The pools of each unit."""
+        size = self.batch_size * self.processes
+        pools: dict[tuple[int, ...], list[Pool]] = {unit: [] for unit in self._units()}
+        for number, (name, routes) in enumerate(self.training.pools):
+            rows = np.flatnonzero(self.training.places[:, 2] == number)
+            pools[routes].append(Pool(name, rows, self.training.texts, size))
+        return list(pools.values())
+
+
+def _begin_all(units: Sequence[Sequence[Pool]], random: Generator) -> None:
+    for pool in (pool for pools in units for pool in pools):
+        pool.begin(random)
+
+
+def _sampled(chances: Sequence[float], random: Generator) -> int:
+    shares = np.asarray(chances, dtype=float)
+    return int(random.choice(len(shares), p=shares / shares.sum()))

@@ -1,0 +1,284 @@
+"""Search for training settings: random by default, on a sample of the training pairs, with optuna.
+
+Source: Hallee et al. 2024 (preprint), 3.3. Every trial is an ordinary training run in OUT/trials, and is
+recorded in OUT/study.db once it is finished. What a trial draws follows from the search's seed, the trial's
+number and, for samplers that learn, the trials before it: an interrupted search that goes on makes the trials
+that it would have made anyway.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
+from sentence_experts.models.loading import load
+from sentence_experts.models.storage.fingerprint import fingerprint_of
+from sentence_experts.storage import locked, open_output, replacing, sha256_text
+from sentence_experts.training.config import TrainConfig, TuneConfig
+from sentence_experts.training.data import trained_routes
+from sentence_experts.training.objectives import Objective
+from sentence_experts.training.open_data import open_data
+from sentence_experts.training.run import train
+from sentence_experts.training.search_space import SearchSpace, read_space, without_fixed
+from sentence_experts.training.trainable import check_settings, choose_trainable
+from sentence_experts.training.trainer import BadNumbersError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+
+logger = logging.getLogger(__name__)
+
+STUDY = "settings"
+BEST = "best.yaml"
+# What an unlucky draw can do to a run: wild numbers, too much memory, too few steps or pairs. What no draw
+# could mend shows before the first trial (`_Search._problem`); anything else stops the search.
+FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One finished trial.
+
+    Attributes:
+        number: counted from 0.
+        drawn: the settings that it drew.
+        best: its best validation figure; None if it failed.
+        steps: of its run.
+        failure: why it failed.
+    """
+
+    number: int
+    drawn: dict[str, Any]
+    best: float | None
+    steps: int | None
+    failure: str | None
+
+
+@dataclass(frozen=True, repr=False)
+class TuneResult:
+    """A finished search.
+
+    Attributes:
+        trials: all of them.
+        best: the one with the highest validation figure, the first of equals.
+        config: its settings, for `train`.
+        out: the folder; None if none was asked for.
+    """
+
+    trials: list[Trial]
+    best: Trial
+    config: TrainConfig
+    out: Path | None = None
+
+    def __repr__(self) -> str:
+        drawn = ", ".join(f"{name}={short(value)}" for name, value in self.best.drawn.items())
+        return f"TuneResult({len(self.trials)} trials, best={self.best.best:.4f} with {drawn})"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per trial: number, a column per setting, steps, best, failure."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {"trial": t.number, **t.drawn, "steps": t.steps, "best": t.best, "failure": t.failure}
+                for t in self.trials
+            ]
+        )
+
+
+def tune(
+    model: str | Path,
+    data: Any,
+    config: TuneConfig | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    space: SearchSpace | None = None,
+    **settings: Any,
+) -> TuneResult:
+    """Try training settings on a sample of the training pairs; the best validation figure wins.
+
+    Args:
+        model: folder or hub id of the model that every trial trains.
+        data: as of `train`.
+        config: settings of the search and of all trials; `settings` replace single ones. Training settings
+            that are given are not searched.
+        out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial).
+        resume: go on with the search in `out`, or add trials to it.
+        space: the settings to search, in place of a file (`TuneConfig.space`).
+
+    Raises:
+        UsageError: `out` holds something else; or the shared settings do not suit the model or the data,
+            whatever is drawn.
+        SentenceExpertsError: optuna is not installed, or no trial has finished.
+        InputError: as `train`.
+    """
+    require("optuna", "tune").logging.set_verbosity(require("optuna", "tune").logging.WARNING)
+    chosen = TuneConfig.of(config, **settings)
+    shared = {
+        name: getattr(chosen, name) for name in chosen.model_fields_set if name in TrainConfig.model_fields
+    }
+    shared["fraction"] = chosen.fraction
+    given = chosen.model_fields_set & TrainConfig.model_fields.keys()
+    varied = without_fixed(space or read_space(chosen.space), chosen, given)
+    if resume and out is None:
+        raise UsageError("`resume`: a search that goes on needs `out`, its folder")
+    with ExitStack() as stack:
+        folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
+        if out is not None:
+            stack.enter_context(locked(folder, "search for settings"))
+        search = _Search(str(model), open_data(data), folder, chosen, shared, varied)
+        trials = search.run(resume)
+        best = best_of(trials)
+        found = search.trial_config(best.drawn)
+        best_config = TrainConfig.of(None, **{**found.model_dump(exclude_unset=True), "fraction": 1.0})
+        best_config.write(folder / BEST)
+    return TuneResult(trials, best, best_config, None if out is None else folder)
+
+
+def best_of(trials: list[Trial]) -> Trial:
+    """The trial with the highest validation figure, the first of equals.
+
+    Raises:
+        SentenceExpertsError: every trial failed.
+    """
+    finished = [trial for trial in trials if trial.best is not None]
+    if not finished:
+        raise SentenceExpertsError(
+            f"all {len(trials)} trials failed, the last with: {trials[-1].failure}; give another `space`"
+        )
+    return max(finished, key=lambda trial: trial.best or 0.0)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is searched, on what.
+
+    Attributes:
+        shared: the training settings that all trials share.
+        space: the settings that vary.
+    """
+
+    model: str
+    data: list[Objective]
+    out: Path
+    config: TuneConfig
+    shared: dict[str, Any]
+    space: SearchSpace
+
+    def run(self, resume: bool) -> list[Trial]:
+        """Run the trials that are missing."""
+        self._begin(resume)
+        study = _open_study(self.out / "study.db")
+        for number in range(len(study.trials), self.config.trials):
+            self._run_trial(study, number)
+        return [_finished(trial) for trial in study.trials]
+
+    def trial_config(self, drawn: Mapping[str, Any]) -> TrainConfig:
+        """The settings of a trial.
+
+        Raises:
+            UsageError: they contradict each other.
+        """
+        return TrainConfig.of(None, **{**self.shared, **drawn})
+
+    def _begin(self, resume: bool) -> None:
+        """Check what all trials share, and that the search in the folder, if any, is the same."""
+        model = load(self.model, int8=False)
+        problems = [self._problem(model, end) for end in (0, -1)]
+        if all(problems):
+            raise problems[-1]  # type: ignore[misc]
+        searched = {name: drawn.model_dump(mode="json") for name, drawn in self.space.items()}
+        settings = self.config.model_dump(mode="json", exclude={"trials", "space"})
+        identity = {
+            "model": fingerprint_of(model),
+            "data": [objective.fingerprint() for objective in self.data],
+            "config": settings,
+            "space": searched,
+        }
+        open_output(
+            self.out, identity, what="search", finished_file=BEST, settings_file="search.json", resume=resume
+        )
+
+    def _problem(self, model: SentenceTransformer, end: int) -> UsageError | None:
+        """What is wrong with the settings for this model and data, with the lowest draw or the highest."""
+        try:
+            config = self.trial_config({name: varied.extremes[end] for name, varied in self.space.items()})
+            check_settings(model, config)
+            trained_routes(self.data, config, model)
+            choose_trainable(model, config)
+        except UsageError as error:
+            return error
+        return None
+
+    def _run_trial(self, study: Study, number: int) -> None:
+        """Draw settings, train with them (or go on with an interrupted trial), and record the outcome."""
+        optuna = require("optuna", "tune")
+        distributions = {name: varied.distribution() for name, varied in self.space.items()}
+        drawn = draw(study, number, self.config, distributions)
+        values = ", ".join(f"{name} {short(value)}" for name, value in drawn.items())
+        logger.info(f"trial {number + 1} of {self.config.trials}: {values}")
+        folder = self.out / "trials" / f"{number:03}"
+        try:
+            result = train(self.model, self.data, self.trial_config(drawn), folder, resume=True)
+            outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.best}
+            notes: dict[str, Any] = {"steps": result.steps}
+        except FAILURES as error:
+            logger.info(f"trial {number + 1} failed: {error}")
+            outcome, notes = {"state": optuna.trial.TrialState.FAIL}, {"failure": str(error)}
+        study.add_trial(
+            optuna.trial.create_trial(**outcome, params=drawn, distributions=distributions, user_attrs=notes)
+        )
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # only an unfinished run needs them
+
+
+def draw(study: Study, number: int, config: TuneConfig, distributions: dict[str, Any]) -> dict[str, Any]:
+    """What trial `number` draws: setting -> value. The study itself, of finished trials only, stays as it is.
+
+    Args:
+        study: the trials before, from which some samplers learn.
+        number: counted from 0.
+        config: its sampler and seed count.
+        distributions: setting -> optuna's distribution.
+    """
+    optuna = require("optuna", "tune")
+    seed = int(sha256_text(str(config.search_seed), str(number))[:8], 16)
+    samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
+    scratch = optuna.create_study(direction="maximize", sampler=samplers[config.sampler](seed=seed))
+    scratch.add_trials(study.trials)
+    params: dict[str, Any] = scratch.ask(distributions).params
+    return params
+
+
+def short(value: Any) -> str:
+    """A value as it is shown in tables."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _open_study(file: Path) -> Study:
+    """The study in an SQLite file; a new one is written completely or not at all."""
+    optuna = require("optuna", "tune")
+    if not file.exists():
+        with replacing(file) as temporary:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{temporary}")
+            optuna.create_study(study_name=STUDY, storage=storage, direction="maximize")
+            storage.remove_session()
+            storage.engine.dispose()
+    study: Study = optuna.load_study(study_name=STUDY, storage=f"sqlite:///{file}")
+    return study
+
+
+def _finished(trial: FrozenTrial) -> Trial:
+    notes = trial.user_attrs
+    return Trial(trial.number, trial.params, trial.value, notes.get("steps"), notes.get("failure"))

@@ -1,0 +1,274 @@
+"""The validation that chooses the best step: the mean over the routes of each route's own figure.
+
+A domain's figure is F1max or ROC-AUC on its labelled pairs. A task's is nDCG@10, one figure for all kinds of
+tasks because it needs nothing but pairs: an anchor's relevant texts are those of its group (its label, its
+document) among the validation split's positives. The tests of each kind of task (accuracy, V-measure) are for
+the end, on the test split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
+
+from sentence_experts.encoding.encoder import BatchEncoder, Vectors
+from sentence_experts.errors import InputError
+from sentence_experts.evaluation.measure import measure
+from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
+from sentence_experts.evaluation.results import POOLED
+from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, router_accuracy
+from sentence_experts.evaluation.scorers import EncoderScorer
+
+MEAN = "mean"
+CUTOFF = 10
+NDCG = "ndcg_at_10"
+ANCHORS_AT_ONCE = 256
+TITLES = {"f1_max": "F1max", "roc_auc": "ROC-AUC", NDCG: "nDCG@10"}
+PAIR_METRICS = (
+    "f1_max",
+    "roc_auc",
+    "precision",
+    "recall",
+    "threshold",
+    "ratio",
+    "mean_distance",
+    "accuracy",
+    "mean_positive",
+    "mean_negative",
+)
+
+
+class Measured(NamedTuple):
+    """What one part of the validation gives.
+
+    Attributes:
+        figures: name -> figure, all that are reported; one of a route is called "{route}_{metric}".
+        counted: the names of those that the mean is taken of, one per route.
+    """
+
+    figures: dict[str, float]
+    counted: list[str]
+
+
+class Validation(Protocol):
+    """The validation of the routes of one objective."""
+
+    def measure(self, encoder: BatchEncoder) -> Measured:
+        """Measure a model."""
+        ...
+
+
+class Validator(SentenceEvaluator):
+    """Measures a model on the validation split of each route while it trains.
+
+    `{name}_mean` is the unweighted mean over the routes; with `name="validation"` the `metric_for_best_model`
+    of a stock trainer is `"eval_validation_mean"`. The other keys are `{name}_{route}_{metric}`; see the
+    parts.
+    """
+
+    def __init__(self, parts: Sequence[Validation], name: str = "validation", batch_size: int = 32) -> None:
+        """Args:
+        parts: one per kind of data.
+        name: prefix of the keys.
+        batch_size: texts encoded at once.
+        """
+        super().__init__()
+        self.parts = parts
+        self.name = name
+        self.batch_size = batch_size
+        self.greater_is_better = True
+        self.primary_metric = f"{name}_{MEAN}"
+
+    def __call__(  # type: ignore[override]  # of all base models, only a SentenceTransformer gives vectors
+        self,
+        model: SentenceTransformer,
+        output_path: str | Path | None = None,
+        epoch: int = -1,
+        steps: int = -1,
+    ) -> dict[str, float]:
+        """Evaluate `model`; nothing is written, the trainer passes `output_path`.
+
+        Raises:
+            RouteError: the model lacks a route.
+            InputError: the model gives vectors that are not finite, or no route has a figure.
+        """
+        encoder = BatchEncoder(model, self.batch_size, "the model in training")
+        measured = [part.measure(encoder) for part in self.parts]
+        counted = [part.figures[name] for part in measured for name in part.counted]
+        if not counted:
+            raise InputError("the validation split has no pairs of both kinds, linked and not linked")
+        figures = {MEAN: fmean(counted)}
+        for part in measured:
+            figures |= part.figures
+        found = {f"{self.name}_{name}": float(figure) for name, figure in figures.items()}
+        self.store_metrics_in_model_card_data(model, found, epoch, steps)
+        return found
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The settings that a stock model card shows."""
+        return {"name": self.name}
+
+
+class PairValidation:
+    """Linked and unlinked pairs of domains.
+
+    Figures are `{metric}` for all pairs together and `{domain}_{metric}` for a domain, for each of
+    `PAIR_METRICS` that is defined. A model with learned routers has `router_accuracy` too, the mean over its
+    blocks, and `router_accuracy_block_{number}`.
+
+    Args:
+        table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
+        metric: the one that counts: f1_max or roc_auc of each domain, or pooled_f1_max of all pairs together,
+            by which the published protocols stop (2025 paper, Training strategy).
+
+    Raises:
+        InputError: the table lacks a column or holds bad values.
+    """
+
+    def __init__(self, table: pa.Table, metric: str = "f1_max") -> None:
+        self.table = checked_table(table, "the validation pairs")
+        self.metric = metric
+
+    def measure(self, encoder: BatchEncoder) -> Measured:
+        """Measure a model.
+
+        Raises:
+            RouteError: the model has experts but lacks a route for a domain.
+        """
+        scorer = EncoderScorer(encoder, domains_of(self.table), "validation", {})
+        measured = measure(self.table, score_pairs(scorer, self.table), replicates=0)
+        views = {"": measured.figures[POOLED]}
+        views |= {f"{domain}_": figures for domain, figures in measured.by_domain().items()}
+        found = {
+            f"{view}{metric}": value
+            for view, figures in views.items()
+            for metric in PAIR_METRICS
+            if (value := figures.metrics[metric]) is not None
+        }
+        counted = [f"{view}{self.metric}" for view in views if view]
+        if self.metric == "pooled_f1_max":
+            counted = ["f1_max"]
+        accuracy = router_accuracy(encoder, self.table, scorer.routes, TEXTS_WHILE_TRAINING)
+        if accuracy is not None:
+            found["router_accuracy"] = accuracy.mean
+            found |= {f"router_accuracy_block_{block}": share for block, share in accuracy.by_block.items()}
+        return Measured(found, [name for name in counted if name in found])
+
+
+@dataclass(frozen=True)
+class SearchSet:
+    """Anchors, the texts they search among, and which of those they should find.
+
+    Attributes:
+        anchors: the distinct anchor texts, behind their prompt.
+        candidates: the distinct positive texts, behind theirs.
+        relevant: (anchors, candidates), above 0 where the two share a group.
+        same: (anchors, candidates), above 0 where the two are one text, which is no finding.
+    """
+
+    anchors: list[str]
+    candidates: list[str]
+    relevant: csr_array
+    same: csr_array
+
+    @classmethod
+    def of(cls, table: pa.Table, prompts: tuple[str, str]) -> SearchSet:
+        """The search that a table of pairs (columns anchor, positive, group) gives."""
+        anchors, anchor_of = _distinct(table["anchor"])
+        candidates, candidate_of = _distinct(table["positive"])
+        groups, group_of = _distinct(table["group"])
+        member = _incidence(anchor_of, group_of, (len(anchors), len(groups)))
+        holder = _incidence(candidate_of, group_of, (len(candidates), len(groups)))
+        place = {text: number for number, text in enumerate(candidates)}
+        both = [(row, place[text]) for row, text in enumerate(anchors) if text in place]
+        rows, columns = np.array(both, dtype=np.int64).reshape(-1, 2).T
+        same = _incidence(rows, columns, (len(anchors), len(candidates)))
+        first, second = prompts
+        return cls(
+            [first + text for text in anchors],
+            [second + text for text in candidates],
+            member @ holder.T,
+            same,
+        )
+
+    @property
+    def has_findable(self) -> bool:
+        """Whether any anchor has something to find."""
+        return bool((self.relevant - self.relevant.multiply(self.same)).count_nonzero())
+
+    def ndcg(self, anchors: Vectors, candidates: Vectors) -> float | None:
+        """The mean nDCG@10 of the anchors that have something to find; None if none has.
+
+        Args:
+            anchors: (anchors, dimensions) of length one.
+            candidates: (candidates, dimensions) of length one.
+        """
+        found: list[float] = []
+        for start in range(0, len(anchors), ANCHORS_AT_ONCE):
+            part = slice(start, start + ANCHORS_AT_ONCE)
+            same = self.same[part].toarray() > 0
+            relevant = (self.relevant[part].toarray() > 0) & ~same
+            scores = np.where(same, -np.inf, anchors[part] @ candidates.T)
+            found.extend(ndcg_at(CUTOFF, scores, relevant))
+        return fmean(found) if found else None
+
+
+@dataclass(frozen=True)
+class SearchValidation:
+    """nDCG@10 per route, the mean over its datasets: figures `{route}_ndcg_at_10`.
+
+    Attributes:
+        searches: route -> one search per dataset.
+    """
+
+    searches: Mapping[str, Sequence[SearchSet]]
+
+    def measure(self, encoder: BatchEncoder) -> Measured:
+        """Measure a model."""
+        figures = {}
+        for route, searches in self.searches.items():
+            found = [_ndcg(encoder, search) for search in searches]
+            figures[f"{route}_{NDCG}"] = fmean(figure for figure in found if figure is not None)
+        return Measured(figures, list(figures))
+
+
+def _ndcg(encoder: BatchEncoder, search: SearchSet) -> float | None:
+    vectors = encoder.encode([*search.anchors, *search.candidates], normalize=True)
+    return search.ndcg(vectors[: len(search.anchors)], vectors[len(search.anchors) :])
+
+
+def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool_]) -> list[float]:
+    """nDCG of each row that has a relevant candidate (Romero 2025, appendix C.1, relevance 0 or 1).
+
+    Args:
+        cutoff: how many of the highest scores count.
+        scores: (rows, candidates); of equal ones the first comes first.
+        relevant: (rows, candidates).
+    """
+    rows = relevant.any(axis=1)
+    top = np.argsort(-scores[rows], axis=1, kind="stable")[:, :cutoff]
+    gains = 1 / np.log2(np.arange(2, top.shape[1] + 2))
+    reached = (np.take_along_axis(relevant[rows], top, axis=1) * gains).sum(axis=1)
+    ideal = np.cumsum(gains)[np.minimum(relevant[rows].sum(axis=1), top.shape[1]) - 1]
+    values: list[float] = (reached / ideal).tolist()
+    return values
+
+
+def _distinct(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
+    """The distinct values, in the order they come, and the number of each row's value."""
+    encoded = column.combine_chunks().dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _incidence(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> csr_array:
+    return csr_array((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape)

@@ -1,0 +1,100 @@
+"""Linked pairs become rows of the training set: behind their routes, numbered by paper, swapped at random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.training.batches import RouteBatches
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import TrainingSet, trained_routes
+from sentence_experts.training.open_data import open_data
+
+
+def made(pairs: Pairs, model: Path, **settings: object) -> TrainingSet:
+    config = TrainConfig.of(None, **settings)
+    routes = trained_routes(open_data(pairs), config, SentenceTransformer(str(model), device="cpu"))
+    return TrainingSet.of(routes, config)
+
+
+def test_each_text_stands_behind_the_route_of_its_domain(pairs: Pairs, tiny_experts: Path) -> None:
+    data = made(pairs, tiny_experts)
+    assert [route.name for route in data.routes] == pairs.domains
+    assert [route.experts for route in data.routes] == [(0, 0), (1, 1)]
+    train = pairs.split("train").to_pylist()
+    papers = sorted({row[end] for row in train for end in ("anchor_id", "positive_id")})
+    rows = data.dataset()
+    assert rows.column_names == ["anchor", "positive", "label"]
+    sources = sorted(train, key=lambda row: pairs.domains.index(row["domain"]))
+    assert len(rows) == 2 * len(sources)
+    for row, source in zip(list(rows)[: len(sources)], sources, strict=True):
+        route = f"[{source['domain'].upper()}]"
+        assert (row["anchor"], row["positive"]) == (route + source["anchor"], route + source["positive"])
+        number, _, anchor, positive = row["label"]
+        assert pairs.domains[number] == source["domain"]
+        assert (papers[anchor], papers[positive]) == (source["anchor_id"], source["positive_id"])
+
+
+def test_mixed_batches_are_of_all_pairs_and_homogeneous_ones_of_a_domain(
+    pairs: Pairs, tiny_experts: Path
+) -> None:
+    mixed, apart = made(pairs, tiny_experts), made(pairs, tiny_experts, batches="homogeneous")
+    assert [name for name, _ in mixed.pools] == ["all mixed routes together"]
+    assert [name for name, _ in apart.pools] == ["domain crops", "domain neuro"]
+    with pytest.raises(InputError, match="domain crops: 32 training pairs do not fill one batch of 40"):
+        RouteBatches(apart, 40)
+
+
+def test_missing_routes_and_domains_are_named(pairs: Pairs, tiny_experts: Path) -> None:
+    train = pairs.split("train")
+    place = train.column_names.index("domain")
+    rocks = Pairs.from_table(train.set_column(place, "domain", [["rocks"] * train.num_rows]))
+    with pytest.raises(RouteError, match=r"rocks.*crops, neuro"):
+        made(rocks, tiny_experts)
+    assert [route.name for route in made(pairs, tiny_experts, routes="neuro").routes] == ["neuro"]
+    for settings in ({"routes": ["neuro", "rocks"]}, {"temperatures": {"rocks": 0.1}}):
+        with pytest.raises(UsageError, match=r"no domain or task rocks .*crops, neuro"):
+            made(pairs, tiny_experts, **settings)
+
+
+def test_temperatures_per_route_override_the_common_one(pairs: Pairs, tiny_experts: Path) -> None:
+    def temperatures(**settings: object) -> list[float]:
+        return [route.temperature for route in made(pairs, tiny_experts, **settings).routes]
+
+    assert temperatures() == [0.05, 0.05]
+    assert temperatures(temperature=0.1, temperatures={"neuro": 0.2}) == [0.1, 0.2]
+    assert temperatures(curriculum="static") == [0.03, 0.03]
+
+
+def test_a_fraction_of_each_domain_is_sampled(pairs: Pairs, tiny_experts: Path) -> None:
+    whole, part, same, other = (
+        made(pairs, tiny_experts, **settings)
+        for settings in ({}, {"fraction": 0.25}, {"fraction": 0.25}, {"fraction": 0.25, "seed": 1})
+    )
+    assert [int((part.places[:, 0] == route).sum()) for route in (0, 1)] == [8, 8]
+    anchors = [training.anchors.to_pylist() for training in (whole, part, same, other)]
+    assert set(anchors[1]) <= set(anchors[0])
+    assert anchors[1] == anchors[2] != anchors[3]
+
+
+def test_about_half_of_the_pairs_are_swapped_and_nothing_is_lost(pairs: Pairs, tiny_experts: Path) -> None:
+    data = made(pairs, tiny_experts)
+    rows = list(data.dataset())
+    size = len(data)
+
+    def drawn(seed: int) -> list[int]:
+        return [row for batch in RouteBatches(data, 4, steps=60, seed=seed, swap=True) for row in batch]
+
+    first = drawn(0)
+    assert 0.4 < sum(row >= size for row in first) / len(first) < 0.6
+    for row in first[:40]:
+        plain, swapped = rows[row % size], rows[row % size + size]
+        assert (plain["anchor"], plain["positive"]) == (swapped["positive"], swapped["anchor"])
+        # The numbers go with their texts.
+        assert plain["label"][2:] == swapped["label"][3:1:-1]
+    assert first == drawn(0) != drawn(1)
+    assert max(row for batch in RouteBatches(data, 4, steps=60) for row in batch) < size

@@ -1,0 +1,185 @@
+"""Two processes with their negatives put together train the model that one trains on the whole batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from helpers.saved_weights import weights_of
+from helpers.small_training_tasks import make_task_encoder
+from helpers.two_processes import BATCHES, LOSSES, batch_of, loss_and_gradients, make_loss
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.tasks.dataset import Tasks
+from sentence_experts.training.run import train
+
+SCRIPT = Path(__file__).resolve().parents[1] / "helpers" / "two_processes.py"
+SETTINGS: dict[str, Any] = {
+    "max_steps": 4,
+    "eval_steps": 2,
+    "learning_rate": 1e-3,
+    "warmup": 0.0,
+    "swap": False,
+}
+# Both batch sizes are of one process. The pairs are drawn from both domains, each with its temperature.
+OF_TASKS = {**SETTINGS, "batch_size": 4, "cache_mini_batch": 3}
+OF_PAIRS = {**SETTINGS, "batch_size": 3, "temperatures": {"crops": 0.1}, "balance_loss": 0.1}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def run_together(work: dict[str, Any]) -> str:
+    """Run the helper in two processes; what they wrote on stdout and stderr."""
+    launch = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    done = subprocess.run(
+        [sys.executable, *launch, str(SCRIPT), json.dumps(work, default=str)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Together:
+    """What two processes left behind.
+
+    Attributes:
+        folder: of rank0.pt, rank1.pt, tasks/ and pairs/.
+        output: what they wrote on stdout and stderr.
+        models: the models that they used.
+    """
+
+    folder: Path
+    output: str
+    models: dict[str, Path]
+
+
+@pytest.fixture(scope="module")
+def still_experts(tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with learned sequence routers and without dropout, which would differ between processes."""
+    import sentence_experts
+
+    plain = SentenceTransformer(str(tiny_experts.with_name(f"{tiny_experts.name}-plain")), device="cpu")
+    config = plain[0].auto_model.config
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    folder = tmp_path_factory.mktemp("still") / "model"
+    encoder = sentence_experts.extend(plain, ["crops", "neuro"], router="learned")
+    encoder.save(str(folder), create_model_card=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def together(
+    tasks: Tasks,
+    pairs: Pairs,
+    task_experts: Path,
+    still_experts: Path,
+    minilm: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Together:
+    folder = tmp_path_factory.mktemp("together")
+    token = make_task_encoder(folder / "token", minilm, router="token", top_k=2)
+    learned = make_task_encoder(folder / "learned", minilm, router="learned")
+    models = {"routed": task_experts, "token": token, "learned": learned, "pairs": still_experts}
+    runs = [
+        {"model": task_experts, "data": tasks.path, "out": folder / "tasks", "settings": OF_TASKS},
+        {"model": still_experts, "data": pairs.path, "out": folder / "pairs", "settings": OF_PAIRS},
+    ]
+    output = run_together({"out": folder, "models": models, "runs": runs})
+    return Together(folder, output, models)
+
+
+@pytest.mark.parametrize("task", BATCHES)
+@pytest.mark.parametrize("name", LOSSES)
+def test_loss_and_gradients_are_those_of_the_whole_batch(together: Together, name: str, task: str) -> None:
+    kind, options = LOSSES[name]
+    model = SentenceTransformer(str(together.models[kind]), device="cpu").train()
+    columns, labels = batch_of(name, model, task)
+    alone = make_loss(model, **{**options, "cache_mini_batch": None})
+    value, gradients = loss_and_gradients(alone, columns, labels)
+    ranks = [torch.load(together.folder / f"rank{rank}.pt")[f"{name}, {task}"] for rank in (0, 1)]
+    assert sum(rank[0] for rank in ranks) / 2 == pytest.approx(value, rel=1e-5)
+    assert ranks[0][0] != pytest.approx(ranks[1][0], rel=1e-3)  # each has its own anchors
+    for _, theirs in ranks:
+        # A weight that no process used has no gradient, or zeros.
+        assert all(not theirs[other].any() for other in theirs.keys() - gradients.keys())
+        for parameter, gradient in gradients.items():
+            scale = max(1.0, float(gradient.abs().max()))
+            assert torch.allclose(theirs[parameter], gradient, rtol=1e-3, atol=2e-5 * scale), parameter
+
+
+@pytest.mark.parametrize("kind", ["tasks", "pairs"])
+def test_two_processes_train_the_model_of_one(
+    together: Together, tasks: Tasks, pairs: Pairs, kind: str, tmp_path: Path
+) -> None:
+    data, settings, name = {"tasks": (tasks, OF_TASKS, "routed"), "pairs": (pairs, OF_PAIRS, "pairs")}[kind]
+    whole = {**settings, "batch_size": 2 * settings["batch_size"], "cache_mini_batch": None}
+    result = train(together.models[name], data, out=tmp_path / "run", **whole)
+    theirs = json.loads((together.folder / kind / "run.json").read_text())
+    assert theirs["processes"] == 2
+    assert theirs["history"][-1] == pytest.approx(result.history[-1], abs=1e-4)
+    before = weights_of(together.models[name])
+    one, other = (weights_of(run / "model") for run in (tmp_path / "run", together.folder / kind))
+    moved = max(float((one[name] - before[name]).abs().max()) for name in one)
+    apart = max(float((one[name] - other[name]).abs().max()) for name in one)
+    assert apart < 0.02 * moved
+    assert any(".router." in name and not torch.equal(one[name], before[name]) for name in one) == (
+        kind == "pairs"
+    )
+
+
+def test_only_the_first_process_logs_and_writes(together: Together) -> None:
+    assert together.output.count("step 4: validation") == 2  # one line per run
+    for kind in ("tasks", "pairs"):
+        written = [path for path in (together.folder / kind).rglob("*") if path.is_file()]
+        # Only the random states are each process's own.
+        own = [path.name for path in written if "rng_state" in path.name]
+        assert sorted(set(own)) == ["rng_state_0.pth", "rng_state_1.pth"]
+        assert not [path for path in written if path.name.endswith(".tmp")]
+        card = (together.folder / kind / "model" / "README.md").read_text()
+        assert "put together by 2 processes" in card
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Processes that use the cores while the block runs."""
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+@pytest.mark.parametrize("repeats", [1, pytest.param(16, marks=pytest.mark.slow)])
+def test_checkpoints_survive_a_busy_machine(
+    pairs: Pairs, tiny_experts: Path, repeats: int, tmp_path: Path
+) -> None:
+    """A checkpoint after each step, two processes, and no core free: nobody writes what another writes."""
+    settings = {**SETTINGS, "batch_size": 2, "max_steps": 6, "eval_steps": 1, "max_length": 16}
+    with busy(2 * (os.cpu_count() or 2)):
+        for number in range(repeats):
+            out = tmp_path / str(number)
+            run = {"model": tiny_experts, "data": pairs.path, "out": out, "settings": settings}
+            run_together({"out": tmp_path, "models": {}, "runs": [run]})
+            assert json.loads((out / "run.json").read_text())["steps"] == 6

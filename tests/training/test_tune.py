@@ -1,0 +1,198 @@
+"""A search draws the same settings whatever interrupts it, and goes on after a failed trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.killed_run import run_until_killed
+from sentence_experts.errors import SentenceExpertsError, UsageError
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.storage import read_json
+from sentence_experts.tasks.dataset import Tasks
+from sentence_experts.training.config import TrainConfig, TuneConfig
+from sentence_experts.training.search_space import Categories, FloatRange, IntRange, SearchSpace
+from sentence_experts.training.tune import Trial, TuneResult, best_of, draw, tune
+
+SHARED: dict[str, Any] = {"learning_rate": 1e-3, "eval_steps": 2, "max_steps": 4, "fraction": 0.5}
+SPACE: SearchSpace = {
+    "batch_size": IntRange(type="int", low=4, high=8),
+    "warmup": FloatRange(type="float", low=0.0, high=0.5),
+}
+
+
+@pytest.fixture(scope="module")
+def result(pairs: Pairs, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> TuneResult:
+    out = tmp_path_factory.mktemp("search") / "whole"
+    return tune(tiny_experts, pairs, out=out, space=SPACE, trials=3, **SHARED)
+
+
+def test_every_trial_is_a_run_with_the_settings_it_drew(result: TuneResult) -> None:
+    assert [trial.number for trial in result.trials] == [0, 1, 2]
+    assert len({trial.drawn["warmup"] for trial in result.trials}) == 3
+    for trial in result.trials:
+        run = read_json(result.out / "trials" / f"{trial.number:03}" / "run.json")
+        assert run["config"] == TrainConfig.of(None, **SHARED, **trial.drawn).model_dump(mode="json")
+        assert run["best_validation"] == trial.best
+    assert list(result.to_pandas().columns) == ["trial", "batch_size", "warmup", "steps", "best", "failure"]
+
+
+def test_best_settings_are_a_config_for_train(result: TuneResult) -> None:
+    best = max(result.trials, key=lambda trial: trial.best or 0.0)
+    assert result.best == best
+    # The trials saw a part of the pairs; the model is trained on all of them.
+    expected = TrainConfig.of(None, **{**SHARED, **best.drawn, "fraction": 1.0})
+    assert TrainConfig.read(result.out / "best.yaml") == expected == result.config
+
+
+def test_first_of_equals_is_the_best() -> None:
+    figures = (None, 0.5, 0.7, 0.7)
+    several = [Trial(number, {}, figure, 1, None) for number, figure in enumerate(figures)]
+    assert best_of(several).number == 2
+
+
+def test_seed_decides_what_is_drawn(result: TuneResult, pairs: Pairs, tiny_experts: Path) -> None:
+    other = tune(tiny_experts, pairs, space=SPACE, trials=1, search_seed=1, **SHARED)
+    assert other.trials[0].drawn != result.trials[0].drawn
+    assert other.out is None
+
+
+def test_tasks_and_pairs_are_searched_alike(tasks: Tasks, task_experts: Path) -> None:
+    space = {"batch_size": Categories(type="categorical", choices=(4, 6))}
+    found = tune(task_experts, tasks, space=space, trials=1, max_steps=2, eval_steps=2, fraction=0.5)
+    assert found.best.best is not None
+
+
+def _search_in_child(model: Path, pairs: Path, out: Path) -> None:
+    tune(model, pairs, out=out, space=SPACE, trials=3, **SHARED)
+
+
+def test_killed_search_goes_on_as_if_nothing_had_happened(
+    result: TuneResult, pairs: Pairs, tiny_experts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    # The second trial has a checkpoint, and neither a result nor a record.
+    checkpoint = "trials/001/checkpoints/checkpoint-2"
+    run_until_killed(_search_in_child, (tiny_experts, pairs.path, out), out, checkpoint)
+    first = (out / "trials" / "000" / "run.json").stat().st_mtime_ns
+    with pytest.raises(UsageError, match="`resume`"):
+        tune(tiny_experts, pairs, out=out, space=SPACE, trials=3, **SHARED)
+    again = tune(tiny_experts, pairs, out=out, resume=True, space=SPACE, trials=3, **SHARED)
+    assert (out / "trials" / "000" / "run.json").stat().st_mtime_ns == first, "a finished trial is kept"
+    assert again.trials == result.trials
+    assert (out / "best.yaml").read_text() == (result.out / "best.yaml").read_text()
+
+
+def test_trials_can_be_added(result: TuneResult, pairs: Pairs, tiny_experts: Path) -> None:
+    more = tune(tiny_experts, pairs, out=result.out, resume=True, space=SPACE, trials=4, **SHARED)
+    assert more.trials[:3] == result.trials
+    assert len(more.trials) == 4
+
+
+@pytest.mark.parametrize(("sampler", "learns"), [("random", False), ("tpe", True)])
+def test_draws_follow_from_seed_number_and_for_tpe_the_trials_before(sampler: str, learns: bool) -> None:
+    import optuna
+
+    distributions = {name: varied.distribution() for name, varied in SPACE.items()}
+
+    def after(best_warmup: float) -> dict:
+        study = optuna.create_study(direction="maximize")
+        for number in range(20):
+            params = {"batch_size": 4 + number % 5, "warmup": number / 40}
+            value = -abs(params["warmup"] - best_warmup)
+            study.add_trial(
+                optuna.trial.create_trial(params=params, distributions=distributions, value=value)
+            )
+        drawn = draw(study, 20, TuneConfig(sampler=sampler), distributions)
+        assert len(study.trials) == 20, "the study holds finished trials alone"
+        return drawn
+
+    assert after(0.1) == after(0.1)
+    assert (after(0.1) != after(0.4)) == learns
+
+
+def test_failed_trial_is_recorded_and_the_search_goes_on(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path
+) -> None:
+    shared = {**SHARED, "batch_size": 8}
+    del shared["learning_rate"]
+    rates: SearchSpace = {"learning_rate": Categories(type="categorical", choices=(1e-3, 1e38))}
+    settings = {**shared, "space": rates, "trials": 3, "search_seed": 2, "out": tmp_path / "wild"}
+    found = tune(tiny_experts, pairs, **settings)
+    assert {trial.drawn["learning_rate"]: trial.best is None for trial in found.trials} == {
+        1e-3: False,
+        1e38: True,
+    }
+    failed = next(trial for trial in found.trials if trial.best is None)
+    assert "learning_rate" in (failed.failure or "")
+    assert found.config.learning_rate == 1e-3
+    assert tune(tiny_experts, pairs, resume=True, **settings).trials == found.trials
+    hopeless: SearchSpace = {"learning_rate": Categories(type="categorical", choices=(1e38,))}
+    with pytest.raises(SentenceExpertsError, match="all 1 trials failed"):
+        tune(tiny_experts, pairs, space=hopeless, trials=1, **shared)
+
+
+def test_draws_that_cannot_run_are_failed_trials(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+    """Too few steps to climb; a batch that the sample cannot fill; too few different texts for a batch."""
+    steps: SearchSpace = {"warmup_steps": Categories(type="categorical", choices=(0, 2))}
+    sizes: SearchSpace = {"batch_size": Categories(type="categorical", choices=(500, 30, 4))}
+    for change, runs, failures in (
+        ({"space": steps, "scheduler": "one_cycle", "batch_size": 8, "trials": 2}, {2}, {"rate rises"}),
+        ({"space": sizes, "trials": 3}, {4}, {"do not fill", "too few of its texts differ"}),
+    ):
+        # With this seed every choice is drawn once.
+        settings: dict[str, Any] = {**SHARED, **change, "search_seed": 4}
+        settings["out"] = tmp_path / str(change["trials"])
+        found = tune(tiny_experts, pairs, **settings)
+        (setting,) = change["space"]  # type: ignore[misc]
+        assert {trial.drawn[setting] for trial in found.trials if trial.failure is None} == runs
+        said = [trial.failure for trial in found.trials if trial.failure is not None]
+        assert all(any(failure in one for one in said) for failure in failures), said
+        assert getattr(found.config, setting) in runs
+        assert tune(tiny_experts, pairs, resume=True, **settings).trials == found.trials
+
+
+@pytest.mark.parametrize(
+    ("settings", "space", "message"),
+    [
+        ({"routes": ["crop"]}, SPACE, "no domain or task crop"),
+        ({"only_expert": "neural"}, SPACE, "`only_expert=neural`"),
+        ({"balance_loss": 0.1}, SPACE, "`balance_loss`"),
+        ({"warmup": 0.2}, {"warmup_steps": IntRange(type="int", low=1, high=3)}, "`warmup_steps`"),
+    ],
+)
+def test_settings_that_no_draw_can_mend_stop_the_search(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, settings: dict, space: dict, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        tune(tiny_experts, pairs, out=tmp_path / "search", space=space, **{**SHARED, **settings})
+    assert not (tmp_path / "search").exists()
+
+
+def test_draw_may_mend_the_shared_settings(pairs: Pairs, tiny_experts: Path) -> None:
+    losses: SearchSpace = {
+        "loss": Categories(type="categorical", choices=("argmax_target", "in_batch_negatives"))
+    }
+    settings = {**SHARED, "batch_size": 8, "temperature": 0.2, "trials": 2, "search_seed": 4}
+    found = tune(tiny_experts, pairs, space=losses, **settings)
+    assert {trial.drawn["loss"]: trial.failure is None for trial in found.trials} == {
+        "argmax_target": False,
+        "in_batch_negatives": True,
+    }
+
+
+def test_another_search_or_folder_is_refused(
+    result: TuneResult, pairs: Pairs, tiny_experts: Path, tmp_path: Path
+) -> None:
+    for change in ({"search_seed": 9}, {"fraction": 0.6}, {"space": {"warmup": SPACE["warmup"]}}):
+        settings = {**SHARED, "space": SPACE, "out": result.out, **change}
+        with pytest.raises(UsageError, match="another"):
+            tune(tiny_experts, pairs, resume=True, **settings)
+    (tmp_path / "thesis.txt").write_text("do not touch")
+    with pytest.raises(UsageError, match="not a search"):
+        tune(tiny_experts, pairs, out=tmp_path, space=SPACE, **SHARED)
+    with pytest.raises(UsageError, match="`sampler`"):
+        tune(tiny_experts, pairs, out=tmp_path / "new", space=SPACE, sampler="grid", **SHARED)
+    assert not (tmp_path / "new").exists()
