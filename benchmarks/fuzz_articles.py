@@ -75,19 +75,18 @@ def outcome_of(mutated: Input, folder: Path) -> dict[str, Any]:
     from sentence_experts.corpus import jobs, parsing
     from sentence_experts.corpus.formats import secure_xml
     from sentence_experts.corpus.formats.archives import Source, kind_of
-    from sentence_experts.corpus.shards import read_rejections
+    from sentence_experts.corpus.parts import REJECTED, open_parts, read_rejections
 
     path = folder / mutated.file
     path.write_bytes(mutated.content)
-    shards = folder / "shards"
-    shards.mkdir()
+    parts = open_parts(folder / "parts")
     jobs.WHOLE_DOCUMENT_BYTES = -1 if mutated.container == "streamed" else secure_xml.WHOLE_DOCUMENT_BYTES
     peak, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    passed = parsing.parse_sources([Source(path.name, kind_of(path), path)], shards, 1)
+    passed = parsing.parse_sources([Source(path.name, kind_of(path), path)], parts, 1)
     seconds = time.process_time() - began
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) * 1024
-    papers = sum(pq.read_metadata(file).num_rows for file in shards.glob("*.papers.parquet"))
-    rejections = [each for file in shards.glob("*.rejected.jsonl") for each in read_rejections(file)]
+    papers = sum(pq.read_metadata(file).num_rows for file in parts.paths())
+    rejections = [each for file in parts.paths(REJECTED) for each in read_rejections(file)]
     reasons = Counter(each.reason for each in rejections)
     problems = [f"error: {each.detail}" for each in rejections if each.reason == "error"]
     if not papers and not reasons and not passed:

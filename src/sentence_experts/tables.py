@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import itertools
 import json
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import sha256_file, sha256_text
+from sentence_experts.storage import sha256_file
 
 Row = dict[str, Any]
 # A path, a pandas or polars data frame, a `datasets.Dataset`, whatever Arrow reads, a mapping of columns,
@@ -190,6 +191,24 @@ def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
         raise InputError(f"{source}: a column mixes kinds of values: {error}") from error
 
 
+def fingerprint(source: Table) -> tuple[int, str]:
+    """(bytes, SHA-256) of a file, or of a table's content in memory.
+
+    Raises:
+        InputError: no such file, or no table.
+    """
+    if is_path(source):
+        if not Path(source).is_file():
+            raise InputError(f"{source}: no such file")
+        return Path(source).stat().st_size, sha256_file(Path(source))
+    table = to_arrow(source).combine_chunks().replace_schema_metadata(None)
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    content = stream.getvalue()
+    return content.size, hashlib.sha256(content).hexdigest()
+
+
 @dataclass(frozen=True)
 class TextTable:
     """The texts in a column of a table.
@@ -246,11 +265,7 @@ class TextTable:
 
     def fingerprint(self) -> str:
         """A hash of the file, or of the texts in memory."""
-        if not is_path(self.source):
-            return sha256_text(*(f"{row.id}\0{row.text}" for row in self.rows()))
-        if not Path(self.source).is_file():
-            raise InputError(f"{self.source}: no such file")
-        return sha256_file(Path(self.source))
+        return fingerprint(self.source)[1]
 
     def _columns(self, columns: list[str]) -> list[str]:
         """The text column, and the id column behind it; nothing if the table is empty."""

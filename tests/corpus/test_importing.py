@@ -16,9 +16,11 @@ from helpers.small_articles import jats, papers
 from sentence_experts.corpus import parsing
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.jobs import Job
+from sentence_experts.corpus.parts import part_key
 from sentence_experts.corpus.simulate import DOI_PREFIX, simulate_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import PartStore
 
 FILES = ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl")
 
@@ -36,8 +38,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "_SHARD_DOCUMENTS", 16)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "_PART_DOCUMENTS", 16)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -63,11 +65,11 @@ SLOW_IMPORT = """
 import sys, time
 from sentence_experts.corpus import parsing
 from sentence_experts.corpus.importing import import_corpus
-parsing._SHARD_DOCUMENTS = 16
+parsing._PART_DOCUMENTS = 16
 run = parsing.run_job
-def slow(job, shards):
+def slow(job, parts):
     time.sleep(0.15)
-    return run(job, shards)
+    return run(job, parts)
 parsing.run_job = slow
 import_corpus(sys.argv[1:2], sys.argv[2], workers=1)
 """
@@ -79,11 +81,11 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
     source, out = simulated / "simulated.tar.gz", tmp_path / "out"
     process = subprocess.Popen([sys.executable, "-c", SLOW_IMPORT, str(source), str(out)])
     deadline = time.monotonic() + 60
-    while len(list(out.glob(".partial/*/*.papers.parquet"))) < 3 and time.monotonic() < deadline:
+    while len(list(out.glob(".partial/*.papers.parquet"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    done = {path.name for path in out.glob(".partial/*/*.papers.parquet")}
+    done = {path.name[:11] for path in out.glob(".partial/*.papers.parquet")}
     assert 3 <= len(done) < 12
     with pytest.raises(InputError, match="no finished corpus"):
         CorpusFolder.open(out)
@@ -91,14 +93,14 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
     parsed = []
     run = parsing.run_job
 
-    def counted(job: Job, shards: Path) -> int:
-        parsed.append(f"{job.source:04d}-{job.number:06d}.papers.parquet")
-        return run(job, shards)
+    def counted(job: Job, parts: PartStore) -> int:
+        parsed.append(part_key(job.source, job.number))
+        return run(job, parts)
 
     monkeypatch.setattr(parsing, "run_job", counted)
     resumed = import_corpus([source], out, workers=1)
     assert parsed
-    assert not done & set(parsed), "finished shards are not parsed again"
+    assert not done & set(parsed), "finished parts are not parsed again"
     assert contents(out) == contents(import_corpus([source], tmp_path / "clean", workers=1).path)
     assert len(papers(resumed)) == 179
 
@@ -149,7 +151,7 @@ def test_another_corpus_is_replaced_only_when_told_to(
     old = import_corpus([simulated / "simulated.tar.gz"], out, workers=1).fingerprint()
     articles = folder(a=jats())
     before = contents(out)
-    with pytest.raises(InputError, match=r"simulated\.tar\.gz.*--overwrite"):
+    with pytest.raises(InputError, match=r"simulated\.tar\.gz.*`overwrite`"):
         import_corpus([articles], out, workers=1)
     assert contents(out) == before
     new = import_corpus([articles], out, workers=1, overwrite=True)
@@ -161,7 +163,7 @@ def test_changed_sources_are_noticed(folder: Callable[..., Path], tmp_path: Path
     articles = folder(a=jats())
     import_corpus([articles], tmp_path / "out", workers=1)
     folder(a=jats(title="Another"))
-    with pytest.raises(InputError, match="--overwrite"):
+    with pytest.raises(InputError, match="`overwrite`"):
         import_corpus([articles], tmp_path / "out", workers=1)
 
 
@@ -169,7 +171,7 @@ def test_wrong_calls_say_what_is_wrong(folder: Callable[..., Path], tmp_path: Pa
     articles = folder(a=jats())
     with pytest.raises(UsageError, match="nothing to import"):
         import_corpus([], tmp_path / "out")
-    with pytest.raises(UsageError, match="at least 1"):
+    with pytest.raises(UsageError, match="greater than or equal to 1"):
         import_corpus([articles], tmp_path / "out", workers=0)
     with pytest.raises(InputError, match=r"missing.*no such file"):
         import_corpus([tmp_path / "missing"], tmp_path / "out")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from sentence_experts.corpus.identifiers import parse_identifier
 from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.corpus.parts import CorpusPart, open_parts
 from sentence_experts.corpus.resolving import resolving
-from sentence_experts.corpus.shards import Shard
 
 IDS = ("doi", "pmid", "pmcid")
 PROPERTY = settings(
@@ -47,14 +47,14 @@ class Result:
 def resolve(records: Sequence[Record], sources: Sequence[str] = ("one", "two")) -> Result:
     """Resolve the records of some sources, both in the order in which they are given."""
     with tempfile.TemporaryDirectory() as folder:
-        shards = Path(folder)
+        parts = open_parts(Path(folder))
         for index, source in enumerate(sources):
-            shard = Shard(index, 0)
+            part = CorpusPart(index, 0)
             for record in records:
                 if record.source == source:
-                    shard.add(record.paper, record.member)
-            shard.write(shards)
-        with resolving(shards, list(sources), 1) as resolved:
+                    part.add(record.paper, record.member)
+            part.write(parts)
+        with resolving(parts, list(sources), 1) as resolved:
             papers = pa.Table.from_batches(resolved.papers()).to_pylist()
             batches = list(resolved.citations())
             citations = pa.Table.from_batches(batches).to_pylist() if batches else []

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import locked
 
 PAPERS: list[dict[str, Any]] = [
     {
@@ -114,11 +116,32 @@ def test_missing_columns_files_and_kinds(tmp_path: Path) -> None:
         import_corpus(out=tmp_path / "out", papers=table)
     with pytest.raises(InputError, match="no such file"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "none.csv")
-    with pytest.raises(InputError, match="must be"):
+    with pytest.raises(InputError, match="cannot tell its format"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "papers.xlsx")
     (tmp_path / "papers.parquet").write_text("no")
     with pytest.raises(InputError, match="no Parquet file"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "papers.parquet")
-    with pytest.raises(UsageError, match="--citations needs --papers"):
+    with pytest.raises(UsageError, match="`citations` needs `papers`"):
         import_corpus(out=tmp_path / "out", citations=write(tmp_path / "c.csv", CITATIONS))
     assert not (tmp_path / "out").exists()
+
+
+def test_data_frames_give_the_same_corpus_as_files(tmp_path: Path) -> None:
+    corpus = import_corpus(papers=pd.DataFrame(PAPERS), citations=pa.Table.from_pylist(CITATIONS))
+    files = import_corpus(
+        out=tmp_path / "out",
+        papers=write(tmp_path / "p.parquet", PAPERS),
+        citations=write(tmp_path / "c.parquet", CITATIONS),
+    )
+    assert corpus.fingerprint() == files.fingerprint()
+    assert corpus.to_pandas()["paper_id"].tolist() == ["b", "doi:10.1000/aaa", "pmc:PMC9"]
+    assert len(corpus.to_pandas("citations")) == 4
+    assert repr(corpus).endswith("3 papers, 4 citations)")
+    folder = corpus.path
+    del corpus
+    assert not folder.exists()
+
+
+def test_second_import_to_a_folder_is_refused(tmp_path: Path) -> None:
+    with locked(tmp_path / "out", "import others"), pytest.raises(InputError, match="is in use by process"):
+        import_corpus(out=tmp_path / "out", papers=PAPERS)

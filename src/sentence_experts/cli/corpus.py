@@ -13,7 +13,7 @@ from sentence_experts.cli.options import add_verb
 from sentence_experts.corpus.config import FetchConfig, ImportConfig
 
 if TYPE_CHECKING:
-    from sentence_experts.corpus.fetching import Estimate
+    from sentence_experts.corpus.fetching import FetchEstimate
     from sentence_experts.corpus.tables import CorpusFolder
 
 Out = Annotated[Path, typer.Option(metavar="CORPUS", help="Folder to write the corpus to")]
@@ -135,7 +135,7 @@ def _by_domain(domains: dict[str, dict[str, Any]]) -> Table:
     return table
 
 
-def _show_estimate(estimate: Estimate) -> None:
+def _show_estimate(estimate: FetchEstimate) -> None:
     table = Table(title="A fetch would take", title_justify="left")
     table.add_column("domain")
     table.add_column("found", justify="right")

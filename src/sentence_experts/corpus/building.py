@@ -1,8 +1,8 @@
 """Documents, papers and citations to a corpus: parsed on all cores, resolved, and written.
 
-Beside the corpus grows `.partial/`, a folder of shards named after the sources' hashes. A run that is
-interrupted, at whatever moment, finds its finished shards there and parses only the rest. The shards' limits
-depend on the sources alone, so the number of workers leaves no trace in the result.
+Parsed parts are kept in `.partial/` until the corpus is whole. A run that was interrupted finds its finished
+parts there and parses only the rest. Where a part ends depends only on the sources, so the result does not
+depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sentence_experts import __version__
+from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
-from sentence_experts.corpus.resolving import resolving
-from sentence_experts.corpus.shards import Shard, read_rejections, write_rejections
+from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
+from sentence_experts.corpus.parts import CorpusPart, open_parts, read_rejections, write_rejections
+from sentence_experts.corpus.resolving import SCRATCH, resolving
 from sentence_experts.corpus.tables import (
     CITATIONS,
     CITATIONS_SCHEMA,
@@ -37,7 +39,7 @@ from sentence_experts.corpus.tables import (
     write_stream,
 )
 from sentence_experts.errors import InputError
-from sentence_experts.storage import sha256_file, sha256_text, write_json
+from sentence_experts.storage import PartStore, sha256_file, sha256_text, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -50,41 +52,39 @@ OURS = frozenset({
 })  # fmt: skip
 
 
-class Extra(Protocol):
-    """Papers and citations that come otherwise than as XML documents."""
+class TableSource(Protocol):
+    """Papers or citations that are no XML documents."""
 
     def described(self) -> list[dict[str, Any]]:
-        """For the manifest: name, kind, size and SHA-256 of each source."""
+        """Describe each source for the manifest: name, kind, size, SHA-256."""
 
-    def parse(self, shards: Path, first_source: int) -> None:
-        """Write what there is as shards of sources `first_source` and the next, one for each described."""
+    def parse(self, parts: PartStore, first_source: int) -> None:
+        """Write the parts of all described sources, which are numbered from `first_source`."""
 
 
 class Fetch(Protocol):
-    """What a fetched corpus has beside the tables."""
+    """The additional tables of a fetched corpus."""
 
     def rejections(self) -> list[Rejection]:
         """What could not be fetched, or was left out on purpose."""
 
     def finish(self, out: Path) -> dict[str, Any]:
-        """Write the other tables; gives their hashes (`tables`) and what the manifest says of the fetch."""
+        """Write the tables; returns their hashes (`tables`) and a description for the manifest (`fetch`)."""
 
 
 def build_corpus(
     out: Path,
     sources: list[Source],
-    extras: Sequence[Extra],
-    *,
-    workers: int | None,
-    overwrite: bool,
+    extras: Sequence[TableSource],
+    config: ImportConfig,
     fetch: Fetch | None = None,
 ) -> CorpusFolder:
-    """Parse, resolve and write a corpus; what an interrupted run has parsed is used again.
+    """Parse, resolve and write a corpus, going on with the parts of an interrupted run.
 
     Raises:
-        InputError: `out` holds another corpus and may not be replaced.
+        InputError: `out` holds another corpus and must not be replaced.
     """
-    workers = workers or cores()
+    workers = config.workers or cores()
     described = []
     for source in sources:
         size, digest = source_hash(source)
@@ -94,32 +94,32 @@ def build_corpus(
         firsts.append(len(described))
         described += extra.described()
     request = sha256_text(FORMAT, str(FORMAT_VERSION), __version__, json.dumps(described, sort_keys=True))
-    if finished := _finished(out, request, overwrite):
+    if finished := _finished(out, request, config.overwrite):
         logger.info(f"{out} is finished and its sources have not changed: nothing to do")
         return finished
 
-    shards = _shard_folder(out, request)
-    ignored = parse_sources(sources, shards, workers)
+    parts = _open_parts(out, request)
+    ignored = parse_sources(sources, parts, workers)
     for first, extra in zip(firsts, extras, strict=True):
-        extra.parse(shards, first)
-    return _write_corpus(out, shards, described, request, ignored, workers, fetch)
+        extra.parse(parts, first)
+    return _write_corpus(out, parts, described, request, ignored, workers, fetch)
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _finished(out: Path, request: str, overwrite: bool) -> CorpusFolder | None:
-    """The corpus in `out` if it is the one asked for; an error if it is another that may not be replaced."""
+    """The corpus in `out` if it is the wanted one; an error if it is another that must not be replaced."""
     if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; --out names a folder")
+        raise InputError(f"{out} is a file; `out` must be a folder")
     if not (out / MANIFEST).exists():
         strangers = sorted(path.name for path in out.iterdir() if not _is_ours(path)) if out.is_dir() else []
         if strangers and not overwrite:
             raise InputError(
                 f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, "
-                "or give --overwrite to write the corpus beside them"
+                "or give `overwrite` to write the corpus beside them"
             )
         return None
     try:
@@ -134,7 +134,7 @@ def _finished(out: Path, request: str, overwrite: bool) -> CorpusFolder | None:
         names = ", ".join(source["name"] for source in corpus.manifest["sources"][:3])
         raise InputError(
             f"{out} holds a corpus made of other sources or by another version (made of {names}): "
-            "choose another --out, or give --overwrite to replace it"
+            "choose another `out`, or give `overwrite` to replace it"
         )
     return None
 
@@ -149,39 +149,31 @@ def _is_whole(corpus: CorpusFolder) -> bool:
     )
 
 
-def _shard_folder(out: Path, request: str) -> Path:
-    """Where this request's shards lie; those of another request are of no use any more."""
-    partial = out / PARTIAL
-    shards = partial / request[:16]
-    if partial.is_dir():
-        for other in partial.iterdir():
-            if other != shards:
-                shutil.rmtree(other, ignore_errors=True)
-    if shards.is_dir():
+def _open_parts(out: Path, request: str) -> PartStore:
+    parts = open_parts(out / PARTIAL, request=request)
+    if parts.keys():
         logger.info(f"going on with an interrupted import in {out}")
-        for leftover in [*shards.glob(".*.tmp"), *shards.glob("resolving")]:
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-    shards.mkdir(parents=True, exist_ok=True)
-    return shards
+    for leftover in parts.folder.glob(".*.tmp"):
+        leftover.unlink()
+    shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
+    return parts
 
 
 def _write_corpus(
     out: Path,
-    shards: Path,
+    parts: PartStore,
     described: list[dict[str, Any]],
     request: str,
     ignored: int,
     workers: int,
     fetch: Fetch | None,
 ) -> CorpusFolder:
-    # Without a manifest there is no corpus: it goes first and comes last.
+    # Without a manifest there is no corpus: it is removed first and written last.
     (out / MANIFEST).unlink(missing_ok=True)
-    # An empty shard, so that there are tables to read even if nothing was parsed.
-    Shard(len(described), 0).write(shards)
-    rejections = [
-        rejection for path in sorted(shards.glob("*.rejected.jsonl")) for rejection in read_rejections(path)
-    ]
-    with resolving(shards, [source["name"] for source in described], workers) as resolved:
+    # An empty part, so that there are tables to read if nothing was parsed.
+    CorpusPart(len(described), 0).write(parts)
+    rejections = [rejection for path in parts.paths(PART_REJECTED) for rejection in read_rejections(path)]
+    with resolving(parts, [source["name"] for source in described], workers) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         rejections += resolved.duplicates()
@@ -201,11 +193,11 @@ def _write_corpus(
         "tables": {name: sha256_file(out / name) for name in (PAPERS, CITATIONS)},
     }
     if fetch:
-        told = fetch.finish(out)
-        manifest["tables"] |= told.pop("tables")
-        manifest |= told
+        fetched = fetch.finish(out)
+        manifest["tables"] |= fetched.pop("tables")
+        manifest |= fetched
     write_json(out / MANIFEST, manifest)
-    shutil.rmtree(out / PARTIAL, ignore_errors=True)
+    parts.remove()
     if not counts["papers"]:
         logger.info(f"warning: no article was found in the sources; {out / REJECTED} says what was set aside")
     return CorpusFolder.open(out)

@@ -1,4 +1,4 @@
-"""What a journal holds, as sources of a corpus: documents, papers, links, and what stands beside them."""
+"""The answers in a journal as sources of a corpus: documents, papers, citations, additional tables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sentence_experts.corpus.building import Extra
+from sentence_experts.corpus.building import TableSource
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.shards import Shard, papers_file, write_links
-from sentence_experts.corpus.sources.citations import Citations
+from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key, write_links
+from sentence_experts.corpus.sources.citations import CitationSource
 from sentence_experts.corpus.sources.icite import bulk_links
-from sentence_experts.corpus.sources.origins import Names, Origin
+from sentence_experts.corpus.sources.record_sources import Names, RecordSource
 from sentence_experts.corpus.tables import (
     DOMAINS,
     DOMAINS_SCHEMA,
@@ -28,46 +28,46 @@ from sentence_experts.corpus.tables import (
     PROVENANCE_SCHEMA,
     write_stream,
 )
-from sentence_experts.storage import sha256_file
+from sentence_experts.storage import PartStore, sha256_file
 
-_LINKS_IN_A_SHARD = 1_000_000
-_PAPERS_IN_A_SHARD = 20_000
+_LINKS_PER_PART = 1_000_000
+_PAPERS_PER_PART = 20_000
 _ENDS = 1 << 20
 
 
 @dataclass
 class Fetched:
-    """The part of a journal that a plan asks for, with the `building.Fetch` questions.
+    """What was fetched for a config (a `building.Fetch`).
 
     Attributes:
-        plan: what was asked for.
-        origin: where the articles came from.
-        found: a domain -> the ids that its query found and the plan takes.
+        config: the settings of the fetch.
+        records: where the articles came from.
+        found: domain -> the ids that its query found, or the sample of them.
         ids: all of them, in order.
-        names: the kept ones' names.
-        extras: papers and links that are no documents.
+        names: id -> names, of the papers that are kept.
+        extras: papers and citations that are no documents.
         set_aside: what could not be fetched.
     """
 
-    plan: FetchConfig
-    origin: Origin
+    config: FetchConfig
+    records: RecordSource
     found: dict[str, list[str]]
     ids: list[str]
     names: dict[str, Names]
     set_aside: list[Rejection]
-    extras: list[Extra] = field(default_factory=list)
+    extras: list[TableSource] = field(default_factory=list)
 
     def sources(self) -> list[Source]:
         """The fetched XML as one source."""
-        documents = lambda: self.origin.documents(self.ids)  # noqa: E731
-        return [Source(self.plan.source, "fetched", Path(), documents)]
+        documents = lambda: self.records.documents(self.ids)  # noqa: E731
+        return [Source(self.config.source, "fetched", Path(), documents)]
 
     def rejections(self) -> list[Rejection]:
         """What could not be fetched, was not there, or was left out on purpose."""
-        return [*dict.fromkeys(self.set_aside), *self.origin.left_out(self.ids)]
+        return [*dict.fromkeys(self.set_aside), *self.records.left_out(self.ids)]
 
     def finish(self, out: Path) -> dict[str, Any]:
-        """Write the tables of domains and of provenance; what the manifest says of the fetch."""
+        """Write the tables of domains and of provenance; returns a description for the manifest."""
         write_stream(out / DOMAINS, self._domains(out / PAPERS), DOMAINS_SCHEMA)
         write_stream(out / PROVENANCE, self._provenance(), PROVENANCE_SCHEMA)
         with_abstract = _with_abstract(out / PAPERS, out / DOMAINS)
@@ -77,17 +77,17 @@ class Fetched:
                 "found": len(self.found[name]),
                 "kept": sum(one in self.names for one in self.found[name]),
                 "with_abstract": with_abstract.get(name, 0),
-                "published": self.plan.published.get(name),
+                "published": self.config.published.get(name),
             }
-            for name, query in self.plan.domains.items()
+            for name, query in self.config.domains.items()
         }
         return {
             "tables": {name: sha256_file(out / name) for name in (DOMAINS, PROVENANCE)},
-            "fetch": {"plan": self.plan.identity(), "domains": domains},
+            "fetch": {"plan": self.config.identity(), "domains": domains},
         }
 
     def _domains(self, papers: Path) -> Iterator[pa.RecordBatch]:
-        """Each paper under the domains whose queries found it, by any of its names."""
+        """Each paper with the domains whose queries found it, matched by any of its names."""
         rows = [
             (domain, kind, name)
             for domain, ids in self.found.items()
@@ -107,7 +107,7 @@ class Fetched:
             yield from ordered.to_arrow_reader(8192)
 
     def _provenance(self) -> Iterator[pa.RecordBatch]:
-        rows = self.origin.provenance(self.ids)
+        rows = self.records.provenance(self.ids)
         while group := list(itertools.islice(rows, 8192)):
             columns = zip(*group, strict=True)
             yield pa.RecordBatch.from_arrays(
@@ -116,7 +116,7 @@ class Fetched:
 
 
 def _with_abstract(papers: Path, domains: Path) -> dict[str, int]:
-    """How many papers of each domain have an abstract."""
+    """The number of papers with an abstract per domain."""
     with duckdb.connect() as database:
         rows = database.execute(
             "SELECT d.domain, count(*) FROM read_parquet(?) d JOIN read_parquet(?) p USING (paper_id) "
@@ -128,72 +128,58 @@ def _with_abstract(papers: Path, domains: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class FetchedPapers:
-    """Papers that come as records of their own form, not as XML."""
+    """Papers that do not come as XML."""
 
-    origin: Origin
+    records: RecordSource
     ids: list[str]
 
     def described(self) -> list[dict[str, Any]]:
-        """One source; its hash is over the records."""
-        digest, count = hashlib.sha256(), 0
-        for one, paper in self.origin.papers(self.ids):
-            digest.update(f"{one}\0{paper!r}\0".encode())
-            count += 1
-        return [{"name": "records", "kind": "fetched", "size": count, "sha256": digest.hexdigest()}]
+        """Describe the one source, hashed over its records."""
+        return [_described("records", "fetched", self.records.papers(self.ids))]
 
-    def parse(self, shards: Path, first_source: int) -> None:
-        """Write the papers as shards."""
-        papers = self.origin.papers(self.ids)
-        for number in itertools.count():
-            group = list(itertools.islice(papers, _PAPERS_IN_A_SHARD))
-            if number and not group:
-                return
-            if not papers_file(shards, first_source, number).exists():
-                shard = Shard(first_source, number)
+    def parse(self, parts: PartStore, first_source: int) -> None:
+        """Write the papers as parts."""
+        papers = self.records.papers(self.ids)
+        for number, group in enumerate(in_groups(papers, _PAPERS_PER_PART)):
+            if not parts.is_done(part_key(first_source, number)):
+                part = CorpusPart(first_source, number)
                 for one, paper in group:
-                    shard.add(paper, one)
-                shard.write(shards)
+                    part.add(paper, one)
+                part.write(parts)
 
 
 @dataclass(frozen=True)
 class FetchedLinks:
-    """Citations that a service gave."""
+    """Citations from a service."""
 
     name: str
-    citations: Citations
+    citations: CitationSource
     pmids: list[str]
 
     def described(self) -> list[dict[str, Any]]:
-        """One source; its hash is over the links."""
-        digest, count = hashlib.sha256(), 0
-        for citing, cited in self.citations.links(self.pmids):
-            digest.update(f"{citing}\0{cited}\0".encode())
-            count += 1
-        return [{"name": self.name, "kind": "citations", "size": count, "sha256": digest.hexdigest()}]
+        """Describe the one source, hashed over its citations."""
+        return [_described(self.name, "citations", self.citations.links(self.pmids))]
 
-    def parse(self, shards: Path, first_source: int) -> None:
-        """Write the links as shards."""
+    def parse(self, parts: PartStore, first_source: int) -> None:
+        """Write the citations as parts."""
         links = self.citations.links(self.pmids)
-        for number in itertools.count():
-            group = list(itertools.islice(links, _LINKS_IN_A_SHARD))
-            if number and not group:
-                return
-            if not papers_file(shards, first_source, number).exists():
+        for number, group in enumerate(in_groups(links, _LINKS_PER_PART)):
+            if not parts.is_done(part_key(first_source, number)):
                 citing, cited = zip(*group, strict=True) if group else ((), ())
                 columns = (pa.array(column, pa.string()) for column in (citing, cited))
-                write_links(shards, first_source, number, *columns)
+                write_links(parts, first_source, number, *columns)
 
 
 @dataclass(frozen=True)
 class BulkLinks:
-    """The links of some papers out of iCite's whole table."""
+    """The citations of some papers from iCite's whole table."""
 
     table: Path
     pmids: list[str]
     threads: int
 
     def described(self) -> list[dict[str, Any]]:
-        """One source; its hash is over the PMIDs and the file's size, beginning and end, since the whole has
+        """Describe the one source, hashed over the PMIDs and the first and last bytes of the file, which has
         tens of GB."""
         size = self.table.stat().st_size
         digest = hashlib.sha256("\0".join(self.pmids).encode())
@@ -205,20 +191,28 @@ class BulkLinks:
             {"name": self.table.name, "kind": "citations", "size": size, "sha256_of_ends": digest.hexdigest()}
         ]
 
-    def parse(self, shards: Path, first_source: int) -> None:
-        """Write the links as shards."""
+    def parse(self, parts: PartStore, first_source: int) -> None:
+        """Write the citations as parts."""
         number = -1
-        for number, table in enumerate(_in_groups(bulk_links(self.table, self.pmids, self.threads))):
-            write_links(shards, first_source, number, table["citing"], table["cited"])
+        for number, table in enumerate(_joined(bulk_links(self.table, self.pmids, self.threads))):
+            write_links(parts, first_source, number, table["citing"], table["cited"])
         if number < 0:
-            write_links(shards, first_source, 0, pa.array([], pa.string()), pa.array([], pa.string()))
+            write_links(parts, first_source, 0, pa.array([], pa.string()), pa.array([], pa.string()))
 
 
-def _in_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _described(name: str, kind: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    digest, count = hashlib.sha256(), 0
+    for first, second in items:
+        digest.update(f"{first}\0{second}\0".encode())
+        count += 1
+    return {"name": name, "kind": kind, "size": count, "sha256": digest.hexdigest()}
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= _LINKS_IN_A_SHARD:
+        if sum(one.num_rows for one in waiting) >= _LINKS_PER_PART:
             yield pa.Table.from_batches(waiting).combine_chunks()
             waiting = []
     if waiting:

@@ -1,8 +1,7 @@
-"""Queries to a corpus: articles and citations are fetched into a journal, then built like any other corpus.
+"""`fetch_corpus`: queries to a corpus; articles and citations are fetched into a journal, then imported.
 
-The journal (`journal.sqlite` in the corpus's folder) has every answer, so a fetch that ends at whatever
-moment goes on where it stopped, another domain costs only what is new, and the corpus is a function of the
-journal alone.
+The journal (`journal.sqlite` in the corpus's folder) holds every answer. So a fetch that was interrupted goes
+on where it stopped, another domain costs only what is new, and the corpus depends only on the journal.
 """
 
 from __future__ import annotations
@@ -10,46 +9,55 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentence_experts.corpus.building import JOURNAL, PLAN, build_corpus, cores
-from sentence_experts.corpus.config import FetchConfig
+from sentence_experts.corpus.config import FetchConfig, ImportConfig
 from sentence_experts.corpus.fetched import BulkLinks, Fetched, FetchedLinks, FetchedPapers
-from sentence_experts.corpus.sources.citations import CITATIONS
-from sentence_experts.corpus.sources.http import Client
-from sentence_experts.corpus.sources.journal import MEMORY, open_journal
-from sentence_experts.corpus.sources.origins import EuropePmcOrigin, Origin, PmcOrigin, PubmedOrigin, pmids_of
-from sentence_experts.corpus.sources.pubmed_origin import PubmedFilesOrigin
+from sentence_experts.corpus.sources.citations import CITATION_SOURCES
+from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journal
+from sentence_experts.corpus.sources.pubmed_files_source import PubmedFilesSource
+from sentence_experts.corpus.sources.record_sources import (
+    EuropePmcSource,
+    PmcSource,
+    PubmedSource,
+    RecordSource,
+    pmids_of,
+)
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.tables import CorpusFolder, corpus_in_memory
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
-from sentence_experts.storage import read_json, write_json
+from sentence_experts.storage import locked, read_json, write_json
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-ORIGINS: dict[str, Callable[[Requests, FetchConfig], Origin]] = {
-    "pmc": PmcOrigin,
-    "pubmed": PubmedOrigin,
-    "pubmed-files": PubmedFilesOrigin,
-    "europepmc": EuropePmcOrigin,
+RECORD_SOURCES: dict[str, Callable[[Requests, FetchConfig], RecordSource]] = {
+    "pmc": PmcSource,
+    "pubmed": PubmedSource,
+    "pubmed-files": PubmedFilesSource,
+    "europepmc": EuropePmcSource,
 }
 
 
 @dataclass(frozen=True)
-class Estimate:
+class FetchEstimate:
     """What a fetch would take.
 
     Attributes:
-        articles: a domain's name -> how many articles its query finds.
-        examples: a domain's name -> the titles of a few of them.
-        taken: how many of them would be fetched, papers of several domains counted in each.
-        requests: how many requests, at most.
-        minutes: how long, at the rates that the services allow.
+        articles: domain -> number of articles that its query finds.
+        examples: domain -> the titles of a few of them.
+        taken: domain -> number of articles that would be fetched.
+        requests: maximum number of requests.
+        minutes: duration at the rates that the services allow.
     """
 
     articles: dict[str, int]
@@ -58,146 +66,165 @@ class Estimate:
     requests: int
     minutes: float
 
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per domain."""
+        import pandas as pd
 
-def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> Estimate:
-    """Ask the services how much a fetch would take; nothing is kept.
+        table = pd.DataFrame({"found": self.articles, "to_fetch": self.taken})
+        return table.rename_axis("domain").reset_index()
+
+
+def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchEstimate:
+    """Count what a fetch would find; only counts are requested, and nothing is stored.
 
     Args:
-        config: the settings; `settings` override its fields, by name.
+        config: settings; those given by name come before it.
 
     Raises:
-        UsageError: a query that the service does not understand, or that finds nothing.
+        UsageError: a query that the service does not understand or that finds nothing, or a bad setting.
         UnreachableError: no connection.
     """
-    plan = _checked(FetchConfig.of(config, **settings))
-    with open_journal(MEMORY) as journal, _client(plan) as client:
-        requests = Requests(client, journal, plan.services, str(plan.email), plan.api_key)
-        origin = ORIGINS[plan.source](requests, plan)
-        articles = {name: origin.count(query) for name, query in plan.domains.items()}
-        examples = {name: origin.examples(query) for name, query in plan.domains.items()}
-        taken = {name: min(count, plan.max_articles or count) for name, count in articles.items()}
-        whole = sum(taken.values())
-        asking = [name for name in plan.citations if not (name == "icite" and plan.citation_table)]
-        costs = [origin.cost(whole), *(CITATIONS[name](requests).cost(whole) for name in asking)]
-        asked, seconds = (sum(part) for part in zip(*costs, strict=True))
-        return Estimate(articles, examples, taken, int(asked), seconds / 60)
+    config = _with_client(FetchConfig.of(config, **settings))
+    with open_journal(MEMORY) as journal, _requests(config, journal) as requests:
+        source = RECORD_SOURCES[config.source](requests, config)
+        articles = {name: source.count(query) for name, query in config.domains.items()}
+        examples = {name: source.examples(query) for name, query in config.domains.items()}
+        taken = {name: min(count, config.max_articles or count) for name, count in articles.items()}
+        total = sum(taken.values())
+        names = [name for name in config.citations if not (name == "icite" and config.citation_table)]
+        costs = [source.cost(total), *(CITATION_SOURCES[name](requests).cost(total) for name in names)]
+        count, seconds = (sum(part) for part in zip(*costs, strict=True))
+        return FetchEstimate(articles, examples, taken, int(count), seconds / 60)
 
 
 def fetch_corpus(
-    config: FetchConfig | None = None, out: Path | str = "corpus", **settings: Any
+    config: FetchConfig | None = None, out: Path | str | None = None, **settings: Any
 ) -> CorpusFolder:
-    """Fetch the articles that queries find, and their citations, into a corpus.
+    """Fetch the articles that queries find, and who cites them, into a corpus.
 
-    An interrupted fetch continues when it is called again. What could not be fetched after every attempt is
-    listed in the corpus's `rejected.jsonl`, and requested again by the next call.
+    What could not be fetched after every attempt is set aside by name; the same call requests it again.
 
     Args:
-        config: the settings; `settings` override its fields, by name.
-        out: the folder of the corpus.
+        config: settings; those given by name come before it.
+        out: the folder of the corpus; without it the corpus lasts as long as the returned object.
 
     Raises:
-        UsageError: a query that the service does not understand, or `out` was made by another plan.
+        UsageError: a query that the service does not understand, a bad setting, or `out` was made with other
+            settings.
         UnreachableError: no connection; what was fetched is kept.
-        InputError: a day with more records than a query may give, or `out` is in use or holds other things.
+        InputError: a day with more records than a query may give, or `out` is in use or holds other files.
     """
-    plan, out = _checked(FetchConfig.of(config, **settings)), Path(out)
-    if plan.citation_table is not None and not plan.citation_table.is_file():
+    config = _with_client(FetchConfig.of(config, **settings))
+    if config.citation_table is not None and not config.citation_table.is_file():
         raise InputError(
-            f"{plan.citation_table}: no such file; unpack an iCite snapshot's table of citations"
+            f"{config.citation_table}: no such file; unpack an iCite snapshot's table of citations"
         )
-    _begin(out, plan, plan.overwrite)
-    with open_journal(out / JOURNAL) as journal, _client(plan) as client:
-        requests = Requests(client, journal, plan.services, str(plan.email), plan.api_key)
-        fetched = _fetch(plan, requests, plan.workers or cores())
-        if requests.set_aside:
-            logger.info(
-                f"{len(requests.set_aside)} requests failed, {plan.attempts} times each; what they were for "
-                "is listed in rejected.jsonl, and requested again next time"
-            )
-        # The journal remakes whatever this replaces.
-        return build_corpus(
-            out, fetched.sources(), fetched.extras, workers=plan.workers, overwrite=True, fetch=fetched
-        )
+    if out is None:
+        return corpus_in_memory(lambda folder: _fetch_to(folder, config))
+    _check_folder(Path(out))
+    with locked(out, "fetch a corpus"):
+        return _fetch_to(Path(out), config)
 
 
-def _fetch(plan: FetchConfig, requests: Requests, threads: int) -> Fetched:
-    origin = ORIGINS[plan.source](requests, plan)
-    found = {}
-    for name, query in plan.domains.items():
-        ids = origin.find(query)
-        found[name] = drawn(ids, plan.max_articles)
-        of_all = f" of {len(ids):,}" if len(ids) > len(found[name]) else ""
-        logger.info(f"{name}: {len(found[name]):,}{of_all} articles")
-    every = sorted({one for ids in found.values() for one in ids})
-    with progress("articles", len(every)) as advance:
-        origin.fetch(every, advance)
-    names = dict(origin.names(every))
-    fetched = Fetched(plan, origin, found, every, names, requests.set_aside)
-    fetched.extras.append(FetchedPapers(origin, every))
-    pmids = pmids_of(names.items())
-    for name in plan.citations:
-        if name == "icite" and plan.citation_table is not None:
-            fetched.extras.append(BulkLinks(plan.citation_table, pmids, threads))
-            continue
-        source = CITATIONS[name](requests)
-        with progress(f"citations from {name}", len(pmids)) as advance:
-            source.fetch(pmids, advance)
-        fetched.extras.append(FetchedLinks(name, source, pmids))
-    # What failed is asked for by the next run, not while this one writes what it has.
-    requests.asking = False
-    return fetched
-
-
-def drawn(ids: list[str], most: int | None) -> list[str]:
-    """At most so many of the ids, by chance but always the same; a larger draw holds a smaller one."""
-    if most is None or len(ids) <= most:
-        return ids
-    by_hash = sorted(ids, key=lambda one: hashlib.sha256(one.encode()).digest())
-    return sorted(by_hash[:most])
-
-
-def _begin(out: Path, plan: FetchConfig, overwrite: bool) -> None:
-    """Keep the plan in `out`; another plan, or another's files, are not written over unasked."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; `out` names a folder")
-    begun = out / PLAN
-    if begun.is_file():
-        before, now = read_json(begun), plan.identity()
-        if before != now and not overwrite:
-            changed = ", ".join(name for name, value in now.items() if before.get(name) != value)
-            raise UsageError(
-                f"{out} was fetched with another {changed}: choose another `out`, or `overwrite=True` to "
-                "make it again (what both have in common is not fetched again)"
-            )
-    elif out.is_dir() and not overwrite and (strangers := sorted(one.name for one in out.iterdir())):
-        raise InputError(
-            f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, or "
-            "`overwrite=True` to write the corpus beside them"
-        )
-    try:
-        write_json(begun, plan.identity())
-    except OSError as error:
-        raise InputError(f"{out} cannot be written to ({error.strerror}); choose another `out`") from error
-
-
-def _checked(plan: FetchConfig) -> FetchConfig:
-    """The settings with the address and key of the environment where they give none."""
-    if not plan.domains:
+def _with_client(config: FetchConfig) -> FetchConfig:
+    """The settings, with the address and key of the environment if they have none."""
+    if not config.domains:
         raise UsageError("`domains`: give at least one NAME=QUERY")
-    email = plan.email or os.environ.get("NCBI_EMAIL")
+    email = config.email or os.environ.get("NCBI_EMAIL")
     if not email:
         raise UsageError(
             "no email: NCBI requires the address of its users; give `email=you@example.org` or set NCBI_EMAIL"
         )
-    return FetchConfig.of(plan, email=email, api_key=plan.api_key or os.environ.get("NCBI_API_KEY"))
+    return FetchConfig.of(config, email=email, api_key=config.api_key or os.environ.get("NCBI_API_KEY"))
 
 
-def _client(plan: FetchConfig) -> Client:
-    services = plan.services
-    if plan.api_key:
+def _fetch_to(out: Path, config: FetchConfig) -> CorpusFolder:
+    _begin(out, config)
+    with open_journal(out / JOURNAL) as journal, _requests(config, journal) as requests:
+        fetched = _fetch(config, requests)
+        if requests.set_aside:
+            logger.info(
+                f"{len(requests.set_aside)} requests failed, {config.attempts} times each; what they were "
+                "for is listed in rejected.jsonl, and requested again next time"
+            )
+        # Whatever this replaces can be made again from the journal.
+        replacing = ImportConfig.of(workers=config.workers, overwrite=True)
+        return build_corpus(out, fetched.sources(), fetched.extras, replacing, fetched)
+
+
+def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
+    source = RECORD_SOURCES[config.source](requests, config)
+    found = {}
+    for name, query in config.domains.items():
+        ids = source.find(query)
+        found[name] = sample(ids, config.max_articles)
+        of_all = f" of {len(ids):,}" if len(ids) > len(found[name]) else ""
+        logger.info(f"{name}: {len(found[name]):,}{of_all} articles")
+    all_ids = sorted({one for ids in found.values() for one in ids})
+    with progress("articles", len(all_ids)) as advance:
+        source.fetch(all_ids, advance)
+    names = dict(source.names(all_ids))
+    fetched = Fetched(config, source, found, all_ids, names, requests.set_aside)
+    fetched.extras.append(FetchedPapers(source, all_ids))
+    pmids = pmids_of(names.items())
+    for name in config.citations:
+        if name == "icite" and config.citation_table is not None:
+            threads = config.workers or cores()
+            fetched.extras.append(BulkLinks(config.citation_table, pmids, threads))
+            continue
+        citations = CITATION_SOURCES[name](requests)
+        with progress(f"citations from {name}", len(pmids)) as advance:
+            citations.fetch(pmids, advance)
+        fetched.extras.append(FetchedLinks(name, citations, pmids))
+    # What failed is requested by the next run, not while this one writes what it has.
+    requests.asking = False
+    return fetched
+
+
+def sample(ids: list[str], maximum: int | None) -> list[str]:
+    """At most `maximum` of the ids, in their order: always the same ones, and a larger sample contains a
+    smaller one."""
+    if maximum is None or len(ids) <= maximum:
+        return ids
+    by_hash = sorted(ids, key=lambda one: hashlib.sha256(one.encode()).digest())
+    return sorted(by_hash[:maximum])
+
+
+def _check_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; `out` must be a folder")
+
+
+def _begin(out: Path, config: FetchConfig) -> None:
+    """Write the settings to `out`, unless it was made with others or holds other files."""
+    begun = out / PLAN
+    if begun.is_file():
+        before, now = read_json(begun), config.identity()
+        if before != now and not config.overwrite:
+            changed = ", ".join(name for name, value in now.items() if before.get(name) != value)
+            raise UsageError(
+                f"{out} was fetched with another {changed}: choose another `out`, or give `overwrite` to "
+                "make it again (what both have in common is not fetched again)"
+            )
+    elif out.is_dir() and not config.overwrite and (others := sorted(one.name for one in out.iterdir())):
+        raise InputError(
+            f"{out} holds other files ({', '.join(others[:3])}): choose an empty or new folder, or give "
+            "`overwrite` to write the corpus beside them"
+        )
+    try:
+        write_json(begun, config.identity())
+    except OSError as error:
+        raise InputError(f"{out} cannot be written to ({error.strerror}); choose another `out`") from error
+
+
+@contextmanager
+def _requests(config: FetchConfig, journal: Journal) -> Iterator[Requests]:
+    services, email = config.services, str(config.email)
+    if config.api_key:
         faster = max(services.entrez.per_second, ENTREZ_WITH_KEY)
         entrez = services.entrez.model_copy(update={"per_second": faster})
         services = services.model_copy(update={"entrez": entrez})
-    return services.client(
-        str(plan.email), attempts=plan.attempts, first_wait=plan.first_wait, timeout=plan.timeout
-    )
+    with services.client(
+        email, attempts=config.attempts, first_wait=config.first_wait, timeout=config.timeout
+    ) as client:
+        yield Requests(client, journal, config.services, email, config.api_key)

@@ -1,4 +1,4 @@
-"""Articles and tables of the user to a corpus."""
+"""`import_corpus`: articles and tables of the user's own to a corpus."""
 
 from __future__ import annotations
 
@@ -9,40 +9,54 @@ from typing import Any
 from sentence_experts.corpus.building import build_corpus
 from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.formats.archives import find_sources
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.tables import CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.user_tables import UserTables
 from sentence_experts.errors import UsageError
+from sentence_experts.storage import locked
+from sentence_experts.tables import Table
 
 
 def import_corpus(
-    sources: Iterable[Path | str] = (),
-    out: Path | str = "corpus",
+    sources: Iterable[Path | str] | Path | str = (),
+    out: Path | str | None = None,
     config: ImportConfig | None = None,
+    *,
+    papers: Table | None = None,
+    citations: Table | None = None,
     **settings: Any,
 ) -> CorpusFolder:
-    """Read articles from folders, XML files and archives, or papers and citations from tables, into a corpus.
+    """Read articles and tables into a corpus.
 
     With more than one worker, a script must call this under `if __name__ == "__main__":`.
 
     Args:
-        sources: folders, `.xml` and `.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives.
-        out: the folder of the corpus.
-        config: the settings; `settings` override its fields, by name.
+        sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives of JATS or PubMed
+            articles, in any mix.
+        out: the folder of the corpus; without it the corpus lasts as long as the returned object.
+        config: settings; those given by name come before it.
+        papers: a table of papers (a file or data frame): `id`, `title`, `abstract`, and if known `year`,
+            `subjects`, `mesh`, `keywords`, `doi`, `pmid`, `pmcid`, ... (`user_tables`).
+        citations: a table of citations between them: `citing`, `cited`.
 
     Raises:
-        InputError: a source is missing or of an unknown kind, or `out` holds another corpus.
-        UsageError: nothing to import.
+        InputError: a source is missing or of an unknown kind, `out` holds another corpus, or another process
+            is writing it.
+        UsageError: nothing to import, or a bad setting.
 
-    Example:
-        >>> corpus = import_corpus(["articles"], "my-corpus", workers=1)
-        >>> corpus.manifest["counts"]["papers"]
-        120
+    >>> corpus = import_corpus(papers=[{"id": "1", "title": "Drought in rice", "abstract": "Roots grow."}])
+    >>> corpus.to_pandas()["title"].tolist()
+    ['Drought in rice']
     """
     config = ImportConfig.of(config, **settings)
-    files = find_sources([Path(source) for source in sources])
-    tables = UserTables.open(config.papers, config.citations)
-    if not files and tables is None:
-        raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
-    return build_corpus(
-        Path(out), files, [tables] if tables else [], workers=config.workers, overwrite=config.overwrite
+    paths = [sources] if isinstance(sources, str | Path) else sources
+    found = find_sources([Path(path) for path in paths])
+    tables = UserTables.of(
+        config.papers if papers is None else papers, config.citations if citations is None else citations
     )
+    if not found and tables is None:
+        raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
+    extras = [tables] if tables else []
+    if out is None:
+        return corpus_in_memory(lambda folder: build_corpus(folder, found, extras, config))
+    with locked(out, "import a corpus"):
+        return build_corpus(Path(out), found, extras, config)

@@ -1,4 +1,4 @@
-"""What one process does at a time: some consecutive documents to one shard."""
+"""The work of one process at a time: some consecutive documents to one part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import stat
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from sentence_experts.corpus.formats.archives import Document
@@ -22,12 +21,13 @@ from sentence_experts.corpus.formats.secure_xml import (
     UnreadableArticleError,
 )
 from sentence_experts.corpus.paper import Deletion, Rejection
-from sentence_experts.corpus.shards import Shard
+from sentence_experts.corpus.parts import CorpusPart
+from sentence_experts.storage import PartStore
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Consecutive documents of one source, which become one shard."""
+    """Consecutive documents of one source, which become one part."""
 
     source: int
     name: str
@@ -35,52 +35,49 @@ class Job:
     documents: tuple[Document, ...]
 
 
-def run_job(job: Job, shards: Path) -> int:
-    """Parse a job's documents and write its shard; returns how many documents there were."""
-    shard = Shard(job.source, job.number)
-    # Nothing here makes cycles, and looking for them among so many small objects takes time.
+def run_job(job: Job, parts: PartStore) -> int:
+    """Parse a job's documents and write its part; returns the number of documents."""
+    part = CorpusPart(job.source, job.number)
+    # Nothing here makes reference cycles, and searching many small objects for them takes time.
     collecting = gc.isenabled()
     gc.disable()
     try:
         for document in job.documents:
-            _parse_document(document, job.name, shard)
-        shard.write(shards)
+            _parse_document(document, job.name, part)
+        part.write(parts)
     finally:
         if collecting:
             gc.enable()
     return len(job.documents)
 
 
-# Rejected for these, an article or record is one of several in its document, and the others go on.
+# These reasons concern one record of a document; its other records are read.
 _OF_ONE_RECORD = frozenset({"no-metadata", "no-pmid"})
+_MAX_NAMED_RECORDS = 1000  # per document; further ones are only counted
 
 
-# So many of them are named of one document; the others are counted.
-_NAMED_RECORDS = 1000
-
-
-def _parse_document(document: Document, source: str, shard: Shard) -> None:
+def _parse_document(document: Document, source: str, part: CorpusPart) -> None:
     position = unnamed = 0
 
     def reject(reason: str, detail: str, record: int | None = None) -> None:
         named = None if record is None else str(record)
-        shard.rejections.append(Rejection(source, document.name, named, reason, detail))
+        part.rejections.append(Rejection(source, document.name, named, reason, detail))
 
-    before = len(shard.rejections)
+    before = len(part.rejections)
 
     try:
         with ExitStack() as stack:
             for position, outcome in enumerate(read_articles(_content(document, stack)), start=1):
                 if isinstance(outcome, UnreadableArticleError):
                     of_one = outcome.reason in _OF_ONE_RECORD
-                    if of_one and len(shard.rejections) - before >= _NAMED_RECORDS:
+                    if of_one and len(part.rejections) - before >= _MAX_NAMED_RECORDS:
                         unnamed += 1
                     else:
                         reject(outcome.reason, outcome.detail, position if of_one else None)
                 elif isinstance(outcome, Deletion):
-                    shard.delete(outcome, document.name)
+                    part.delete(outcome, document.name)
                 else:
-                    shard.add(outcome, document.name)
+                    part.add(outcome, document.name)
     except UnreadableArticleError as error:
         reject(error.reason, error.detail)
     except BROKEN_PACKING as error:
@@ -88,10 +85,13 @@ def _parse_document(document: Document, source: str, shard: Shard) -> None:
     except OSError as error:
         reject("unreadable", error.strerror or str(error))
     except Exception as error:
-        # One document may not stop a million others: it is named, with what went wrong, and the rest goes on.
+        # One document must not stop a million others: it is set aside by name.
         reject("error", f"{type(error).__name__}: {' '.join(str(error).split())}"[:300], position + 1)
     if unnamed:
-        reject("more-of-the-same", f"{unnamed:,} more of its records cannot be read, for the same reasons")
+        reject(
+            "more-of-the-same",
+            f"{unnamed:,} more records of this document cannot be read, for the same reasons",
+        )
 
 
 def _content(document: Document, stack: ExitStack) -> bytes | IO[bytes]:
@@ -111,7 +111,7 @@ def _stream(document: Document, stack: ExitStack) -> IO[bytes]:
 
 
 def _open_plainly(path: str, flags: int) -> int:
-    """Open a regular file and nothing that took its place since the folder was listed."""
+    """Open a regular file; refuse a link or device that took its place since the folder was listed."""
     handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -120,7 +120,7 @@ def _open_plainly(path: str, flags: int) -> int:
 
 
 def follow_parent() -> None:
-    """End this worker when the program that started it is gone, even if it was killed."""
+    """End this worker process when its parent ends, even if the parent was killed."""
 
     def watch() -> None:
         parent = multiprocessing.parent_process()

@@ -1,4 +1,4 @@
-"""Sources to shards: one process reads archives in order, the others parse what it hands them."""
+"""Sources to parts: one process reads archives in order, the others parse the documents."""
 
 from __future__ import annotations
 
@@ -16,65 +16,70 @@ from sentence_experts.corpus.formats.packed import USUAL_EXPANSION, is_packed
 from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
 from sentence_experts.corpus.jobs import Job, follow_parent, run_job
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.shards import papers_file, write_rejections
+from sentence_experts.corpus.parts import REJECTED, part_key, write_rejections
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.progress import Advance, progress
-from sentence_experts.storage import read_json, sha256_file, write_json
+from sentence_experts.storage import PartStore, read_json, sha256_file, write_json
 
-_SHARD_BYTES = 8 << 20
-_SHARD_DOCUMENTS = 512
-_WAITING_FOR_EACH_WORKER = 2
+_PART_BYTES = 8 << 20
+_PART_DOCUMENTS = 512
+_QUEUED_PER_WORKER = 2
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What the reader of a source met besides documents."""
+    """What a source contains besides documents."""
 
     ignored: int = 0
     jobs: int = 0
     rejections: list[Rejection] = field(default_factory=list)
 
 
-def parse_sources(sources: list[Source], shards: Path, workers: int) -> int:
-    """Parse every source into shards, skipping those that are there; returns how many members were no
+def parse_sources(sources: list[Source], parts: PartStore, workers: int) -> int:
+    """Parse every source into parts, except those that are there; returns the number of members that are no
     documents."""
     ignored = 0
     with ExitStack() as stack:
         advance = stack.enter_context(progress("articles"))
         pool: ProcessPoolExecutor | None = None
-        if workers > 1 and not all(_done_file(shards, index).exists() for index in range(len(sources))):
+        if workers > 1 and not all(_done_file(parts, index).exists() for index in range(len(sources))):
             # Not fork: the calling program may have threads.
             context = multiprocessing.get_context("spawn")
             pool = stack.enter_context(
                 ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent)
             )
         for index, source in enumerate(sources):
-            ignored += _parse_source(index, source, shards, pool, workers, advance)
+            ignored += _parse_source(index, source, parts, pool, workers, advance)
     return ignored
 
 
-def _done_file(shards: Path, source: int) -> Path:
-    return shards / f"{source:04d}.done.json"
+def _done_file(parts: PartStore, source: int) -> Path:
+    return parts.path(f"{source:04d}", ".done.json")
 
 
 def _parse_source(
-    index: int, source: Source, shards: Path, pool: ProcessPoolExecutor | None, workers: int, advance: Advance
+    index: int,
+    source: Source,
+    parts: PartStore,
+    pool: ProcessPoolExecutor | None,
+    workers: int,
+    advance: Advance,
 ) -> int:
-    done = _done_file(shards, index)
+    done = _done_file(parts, index)
     if done.exists():
         return int(read_json(done)["ignored"])
     reading = _Reading()
     running: set[Future[int]] = set()
     try:
         for job in _jobs(index, source, reading):
-            if papers_file(shards, index, job.number).exists():
+            if parts.is_done(part_key(index, job.number)):
                 advance(len(job.documents))
             elif pool is None or job.documents[0].stream is not None:
                 # A streamed document lasts only until the reader moves on.
-                advance(run_job(job, shards))
+                advance(run_job(job, parts))
             else:
-                running.add(pool.submit(run_job, job, shards))
-            while len(running) >= workers * _WAITING_FOR_EACH_WORKER:
+                running.add(pool.submit(run_job, job, parts))
+            while len(running) >= workers * _QUEUED_PER_WORKER:
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     advance(future.result())
@@ -82,16 +87,16 @@ def _parse_source(
             advance(future.result())
     except BrokenProcessPool as error:
         raise SentenceExpertsError(
-            f"{source.name}: a worker process died (out of memory?); what was finished is kept: "
-            "run the same command again, perhaps with --workers 1"
+            f"{source.name}: a worker process died (out of memory?); the finished parts are kept: "
+            "run the same command again, perhaps with `workers=1`"
         ) from error
-    write_rejections(shards / f"{index:04d}.rejected.jsonl", reading.rejections)
-    write_json(done, {"ignored": reading.ignored, "shards": reading.jobs})
+    write_rejections(parts.path(f"{index:04d}", REJECTED), reading.rejections)
+    write_json(done, {"ignored": reading.ignored, "parts": reading.jobs})
     return reading.ignored
 
 
 def _jobs(index: int, source: Source, reading: _Reading) -> Iterator[Job]:
-    """The source's documents in groups whose limits depend on the documents alone."""
+    """The source's documents in groups that depend only on the documents, not on the number of workers."""
     group: list[Document] = []
     size = 0
     for member in members(source):
@@ -102,7 +107,7 @@ def _jobs(index: int, source: Source, reading: _Reading) -> Iterator[Job]:
         else:
             expected = member.size * (USUAL_EXPANSION if is_packed(member.name) else 1)
             alone = expected > WHOLE_DOCUMENT_BYTES
-            if group and (alone or size + expected > _SHARD_BYTES or len(group) >= _SHARD_DOCUMENTS):
+            if group and (alone or size + expected > _PART_BYTES or len(group) >= _PART_DOCUMENTS):
                 yield _job(index, source, reading, group)
                 group, size = [], 0
             group.append(member)
@@ -120,7 +125,7 @@ def _job(index: int, source: Source, reading: _Reading, group: list[Document]) -
 
 
 def source_hash(source: Source) -> tuple[int, str]:
-    """(bytes, SHA-256) of a source; of several documents, over their names and hashes in order."""
+    """(bytes, SHA-256) of a source; a folder is hashed over the names and hashes of its documents."""
     if source.kind != "folder" and source.documents is None:
         return source.path.stat().st_size, sha256_file(source.path)
     digest = hashlib.sha256()

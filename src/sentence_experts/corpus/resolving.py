@@ -1,14 +1,14 @@
-"""Stated papers and references to one row a work: identifiers resolved, duplicates found, citations linked.
+"""Parsed papers and references to one row per work: identifiers resolved, duplicates found, citations linked.
 
-Everything is SQL on DuckDB over the shards, so memory stays bounded and the disk takes what does not fit.
+Everything is SQL on DuckDB over the parts, so memory stays bounded and the rest goes to disk.
 
 Which identifiers name the same work is learned in one step, never chained: from the articles' own records
-first, then, for works that those do not settle, from references that carry several identifiers. A pair counts
-only if each side names the other most often (ties: the smallest), so that one wrong reference cannot join two
+first, then, for works that these do not settle, from references with several identifiers. A pair counts only
+if each side names the other most often (ties: the smallest), so that one wrong reference cannot join two
 works.
 
-PubMed's files revise each other: they are applied in the order of their names, and of a record the last one
-stands, unless the last word on it is that it was deleted.
+PubMed's files revise each other: they are applied in the order of their names, and the last version of a
+record counts, unless it was deleted after that.
 """
 
 from __future__ import annotations
@@ -23,35 +23,38 @@ import duckdb
 import pyarrow as pa
 
 from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.parts import REFERENCES
+from sentence_experts.storage import PartStore
 
+SCRATCH = "resolving"  # folder of temporary files
 _MEMORY = "256MB"
 _ROWS_IN_A_BATCH = 8192
 
-_SPOT = "((source::BIGINT << 44) | (shard::BIGINT << 20) | record)"
+_SPOT = "((source::BIGINT << 44) | (part::BIGINT << 20) | record)"
 
 
 class Resolved:
-    """The resolved corpus inside DuckDB: its two tables in order, its duplicates and its counts."""
+    """A resolved corpus inside DuckDB."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self._database = database
 
     def papers(self) -> Iterator[pa.RecordBatch]:
-        """The papers by id, as in `PAPERS_SCHEMA`."""
+        """The papers in the order of their ids, as in `PAPERS_SCHEMA`."""
         return self._stream(_PAPERS_IN_ORDER)
 
     def citations(self) -> Iterator[pa.RecordBatch]:
-        """The citations by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
+        """The citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
         return self._stream(_CITATIONS_IN_ORDER)
 
     def duplicates(self) -> list[Rejection]:
-        """The records that describe a work which another record describes better, and those of PubMed that a
-        later file replaces or deletes."""
+        """The records of works that another record describes better, and the PubMed records that a later file
+        replaces or deletes."""
         return [Rejection(*row) for query in (_DUPLICATES, _REVISED)
                 for row in self._database.execute(query).fetchall()]  # fmt: skip
 
     def counts(self) -> dict[str, Any]:
-        """What the manifest reports about papers and references."""
+        """The counts for the manifest."""
         counts: dict[str, Any] = {}
         for query in _COUNTS:
             cursor = self._database.execute(query)
@@ -67,10 +70,9 @@ class Resolved:
 
 
 @contextmanager
-def resolving(shards: Path, source_names: list[str], threads: int) -> Iterator[Resolved]:
-    """Resolve the shards in a folder (see `shards`); the database lives in that folder for as long as this
-    runs."""
-    scratch = shards / "resolving"
+def resolving(parts: PartStore, source_names: list[str], threads: int) -> Iterator[Resolved]:
+    """Resolve parts; while this runs, their folder also holds the database's temporary files."""
+    scratch = parts.folder / SCRATCH
     settings: Any = {
         "memory_limit": _MEMORY, "temp_directory": str(scratch), "threads": threads,
         "preserve_insertion_order": False, "autoinstall_known_extensions": False,
@@ -78,8 +80,8 @@ def resolving(shards: Path, source_names: list[str], threads: int) -> Iterator[R
     with duckdb.connect(":memory:", config=settings) as database:
         database.execute("CREATE TABLE source_names (source INTEGER, name VARCHAR)")
         database.executemany("INSERT INTO source_names VALUES (?, ?)", list(enumerate(source_names)))
-        for view in ("papers", "references"):
-            files = _quoted(shards / f"*.{view}.parquet")
+        for view, suffix in (("papers", None), ("references", REFERENCES)):
+            files = _quoted(parts.path("*", suffix))
             database.execute(
                 f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
             )
@@ -89,7 +91,7 @@ def resolving(shards: Path, source_names: list[str], threads: int) -> Iterator[R
 
 
 def _quoted(path: Path) -> str:
-    """A path as an SQL string whose only pattern is the file name's."""
+    """A path as an SQL string in which only the file name is a pattern."""
     folder = re.sub(r"([\[\]*?])", r"[\1]", str(path.parent))
     return "'" + f"{folder}/{path.name}".replace("'", "''") + "'"
 
@@ -111,7 +113,7 @@ def _pairs(name: str, left: str, right: str, rows: str) -> str:
 # ---- revisions of PubMed's records ----------------------------------------------------------------
 
 _REVISIONS = (
-    # The last mention of each version of a record, in the order of the files' names, and what it says.
+    # The last mention of each version of a record, in the order of the files' names.
     """CREATE TABLE revisions AS
     WITH mentions AS (
         SELECT a.spot, a.pmid, a.version, a.deleted, a.member, n.name AS source_name, a.record,
@@ -146,10 +148,10 @@ _REVISED = """
 
 
 def _records() -> Iterator[str]:
-    """Article records: identifiers filled in from each other, then one work a key, its best record chosen."""
+    """Article records: fill in identifiers from each other, then choose the best record per work."""
     yield """CREATE TABLE record_ids AS SELECT spot, doi, pmid, pmcid, other FROM stated_papers"""
-    # Twice: a record with a PMID only may need one that ties its PMID to a PMCID, and one that ties that to a
-    # DOI.
+    # Twice: a record that has only a PMID may need one that links the PMID to a PMCID, and another that links
+    # the PMCID to a DOI.
     for _ in range(2):
         yield _pairs("record_pmid_doi", "pmid", "doi", "record_ids")
         yield _pairs("record_pmcid_doi", "pmcid", "doi", "record_ids")
@@ -198,8 +200,7 @@ _STATED_BY = """(
 # ---- references ----------------------------------------------------------------------------------
 
 _REFERENCE_IDS = (
-    # What the articles settle is left out: works whose DOI a record states, and DOIs that belong to an
-    # article.
+    # Without what the articles settle: works whose DOI a record states, and DOIs that belong to an article.
     """CREATE TABLE reference_ids AS
     SELECT r.doi, r.pmid, r.pmcid FROM stated_references r
     WHERE (r.doi IS NOT NULL)::INT + (r.pmid IS NOT NULL)::INT + (r.pmcid IS NOT NULL)::INT > 1
@@ -281,7 +282,7 @@ _LISTS = ("subjects", "mesh", "keywords")
 _OWN_OR_OTHERS = "CASE WHEN len(p.{0}) > 0 OR o.{0} IS NULL THEN p.{0} ELSE o.{0} END AS {0}"
 _OF_BEST = "first(p.{0} ORDER BY w.place) FILTER ({1}) AS {0}"
 
-# What the best record of a work does not say, the next best does: MeSH headings are PubMed's, licences PMC's.
+# What the best record of a work lacks comes from the next best: PubMed has MeSH headings, PMC licences.
 _COMPLETE = f"""
     CREATE TABLE papers AS
     WITH together AS (

@@ -1,17 +1,23 @@
-"""The corpus on disk: two tables, a manifest that describes them, and the records that were set aside."""
+"""A corpus on disk: two tables, a manifest that describes them, and the records that were set aside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import read_json, replacing, sha256_file, sha256_text
+from sentence_experts.storage import read_json, replacing, sha256_file, sha256_text, write_parquet
+from sentence_experts.tables import to_arrow
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = "sentence-experts corpus"
 FORMAT_VERSION = 1
@@ -22,7 +28,7 @@ REJECTED = "rejected.jsonl"
 DOMAINS = "domains.parquet"
 PROVENANCE = "provenance.parquet"
 
-_ROWS_IN_A_GROUP = 1 << 14
+_ROWS_PER_GROUP = 1 << 14
 
 PAPERS_SCHEMA = pa.schema([
     pa.field("paper_id", pa.string(), nullable=False),
@@ -40,7 +46,7 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("licence", pa.string()),
     pa.field("retracted", pa.bool_(), nullable=False),
 ])  # fmt: skip
-"""One row a work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
+"""One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
 the user's own id or `file:...`."""
 
 CITATIONS_SCHEMA = pa.schema([
@@ -49,7 +55,7 @@ CITATIONS_SCHEMA = pa.schema([
     pa.field("cited_title", pa.string()),
     pa.field("cited_year", pa.int32()),
 ])  # fmt: skip
-"""One row a reference, in the order of each citing paper's list. `cited` is null for a work without
+"""One row per reference, in the order of each citing paper's list. `cited` is null for a work without
 identifier."""
 
 
@@ -57,7 +63,7 @@ DOMAINS_SCHEMA = pa.schema([
     pa.field("paper_id", pa.string(), nullable=False),
     pa.field("domain", pa.string(), nullable=False),
 ])  # fmt: skip
-"""Of a fetched corpus: one row for each domain whose query found the paper, ordered by both."""
+"""For a fetched corpus: one row per paper and domain whose query found it, ordered by both."""
 
 PROVENANCE_SCHEMA = pa.schema([
     pa.field("record", pa.string(), nullable=False),
@@ -66,16 +72,27 @@ PROVENANCE_SCHEMA = pa.schema([
     pa.field("licence_code", pa.string()),
     pa.field("sha256", pa.string(), nullable=False),
 ])  # fmt: skip
-"""Of a fetched corpus: one row a record that was kept, by its id: where it came from, the version of the
-article, the licence that the service states, the SHA-256 of what was fetched."""
+"""For a fetched corpus: one row per record, by its id: where it came from, the version of the article, the
+licence that the service states, the SHA-256 of what was fetched."""
 
 
 @dataclass(frozen=True)
 class CorpusFolder:
-    """A finished corpus: where its tables are, and what its manifest says."""
+    """A finished corpus.
+
+    Attributes:
+        path: its folder.
+        manifest: what it was made from, with counts and hashes.
+    """
 
     path: Path
     manifest: dict[str, Any]
+    _temporary: TemporaryDirectory[str] | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        counts = self.manifest.get("counts", {})
+        known = [f"{counts[name]:,} {name}" for name in ("papers", "citations") if name in counts]
+        return f"CorpusFolder({', '.join([repr(str(self.path)), *known])})"
 
     @classmethod
     def open(cls, path: Path | str) -> CorpusFolder:
@@ -101,11 +118,11 @@ class CorpusFolder:
         if manifest.get("format_version") != FORMAT_VERSION:
             raise InputError(
                 f"{path} has corpus format version {manifest.get('format_version')}, this program reads "
-                f"{FORMAT_VERSION}: import it again with --overwrite"
+                f"{FORMAT_VERSION}: import it again with `overwrite`"
             )
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]
         if missing:
-            raise InputError(f"{path} lacks {' and '.join(missing)}: import it again with --overwrite")
+            raise InputError(f"{path} lacks {' and '.join(missing)}: import it again with `overwrite`")
         return cls(path, manifest)
 
     @property
@@ -125,18 +142,81 @@ class CorpusFolder:
 
     @property
     def domains(self) -> Path | None:
-        """The table of the domains whose queries found the papers (`DOMAINS_SCHEMA`), of a fetched corpus."""
+        """The table of the domains whose queries found the papers (`DOMAINS_SCHEMA`), if it was fetched."""
         path = self.path / DOMAINS
         return path if DOMAINS in self.manifest.get("tables", {}) and path.is_file() else None
 
     def fingerprint(self) -> str:
-        """A hash of the tables' contents, equal for equal corpora wherever they lie.
-
-        Of the files as they are now: what is kept under the hash must not outlive a table that was changed.
-        """
+        """A hash of the tables' contents as they are now, equal for equal corpora in any folder."""
         tables = (PAPERS, CITATIONS, *([DOMAINS] if self.domains else []))
         hashes = {name: sha256_file(self.path / name) for name in tables}
         return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
+
+    def to_pandas(self, table: str = "papers") -> pd.DataFrame:
+        """A table of the corpus: "papers", "citations", or, if it was fetched, "domains" or "provenance".
+
+        Raises:
+            InputError: the corpus has no such table.
+        """
+        file = self.path / f"{table}.parquet"
+        if not file.is_file():
+            raise InputError(f"{self.path} has no table {table!r}")
+        frame: pd.DataFrame = pq.read_table(file).to_pandas()
+        return frame
+
+
+def corpus_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
+    """A corpus in a temporary folder that lasts as long as the returned object."""
+    temporary = TemporaryDirectory(prefix="sentence-experts-")
+    return replace(build(Path(temporary.name) / "corpus"), _temporary=temporary)
+
+
+@contextmanager
+def open_corpus(corpus: CorpusFolder | Path | str | tuple[Any, Any]) -> Iterator[CorpusFolder]:
+    """A corpus given as such, by its folder, or as two tables: papers and citations.
+
+    `papers` needs a column `paper_id`; any other of `PAPERS_SCHEMA` may be missing, and a column `domain`
+    stands for the domain of each paper. `citations` needs `citing` and `cited`.
+
+    Raises:
+        InputError: the folder holds no corpus, or a table lacks a column.
+    """
+    if isinstance(corpus, CorpusFolder):
+        yield corpus
+    elif isinstance(corpus, str | Path):
+        yield CorpusFolder.open(corpus)
+    else:
+        papers, citations = map(to_arrow, corpus)
+        with TemporaryDirectory(prefix="sentence-experts-") as name:
+            folder = Path(name)
+            if "retracted" not in papers.column_names:
+                papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))
+            write_parquet(folder / PAPERS, _with_schema(papers, PAPERS_SCHEMA, "papers"))
+            write_parquet(folder / CITATIONS, _with_schema(citations, CITATIONS_SCHEMA, "citations"))
+            tables: dict[str, Any] = {PAPERS: {}, CITATIONS: {}}
+            if "domain" in papers.column_names:
+                known = papers.select(["paper_id", "domain"]).drop_null()
+                write_parquet(folder / DOMAINS, _with_schema(known, DOMAINS_SCHEMA, "papers"))
+                tables[DOMAINS] = {}
+            manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "counts": {}, "tables": tables}
+            yield CorpusFolder(folder, manifest)
+
+
+def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+    """The columns of a schema; those that may be null are filled with nulls where the table lacks them."""
+    needed = [field.name for field in schema if not field.nullable]
+    needed += ["cited"] if schema is CITATIONS_SCHEMA else []
+    missing = [column for column in needed if column not in table.column_names]
+    if missing:
+        raise InputError(f"{name}: column {missing[0]!r} is missing, found {', '.join(table.column_names)}")
+    columns = [
+        table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    try:
+        return pa.table(columns, names=schema.names).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(f"{name}: {' '.join(str(error).split())}") from error
 
 
 def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
@@ -147,10 +227,10 @@ def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schem
         for batch in batches:
             waiting.append(batch)
             rows += batch.num_rows
-            if rows >= _ROWS_IN_A_GROUP:
+            if rows >= _ROWS_PER_GROUP:
                 table = pa.Table.from_batches(waiting).cast(schema)
-                whole = rows - rows % _ROWS_IN_A_GROUP
-                writer.write_table(table.slice(0, whole), row_group_size=_ROWS_IN_A_GROUP)
+                whole = rows - rows % _ROWS_PER_GROUP
+                writer.write_table(table.slice(0, whole), row_group_size=_ROWS_PER_GROUP)
                 waiting, rows = table.slice(whole).to_batches(), rows - whole
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting).cast(schema))

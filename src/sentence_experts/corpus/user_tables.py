@@ -7,11 +7,11 @@ split at `;` or `|`.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,95 +24,97 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.corpus.paper import Citation, Paper, Rejection
-from sentence_experts.corpus.shards import Shard, papers_file
+from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key
 from sentence_experts.errors import UsageError
-from sentence_experts.storage import sha256_file
-from sentence_experts.tables import BadRowError, Row, check_columns, read_columns, read_rows
+from sentence_experts.storage import PartStore
+from sentence_experts.tables import (
+    BadRowError,
+    Row,
+    Table,
+    check_columns,
+    fingerprint,
+    is_path,
+    name_of_table,
+    read_columns,
+    read_rows,
+)
 
-_ROWS_IN_A_SHARD = 20_000
+_ROWS_PER_PART = 20_000
 _PAPER_COLUMNS = ("id", "title", "abstract")
 _CITATION_COLUMNS = ("citing", "cited")
-_BETWEEN = re.compile(r"\s*[;|]\s*")
+_LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
 _TRUE = frozenset({"1", "true", "yes", "t", "y"})
 
 
 @dataclass(frozen=True, slots=True)
 class UserTables:
-    """A table of papers and one of citations; either may be missing when other sources bring it."""
+    """A table of papers, and one of the citations between them."""
 
-    papers: Path | None
-    citations: Path | None
+    papers: Table
+    citations: Table | None
 
     @classmethod
-    def open(cls, papers: Path | str | None, citations: Path | str | None) -> UserTables | None:
-        """The tables, their columns checked; None if neither is given.
+    def of(cls, papers: Table | None, citations: Table | None) -> UserTables | None:
+        """The tables, with their columns checked; None if neither is given.
 
         Raises:
             InputError: a file is missing, of an unknown kind, or lacks a column.
             UsageError: citations without papers to cite from.
         """
-        tables = cls(Path(papers) if papers else None, Path(citations) if citations else None)
-        for path, needed in tables._with_columns():
-            check_columns(str(path), needed, read_columns(path))
-        if tables.citations and not tables.papers:
-            raise UsageError("--citations needs --papers: the table of the papers that its ids name")
-        return tables if tables.papers else None
-
-    def _with_columns(self) -> Iterator[tuple[Path, tuple[str, ...]]]:
-        if self.papers:
-            yield self.papers, _PAPER_COLUMNS
-        if self.citations:
-            yield self.citations, _CITATION_COLUMNS
+        if papers is None:
+            if citations is not None:
+                raise UsageError("`citations` needs `papers`: the table of the papers that its ids name")
+            return None
+        check_columns(name_of_table(papers), _PAPER_COLUMNS, read_columns(papers))
+        if citations is not None:
+            check_columns(name_of_table(citations), _CITATION_COLUMNS, read_columns(citations))
+        return cls(papers, citations)
 
     def described(self) -> list[dict[str, Any]]:
-        """The tables for the manifest: name, kind, size, SHA-256."""
-        kinds = ((self.papers, "table of papers"), (self.citations, "table of citations"))
-        return [
-            {"name": path.name, "kind": kind, "size": path.stat().st_size, "sha256": sha256_file(path)}
-            for path, kind in kinds
-            if path
-        ]
+        """Describe the tables for the manifest: name, kind, size, SHA-256."""
+        described = []
+        for table, kind in ((self.papers, "papers"), (self.citations, "citations")):
+            if table is not None:
+                size, digest = fingerprint(table)
+                name = _name(table, kind)
+                described.append({"name": name, "kind": f"table of {kind}", "size": size, "sha256": digest})
+        return described
 
-    def parse(self, shards: Path, first_source: int) -> None:
-        """Write the tables' rows as shards of sources `first_source` and the next; rows that cannot be used
-        are named."""
-        if self.papers:
-            _parse(self.papers, shards, first_source, _add_paper)
-        if self.citations:
-            # Bare digits may be PMIDs only where the papers say that they have such.
-            digits_are_pmids = self.papers is not None and "pmid" in read_columns(self.papers)
-
-            def add(shard: Shard, row: Row, number: int) -> None:
-                _add_citation(shard, row, number, digits_are_pmids)
-
-            _parse(self.citations, shards, first_source + 1, add)
+    def parse(self, parts: PartStore, first_source: int) -> None:
+        """Write the tables' rows as parts; rows that cannot be used are set aside by number."""
+        _parse(self.papers, _name(self.papers, "papers"), parts, first_source, _add_paper)
+        if self.citations is not None:
+            # Bare digits may be PMIDs only if the papers have PMIDs.
+            add = partial(_add_citation, digits_are_pmids="pmid" in read_columns(self.papers))
+            _parse(self.citations, _name(self.citations, "citations"), parts, first_source + 1, add)
 
 
-def _parse(path: Path, shards: Path, source: int, add: Callable[[Shard, Row, int], None]) -> None:
-    numbered = enumerate(read_rows(path), start=1)
-    for number in itertools.count():
-        group = list(itertools.islice(numbered, _ROWS_IN_A_SHARD))
-        if number and not group:
-            return
-        if papers_file(shards, source, number).exists():
+def _name(table: Table, kind: str) -> str:
+    return Path(table).name if is_path(table) else kind
+
+
+def _parse(
+    table: Table, name: str, parts: PartStore, source: int, add: Callable[[CorpusPart, Row, int], None]
+) -> None:
+    numbered = enumerate(read_rows(table), start=1)
+    for number, group in enumerate(in_groups(numbered, _ROWS_PER_PART)):
+        if parts.is_done(part_key(source, number)):
             continue
-        shard = Shard(source, number)
+        part = CorpusPart(source, number)
         for row_number, row in group:
             try:
                 if isinstance(row, BadRowError):
                     raise row
-                add(shard, row, row_number)
+                add(part, row, row_number)
             except BadRowError as error:
-                shard.rejections.append(
-                    Rejection(path.name, None, f"row {row_number}", "bad-row", str(error))
-                )
-        shard.write(shards)
+                part.rejections.append(Rejection(name, None, f"row {row_number}", "bad-row", str(error)))
+        part.write(parts)
 
 
 # ---- rows to papers and citations ----------------------------------------------------------------
 
 
-def _add_paper(shard: Shard, row: Row, number: int) -> None:
+def _add_paper(part: CorpusPart, row: Row, number: int) -> None:
     own = _text(row.get("id"))
     if not own:
         raise BadRowError("no id")
@@ -137,10 +139,10 @@ def _add_paper(shard: Shard, row: Row, number: int) -> None:
         mesh=mesh,
         keywords=keywords,
     )
-    shard.add(paper, f"row {number}")
+    part.add(paper, f"row {number}")
 
 
-def _add_citation(shard: Shard, row: Row, number: int, digits_are_pmids: bool) -> None:
+def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: bool) -> None:
     citing, cited = _text(row.get("citing")), _text(row.get("cited"))
     title = _text(row.get("cited_title"))
     if not citing:
@@ -153,7 +155,7 @@ def _add_citation(shard: Shard, row: Row, number: int, digits_are_pmids: bool) -
     citation = Citation(
         doi=doi, pmid=pmid, pmcid=pmcid, title=title, year=_year(row.get("cited_year")), other=cited
     )
-    shard.add_loose(citing, key, number, citation)
+    part.add_citation(citing, key, number, citation)
 
 
 def _identifiers(value: str, digits_are_pmids: bool) -> tuple[str | None, str | None, str | None]:
@@ -169,7 +171,7 @@ def _text(value: Any) -> str | None:
         value = int(value)
     if isinstance(value, dict | list):
         raise BadRowError(f"a text is expected, not {str(value)[:60]!r}")
-    # Lone surrogates come out of JSON escapes; no file can hold them.
+    # JSON escapes can give lone surrogates, which no file can hold.
     return clean(str(value).encode("utf-8", "replace").decode("utf-8"))
 
 
@@ -179,7 +181,7 @@ def _year(value: Any) -> int | None:
         return None
     year = year_in(text)
     if year is None:
-        raise BadRowError(f"the year {text[:40]!r} is none")
+        raise BadRowError(f"{text[:40]!r} is not a year")
     return year
 
 
@@ -191,7 +193,7 @@ def _list(value: Any) -> tuple[str, ...]:
             except json.JSONDecodeError as error:
                 raise BadRowError(f"not a JSON array: {value[:60]!r}") from error
         else:
-            value = _BETWEEN.split(value)
+            value = _LIST_SEPARATOR.split(value)
     if value is not None and not isinstance(value, list):
         raise BadRowError(f"not a list: {str(value)[:60]!r}")
     return unique(_text(item) for item in value or ())

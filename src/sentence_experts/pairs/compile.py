@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.tables import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.article_split import ARTICLE_FRACTIONS, articles_seen, split_by_article
@@ -28,7 +28,6 @@ from sentence_experts.pairs.splits import (
     PairArrays,
     papers_seen,
 )
-from sentence_experts.pairs.table_inputs import opened_corpus
 
 
 def compile_pairs(
@@ -60,7 +59,7 @@ def compile_pairs(
     config = PairsConfig.of(config, **settings)
     if out is not None:
         check_replaceable(Path(out))
-    with opened_corpus(corpus) as folder:
+    with open_corpus(corpus) as folder:
         with opened(config, beside=None if out is None else Path(out)) as engine:
             pairs, known_links, made = _compiled(LinkGraph(folder, config, engine), config)
         manifest = {

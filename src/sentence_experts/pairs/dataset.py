@@ -17,7 +17,6 @@ from sentence_experts import __version__
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.card import dataset_card
 from sentence_experts.pairs.splits import SPLITS
-from sentence_experts.pairs.table_inputs import as_arrow
 from sentence_experts.storage import (
     read_json,
     replacing_folder,
@@ -26,6 +25,7 @@ from sentence_experts.storage import (
     write_json,
     write_parquet,
 )
+from sentence_experts.tables import to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +107,7 @@ class Pairs:
             >>> Pairs.from_table(frame)
             Pairs(train: 2, validation: 0, test: 0; domains: animals, plants; in memory)
         """
-        rows = as_arrow(table)
+        rows = to_arrow(table)
         if "split" not in rows.column_names:
             return cls.from_tables(train=rows)
         names = rows["split"].unique().to_pylist()
@@ -128,7 +128,7 @@ class Pairs:
         """
         given = dict(zip(SPLITS, (train, validation, test), strict=True))
         tables = {
-            name: PAIRS_SCHEMA.empty_table() if table is None else _pair_table(as_arrow(table), name)
+            name: PAIRS_SCHEMA.empty_table() if table is None else _pair_table(to_arrow(table), name)
             for name, table in given.items()
         }
         if not any(table.num_rows for table in tables.values()):

@@ -76,7 +76,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
 
     Raises:
         InUseError: another process holds the lock, and `wait` is false. Names that process.
-        OSError: the lock file cannot be made.
+        InputError: the folder of `path` cannot be written to.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,11 @@ def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
     lock_file = _lock_file(path)
     told = False
     while True:
-        file = open(lock_file, "a+", encoding="utf-8")  # noqa: SIM115
+        try:
+            lock_file.parent.mkdir(parents=True, exist_ok=True)
+            file = open(lock_file, "a+", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise InputError(f"{path} cannot be written to ({error.strerror}); give another `out`") from error
         try:
             free = _try_lock(file)
         except OSError as error:
@@ -130,7 +134,6 @@ def _lock_file(path: Path) -> Path:
     beside = path.with_name(f".{path.name}.lock")
     if path.is_dir() and not os.access(path.parent, os.W_OK):
         return path / ".lock"
-    beside.parent.mkdir(parents=True, exist_ok=True)
     return beside
 
 

@@ -79,7 +79,7 @@ class PartStore:
 
     def remove(self) -> None:
         """Remove the folder, once the result that the parts were made for is whole."""
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)  # what is left does no harm
 
 
 def _read_hash(noted: Path) -> str:

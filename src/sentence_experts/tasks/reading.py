@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.tables import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.dataset import parquet_hash
-from sentence_experts.pairs.table_inputs import as_arrow
 from sentence_experts.storage import sha256_file
-from sentence_experts.tables import BadRowError, check_columns, read_columns, read_rows
+from sentence_experts.tables import BadRowError, check_columns, read_columns, read_rows, to_arrow
 from sentence_experts.tasks.kinds import Kind
 from sentence_experts.tasks.source import Source, resolved
 
@@ -180,7 +179,7 @@ def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record
 
 
 def _read_table(source: Source, kind: Kind, folder: Path) -> Reading:
-    table = as_arrow(source.table)
+    table = to_arrow(source.table)
     check_columns("the table", wanted_columns(source, kind), table.column_names)
     if "split" in table.column_names:
         splits = tuple(

@@ -12,7 +12,7 @@ import pytest
 from helpers.replay_server import FAULTS, Replay, serving
 from helpers.simulated_world import DOMAINS, fill
 from sentence_experts.corpus.config import FetchConfig
-from sentence_experts.corpus.fetching import drawn, estimate_fetch, fetch_corpus
+from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus, sample
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.domains import DomainRules
@@ -169,7 +169,7 @@ def test_a_dry_run_counts_and_keeps_nothing(served, world: Replay) -> None:
 
 def test_fewer_articles_are_drawn_by_chance_and_always_the_same(served, tmp_path: Path) -> None:
     ids = [f"PMC{n}" for n in range(1000)]
-    few, more = drawn(ids, 50), drawn(ids, 400)
+    few, more = sample(ids, 50), sample(ids, 400)
     assert set(few) < set(more)
     assert few != sorted(ids)[:50]
     corpus = fetch_corpus(plan_of(served, "cells", max_articles=5), tmp_path / "c", **PATIENCE, workers=1)

@@ -1,4 +1,4 @@
-"""Where citations may come from besides the articles' own lists: iCite, NCBI's links, Europe PMC."""
+"""The sources of citations besides the articles' own lists: iCite, NCBI's links, Europe PMC."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sentence_experts.progress import Advance
 Link = tuple[str, str]
 """(citing, cited), each as `doi:...`, `pmid:...` or `pmc:PMC...`"""
 
-_SECONDS_A_REQUEST = 1.0
-"""Of an answer with many links, for the estimate of a dry run only."""
+_SECONDS_PER_REQUEST = 1.0
+"""Duration of an answer with many links, for estimates."""
 
 
 @dataclass
-class Citations(ABC):
-    """One source of citations; papers are named by their PMIDs."""
+class CitationSource(ABC):
+    """A source of citations; papers are named by their PMIDs."""
 
     requests: Requests
-    papers_a_request: ClassVar[int] = 1
+    papers_per_request: ClassVar[int] = 1
 
     def cost(self, papers: int) -> tuple[int, float]:
-        """(requests, seconds) that so many papers take."""
-        asked = -(-papers // self.papers_a_request)
-        return asked, asked * max(_SECONDS_A_REQUEST, 1 / self._per_second(self.requests.services))
+        """(requests, seconds) to fetch the links of a number of papers."""
+        asked = -(-papers // self.papers_per_request)
+        return asked, asked * max(_SECONDS_PER_REQUEST, 1 / self._per_second(self.requests.services))
 
     def _per_second(self, services: Services) -> float:
         return services.icite.per_second
@@ -44,18 +44,18 @@ class Citations(ABC):
 
     @abstractmethod
     def links(self, pmids: list[str]) -> Iterator[Link]:
-        """Every citation of the papers and by them that was fetched, each once, in a defined order."""
+        """Every fetched citation of the papers or by them, each once, in a defined order."""
 
 
-class ICite(Citations):
-    """The NIH Open Citation Collection, 1,000 papers a request."""
+class ICite(CitationSource):
+    """The NIH Open Citation Collection, 1,000 papers per request."""
 
-    papers_a_request = 1_000
+    papers_per_request = 1_000
 
     @override
     def fetch(self, pmids: list[str], advance: Advance) -> None:
         for _ in icite.fetch_links(self.requests, pmids):
-            advance(self.papers_a_request)
+            advance(self.papers_per_request)
 
     @override
     def links(self, pmids: list[str]) -> Iterator[Link]:
@@ -63,10 +63,10 @@ class ICite(Citations):
             yield f"pmid:{citing}", f"pmid:{cited}"
 
 
-class ELink(Citations):
-    """What NCBI itself links: who cites a paper, whom it cites (of the articles in PMC)."""
+class ELink(CitationSource):
+    """NCBI's own links: who cites a paper, and whom it cites (articles in PMC only)."""
 
-    papers_a_request = 100
+    papers_per_request = 100
 
     @override
     def _per_second(self, services: Services) -> float:
@@ -88,8 +88,8 @@ class ELink(Citations):
             yield from ((f"pmid:{citing}", f"pmid:{cited}") for cited in refs if cited not in inside)
 
 
-class EuropePmcLinks(Citations):
-    """Europe PMC's references and citations, two requests a paper."""
+class EuropePmcLinks(CitationSource):
+    """Europe PMC's references and citations, two requests per paper."""
 
     @override
     def _per_second(self, services: Services) -> float:
@@ -117,4 +117,8 @@ class EuropePmcLinks(Citations):
                     yield own, other
 
 
-CITATIONS: dict[str, type[Citations]] = {"icite": ICite, "elink": ELink, "europepmc": EuropePmcLinks}
+CITATION_SOURCES: dict[str, type[CitationSource]] = {
+    "icite": ICite,
+    "elink": ELink,
+    "europepmc": EuropePmcLinks,
+}

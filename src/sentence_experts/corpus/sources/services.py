@@ -1,4 +1,4 @@
-"""The services that a fetch asks: where they are and how often one may ask."""
+"""The services that a fetch asks: their addresses and rate limits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Service(BaseModel):
     """One service.
 
     Attributes:
-        url: its base, without a slash at the end.
-        per_second: requests a second that it allows.
-        at_once: how many requests may be under way.
+        url: the base address, without a slash at the end.
+        per_second: the maximum number of requests per second.
+        at_once: the maximum number of requests under way.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,18 +27,18 @@ class Service(BaseModel):
 
 
 ENTREZ_WITH_KEY = 10.0
-"""Requests a second that the E-utilities allow with an API key, instead of 3
+"""Requests per second that the E-utilities allow with an API key, instead of 3
 (E-utilities documentation, "API Keys")."""
 
 
 class Services(BaseModel):
-    """Every service; a mirror or a proxy takes the place of one by name."""
+    """Every service; a mirror or proxy can replace one by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     entrez: Service = Service(url="https://eutils.ncbi.nlm.nih.gov/entrez/eutils", per_second=3)
     id_converter: Service = Service(url="https://pmc.ncbi.nlm.nih.gov/tools/idconv/api/v1", per_second=3)
-    # A bucket of the AWS Open Data programme, read anonymously: no limit is published.
+    # A bucket of the AWS Open Data programme, read anonymously; no limit is published.
     pmc_bucket: Service = Service(url="https://pmc-oa-opendata.s3.amazonaws.com", per_second=30, at_once=8)
     icite: Service = Service(url="https://icite.od.nih.gov/api", per_second=3)
     europe_pmc: Service = Service(url="https://www.ebi.ac.uk/europepmc/webservices/rest", per_second=5)

@@ -69,7 +69,7 @@ def test_a_heading_means_its_subtree_in_the_last_state(plan: FetchConfig, tmp_pa
 def test_what_the_files_need_is_said(plan: FetchConfig) -> None:
     with pytest.raises(UsageError, match="mesh_descriptors"):
         estimate_fetch(plan.model_copy(update={"mesh_descriptors": None}), **PATIENCE)
-    with pytest.raises(UsageError, match="no --dry-run"):
+    with pytest.raises(UsageError, match="no `dry_run`"):
         estimate_fetch(plan, **PATIENCE)
     with pytest.raises(UsageError, match="knows no heading 'Hart'"):
         estimate_fetch(plan.model_copy(update={"domains": {"a": "Hart"}}), **PATIENCE)

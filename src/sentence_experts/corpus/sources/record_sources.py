@@ -1,10 +1,9 @@
-"""Where articles may come from, each with the same few questions: PMC, PubMed, Europe PMC."""
+"""The sources of articles, with one interface: PMC, PubMed, Europe PMC."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from typing_extensions import override
 
@@ -23,48 +22,62 @@ Provenance = tuple[str, str, str | None, str | None, str]
 """record, address, version, licence code, SHA-256"""
 
 
-class Origin(Protocol):
-    """A source of articles; `ids` are its own."""
+_SECONDS_PER_REQUEST = 0.25
+"""Duration of a usual answer, for estimates."""
+
+
+class RecordSource:
+    """A source of articles, with ids of its own."""
 
     def count(self, query: str) -> int:
-        """How many articles a query finds."""
+        """The number of articles that a query finds."""
+        raise NotImplementedError
 
     def examples(self, query: str) -> list[str]:
         """The titles of a few of them."""
+        return []
 
     def find(self, query: str) -> list[str]:
         """The ids that a query finds."""
+        raise NotImplementedError
 
     def cost(self, articles: int) -> tuple[int, float]:
-        """(requests, seconds) that fetching so many takes."""
+        """(requests, seconds) to fetch a number of articles."""
+        return 0, 0.0
 
     def fetch(self, ids: list[str], advance: Advance) -> None:
-        """Fetch articles into the journal."""
+        """Fetch articles into the journal, unless `find` has brought them."""
+        advance(len(ids))
 
     def documents(self, ids: list[str]) -> Iterator[Document]:
-        """The XML of those that were fetched and may be kept."""
+        """The XML of the articles that were fetched and may be kept."""
+        yield from ()
 
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
-        """Those that come otherwise than as XML, with their ids."""
+        """The articles that do not come as XML, with their ids."""
+        yield from ()
 
     def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
-        """The names of those that were kept."""
+        """The names of those that are kept."""
+        raise NotImplementedError
 
     def provenance(self, ids: list[str]) -> Iterator[Provenance]:
-        """Where each that was kept came from."""
+        """Where each of those that are kept came from."""
+        raise NotImplementedError
 
     def left_out(self, ids: list[str]) -> Iterator[Rejection]:
-        """Those that were not there, or that the plan leaves out."""
+        """Those that were not there, or that the settings leave out."""
+        yield from ()
 
 
-class PmcOrigin(Origin):
-    """Whole open-access articles: found by Entrez, read from the bucket. Ids are PMCIDs."""
+class PmcSource(RecordSource):
+    """Whole open-access articles, found by Entrez and read from PMC's bucket. Ids are PMCIDs."""
 
-    def __init__(self, requests: Requests, plan: FetchConfig) -> None:
+    def __init__(self, requests: Requests, config: FetchConfig) -> None:
         self._requests = requests
         self._entrez = Entrez(requests)
         self._bucket = Bucket(requests)
-        self._gate = _Gate(plan)
+        self._filter = _Filter(config)
 
     @override
     def count(self, query: str) -> int:
@@ -82,11 +95,11 @@ class PmcOrigin(Origin):
     def cost(self, articles: int) -> tuple[int, float]:
         bucket = self._requests.services.pmc_bucket
         # A listing, the metadata, the text.
-        return 3 * articles, 3 * articles / min(bucket.per_second, bucket.at_once / _SECONDS_A_REQUEST)
+        return 3 * articles, 3 * articles / min(bucket.per_second, bucket.at_once / _SECONDS_PER_REQUEST)
 
     @override
     def fetch(self, ids: list[str], advance: Advance) -> None:
-        self._bucket.fetch(ids, self._gate.admits, advance)
+        self._bucket.fetch(ids, self._filter.admits, advance)
 
     @override
     def documents(self, ids: list[str]) -> Iterator[Document]:
@@ -94,14 +107,10 @@ class PmcOrigin(Origin):
             yield Document(f"{version.name}.xml", len(body), data=body)
 
     @override
-    def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
-        yield from ()
-
-    @override
     def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
         versions = {pmcid: self._bucket.version(pmcid) for pmcid in ids}
         kept = {
-            pmcid: version for pmcid, version in versions.items() if version and self._gate.admits(version)
+            pmcid: version for pmcid, version in versions.items() if version and self._filter.admits(version)
         }
         pmids = {pmcid: version.pmid() for pmcid, version in kept.items()}
         unknown = [pmcid for pmcid, pmid in pmids.items() if pmid is None]
@@ -123,28 +132,28 @@ class PmcOrigin(Origin):
         yield from self._bucket.absent(ids)
         for pmcid in ids:
             version = self._bucket.version(pmcid)
-            if version is not None and (reason := self._gate.reason(version)):
+            if version is not None and (reason := self._filter.reason(version)):
                 yield Rejection("pmc", version.name, pmcid, *reason)
 
     def _kept(self, ids: list[str]) -> Iterator[tuple[Version, bytes]]:
         for pmcid in ids:
             version = self._bucket.version(pmcid)
             answer = self._requests.journal.get(f"jats/{pmcid}")
-            if version is not None and self._gate.admits(version) and answer is not None and answer.body:
+            if version is not None and self._filter.admits(version) and answer is not None and answer.body:
                 yield version, answer.body
 
 
-class PubmedOrigin(Origin):
-    """Titles, abstracts, MeSH headings and what PubMed has of reference lists. Ids are PMIDs."""
+class PubmedSource(RecordSource):
+    """Titles, abstracts, MeSH headings and PubMed's reference lists. Ids are PMIDs."""
 
-    def __init__(self, requests: Requests, plan: FetchConfig) -> None:
+    def __init__(self, requests: Requests, config: FetchConfig) -> None:
         self._requests = requests
         self._entrez = Entrez(requests)
         self._bucket = Bucket(requests)
-        self._gate = _Gate(plan)
-        self._gated = plan.licences != "any"
-        # PubMed can leave them out itself.
-        self._also = ' NOT "retracted publication"[pt]' if plan.retracted == "leave-out" else ""
+        self._filter = _Filter(config)
+        self._filtered = config.licences != "any"
+        # PubMed's search can leave them out itself.
+        self._also = ' NOT "retracted publication"[pt]' if config.retracted == "leave-out" else ""
 
     @override
     def count(self, query: str) -> int:
@@ -161,11 +170,11 @@ class PubmedOrigin(Origin):
     @override
     def cost(self, articles: int) -> tuple[int, float]:
         fetches = -(-articles // 200)
-        return fetches, fetches * max(1 / self._requests.services.entrez.per_second, 4 * _SECONDS_A_REQUEST)
+        return fetches, fetches * max(1 / self._requests.services.entrez.per_second, 4 * _SECONDS_PER_REQUEST)
 
     @override
     def fetch(self, ids: list[str], advance: Advance) -> None:
-        if self._gated:
+        if self._filtered:
             licensed = list(converted(self._requests, ids, "pmcid").values())
             self._bucket.fetch(licensed, lambda version: False, lambda steps=1: None)
         before = 0
@@ -179,10 +188,6 @@ class PubmedOrigin(Origin):
             answer = self._requests.journal.get(f"pubmed/{pmid}")
             if answer is not None and answer.body:
                 yield Document(f"{pmid}.xml", len(answer.body), data=answer.body)
-
-    @override
-    def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
-        yield from ()
 
     @override
     def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
@@ -204,34 +209,34 @@ class PubmedOrigin(Origin):
         yield from self._entrez.absent_records(sorted(admitted))
         for pmid in ids:
             if pmid not in admitted:
-                detail = f"PMC states no licence for {self._gate.licences} use"
+                detail = f"PMC states no licence for {self._filter.licences} use"
                 yield Rejection("pubmed", None, pmid, "licence", detail)
 
     def _whole(self, query: str) -> str:
         return f"({query}){self._also}" if self._also else query
 
     def _versions(self, ids: list[str]) -> dict[str, Version]:
-        """PMID -> the newest version in the bucket, where licences matter and there is one."""
-        if not self._gated:
+        """PMID -> the newest version in the bucket, if licences matter and there is one."""
+        if not self._filtered:
             return {}
         pmcids = converted(self._requests, ids, "pmcid")
         found = ((pmid, self._bucket.version(pmcid)) for pmid, pmcid in pmcids.items())
         return {pmid: version for pmid, version in found if version is not None}
 
     def _admitted(self, ids: list[str]) -> list[str]:
-        if not self._gated:
+        if not self._filtered:
             return ids
         versions = self._versions(ids)
-        return [pmid for pmid in ids if pmid in versions and self._gate.admits(versions[pmid])]
+        return [pmid for pmid in ids if pmid in versions and self._filter.admits(versions[pmid])]
 
 
-class EuropePmcOrigin(Origin):
+class EuropePmcSource(RecordSource):
     """Titles, abstracts and MeSH headings. Ids are `SOURCE/ID`, as in `MED/32162448`."""
 
-    def __init__(self, requests: Requests, plan: FetchConfig) -> None:
+    def __init__(self, requests: Requests, config: FetchConfig) -> None:
         self._requests = requests
         self._service = EuropePmc(requests)
-        self._also = ' NOT PUB_TYPE:"Retracted Publication"' if plan.retracted == "leave-out" else ""
+        self._also = ' NOT PUB_TYPE:"Retracted Publication"' if config.retracted == "leave-out" else ""
 
     @override
     def count(self, query: str) -> int:
@@ -248,15 +253,7 @@ class EuropePmcOrigin(Origin):
     @override
     def cost(self, articles: int) -> tuple[int, float]:
         pages = -(-articles // 1_000)
-        return pages, pages * 10 * _SECONDS_A_REQUEST
-
-    @override
-    def fetch(self, ids: list[str], advance: Advance) -> None:
-        advance(len(ids))  # the search brought them
-
-    @override
-    def documents(self, ids: list[str]) -> Iterator[Document]:
-        yield from ()
+        return pages, pages * 10 * _SECONDS_PER_REQUEST
 
     @override
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
@@ -279,31 +276,23 @@ class EuropePmcOrigin(Origin):
             address = f"{self._requests.services.europe_pmc.url}/article/{one}?resultType=core"
             yield one, address, None, paper.licence, digest
 
-    @override
-    def left_out(self, ids: list[str]) -> Iterator[Rejection]:
-        yield from ()
-
     def _whole(self, query: str) -> str:
         return f"({query}){self._also}" if self._also else query
 
 
-_SECONDS_A_REQUEST = 0.25
-"""Of a usual answer, for the estimate of a dry run only."""
+class _Filter:
+    """Decides which article versions are kept."""
 
-
-class _Gate:
-    """Which article versions a plan keeps."""
-
-    def __init__(self, plan: FetchConfig) -> None:
-        self.licences = plan.licences
-        self._allowed = LICENCES[plan.licences]
-        self._keeps_retracted = plan.retracted == "keep"
+    def __init__(self, config: FetchConfig) -> None:
+        self.licences = config.licences
+        self._allowed = LICENCES[config.licences]
+        self._keeps_retracted = config.retracted == "keep"
 
     def admits(self, version: Version) -> bool:
         return self.reason(version) is None
 
     def reason(self, version: Version) -> tuple[str, str] | None:
-        """(reason, detail) of leaving a version out; None if it is kept."""
+        """The reason and detail of leaving a version out; None if it is kept."""
         if not self._allowed(version.licence):
             return "licence", f"{version.licence or 'no licence'} does not allow {self.licences} use"
         if version.retracted and not self._keeps_retracted:
@@ -316,5 +305,5 @@ def _open_access(query: str) -> str:
 
 
 def pmids_of(names: Iterable[tuple[str, Names]]) -> list[str]:
-    """The PMIDs among the names, each once, by number."""
+    """The distinct PMIDs among the names, in numeric order."""
     return sorted({found["pmid"] for _, found in names if "pmid" in found}, key=int)

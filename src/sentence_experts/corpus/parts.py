@@ -1,0 +1,162 @@
+"""What parsing leaves behind: papers and references as their documents state them, in resumable parts.
+
+A part holds some consecutive documents of a source, in three files: papers, references, and rejections. The
+papers are written last, so a part whose papers are there is whole, and an interrupted run need not parse it
+again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection
+from sentence_experts.storage import PartStore, write_text
+
+Item = TypeVar("Item")
+
+_TEXTS = pa.list_(pa.string())
+_IDS = [("doi", pa.string()), ("pmid", pa.string()), ("pmcid", pa.string()), ("other", pa.string())]
+_PLACE = [("source", pa.int32()), ("part", pa.int32()), ("record", pa.int32())]
+
+STATED_PAPERS = pa.schema([
+    *_PLACE, ("member", pa.string()), *_IDS, ("title", pa.string()), ("abstract", pa.string()),
+    ("year", pa.int32()), ("article_type", pa.string()), ("subjects", _TEXTS), ("mesh", _TEXTS),
+    ("keywords", _TEXTS), ("journal", pa.string()), ("licence", pa.string()), ("retracted", pa.bool_()),
+    ("references", pa.int32()), ("version", pa.int32()), ("deleted", pa.bool_()),
+])  # fmt: skip
+STATED_REFERENCES = pa.schema([
+    *_PLACE, ("position", pa.int32()), *_IDS, ("title", pa.string()), ("year", pa.int32()),
+    ("retracts", pa.bool_()), ("citing", pa.string()), ("citing_key", pa.string()),
+])  # fmt: skip
+REFERENCES = ".references.parquet"
+REJECTED = ".rejected.jsonl"
+
+_PAPER_FIELDS = STATED_PAPERS.names[4:-3]
+_EMPTY = Paper()
+
+
+def open_parts(folder: Path, **settings: Any) -> PartStore:
+    """The parts in a folder, if they were made with the same settings; else an empty folder."""
+    return PartStore.open(folder, settings, ".papers.parquet")
+
+
+def in_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """The items, `size` at a time; at least one group, which may be empty."""
+    iterator = iter(items)
+    group = list(itertools.islice(iterator, size))
+    while True:
+        yield group
+        if not (group := list(itertools.islice(iterator, size))):
+            return
+
+
+def part_key(source: int, number: int) -> str:
+    """The key of part `number` of a source."""
+    return f"{source:04d}-{number:06d}"
+
+
+class CorpusPart:
+    """Collects the papers, references and rejections of some documents and writes them."""
+
+    def __init__(self, source: int, number: int) -> None:
+        self._key = (source, number)
+        self._papers: list[tuple[Any, ...]] = []
+        self._references: list[tuple[Any, ...]] = []
+        self.rejections: list[Rejection] = []
+
+    def add(self, paper: Paper, member: str | None) -> None:
+        """Add a paper and its references; `member` names the document it came from."""
+        record = len(self._papers)
+        values = tuple(getattr(paper, name) for name in _PAPER_FIELDS)
+        self._papers.append((*self._key, record, member, *values, len(paper.citations), paper.version, False))
+        for position, citation in enumerate(paper.citations):
+            self._add(record, position, citation)
+        for position, citation in enumerate(paper.retracts):
+            self._add(record, position, citation, retracts=True)
+
+    def delete(self, deletion: Deletion, member: str | None) -> None:
+        """Note, in its place among the papers, that an earlier record is deleted."""
+        empty = {name: getattr(_EMPTY, name) for name in _PAPER_FIELDS} | {"pmid": deletion.pmid}
+        self._papers.append(
+            (*self._key, len(self._papers), member, *empty.values(), 0, deletion.version, True)
+        )
+
+    def add_citation(self, citing: str, citing_key: str | None, position: int, citation: Citation) -> None:
+        """Add a citation from a table, whose citing paper has the user's own name and, if known, a canonical
+        id."""
+        self._add(None, position, citation, citing=(citing, citing_key))
+
+    def _add(
+        self, record: int | None, position: int, citation: Citation,
+        retracts: bool = False, citing: tuple[str | None, str | None] = (None, None),
+    ) -> None:  # fmt: skip
+        ids = (citation.doi, citation.pmid, citation.pmcid, citation.other)
+        self._references.append(
+            (*self._key, record, position, *ids, citation.title, citation.year, retracts, *citing)
+        )
+
+    def write(self, parts: PartStore) -> int:
+        """Write the files; returns the number of papers."""
+        key = part_key(*self._key)
+        if self.rejections:
+            write_rejections(parts.path(key, REJECTED), self.rejections)
+        _write(parts, key, REFERENCES, _table(self._references, STATED_REFERENCES))
+        _write(parts, key, None, _table(self._papers, STATED_PAPERS))
+        return len(self._papers)
+
+
+def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _write(parts: PartStore, key: str, suffix: str | None, table: pa.Table) -> None:
+    with parts.writing(key, suffix) as temporary:
+        pq.write_table(table, temporary, compression="lz4", use_dictionary=False)
+
+
+def write_links(parts: PartStore, source: int, number: int, citing: pa.Array, cited: pa.Array) -> None:
+    """Write a part of citations alone, without a loop over rows.
+
+    Args:
+        parts: where to.
+        source: the source's number.
+        number: the part's number.
+        citing: text of shape (citations,): `doi:...`, `pmid:...` or `pmc:...`.
+        cited: as `citing`.
+    """
+    rows = len(citing)
+    columns = {
+        "source": pa.array([source] * rows, pa.int32()), "part": pa.array([number] * rows, pa.int32()),
+        "position": pa.array(range(rows), pa.int32()), "citing": citing, "citing_key": citing,
+        "retracts": pa.array([False] * rows, pa.bool_()),
+    }  # fmt: skip
+    for column, prefix in (("doi", "doi:"), ("pmid", "pmid:"), ("pmcid", "pmc:")):
+        of_kind = pc.starts_with(cited, prefix)
+        columns[column] = pc.if_else(of_kind, pc.utf8_slice_codeunits(cited, len(prefix)), None)
+    arrays = [columns.get(field.name, pa.nulls(rows, field.type)) for field in STATED_REFERENCES]
+    key = part_key(source, number)
+    _write(parts, key, REFERENCES, pa.Table.from_arrays(arrays, schema=STATED_REFERENCES))
+    _write(parts, key, None, _table([], STATED_PAPERS))
+
+
+def write_rejections(path: Path, rejections: Iterable[Rejection]) -> None:
+    """Write one JSON object per line: source, member, record, reason, detail."""
+    lines = (json.dumps(asdict(rejection), ensure_ascii=False, sort_keys=True) for rejection in rejections)
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def read_rejections(path: Path) -> list[Rejection]:
+    """The rejections in one file."""
+    with open(path, encoding="utf-8") as file:
+        return [Rejection(**json.loads(line)) for line in file]
