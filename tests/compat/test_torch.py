@@ -8,7 +8,7 @@ import pickle
 import pytest
 import torch
 
-from sentence_experts.compat.torch import changes_of, changes_when_unpickled
+from sentence_experts.compat.torch import changes_of, changes_when_unpickled, is_recording
 
 
 def test_a_step_of_an_optimizer_is_counted_as_a_change() -> None:
@@ -33,3 +33,25 @@ def test_copies_begin_with_known_numbers_of_changes() -> None:
         layer.weight.add_(1)
     assert changes_of(pickle.loads(pickle.dumps(layer)).weight) == changes_when_unpickled()
     assert changes_of(copy.deepcopy(layer).weight) == 0
+
+
+def test_a_recorded_graph_is_noticed() -> None:
+    seen: list[bool] = []
+
+    def note(value: torch.Tensor) -> torch.Tensor:
+        seen.append(is_recording())
+        return value + 1
+
+    note(torch.ones(1))
+    torch.jit.trace(note, torch.ones(1))
+    assert seen[0] is False
+    assert seen[1] is True
+
+
+def test_an_exported_graph_is_noticed() -> None:
+    class Noting(torch.nn.Module):
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            return value + 1 if is_recording() else value
+
+    exported = torch.export.export(Noting(), (torch.ones(1),)).module()
+    assert exported(torch.ones(1)).item() == 2

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from sentence_experts.compat.onnxruntime import can_multiply_int8
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
-from sentence_experts.models.export import int8
 from sentence_experts.models.loading import load
 
 SAVED = Path(__file__).parents[1] / "fixtures" / "saved_models"
@@ -94,9 +93,7 @@ def test_one_expert_loaded_alone_gives_its_vectors(name: str, vectors: dict[str,
         assert_same(part.encode(TEXTS, prompt_name=route), vectors[f"{name}/{route}"], route)
 
 
-@pytest.mark.skipif(
-    int8.ENGINE not in torch.backends.quantized.supported_engines, reason="8 bits are for x86 CPUs"
-)
+@pytest.mark.skipif(not can_multiply_int8(), reason="8 bits need ONNX Runtime")
 @pytest.mark.parametrize("name", [name for name in sorted(MODELS) if "in_8_bits" in MODELS[name]])
 def test_a_calibrated_model_is_near_its_vectors_in_8_bits(name: str, vectors: dict[str, np.ndarray]) -> None:
     encoder = BatchEncoder(load(SAVED / name, device="cpu"))

@@ -119,7 +119,7 @@ def load(
     origin = Origin(name, place, chosen.revision)
     set_origin(model, origin)
     model = _apply(model, chosen, {*chosen.model_fields_set, "packed"})
-    if chosen.int8 and chosen.dtype != "float32" and int8.apply_kept(model, Path(place)):
+    if chosen.int8 and chosen.dtype != "float32" and int8.apply_saved(model, Path(place)):
         origin.arithmetic = int8.ARITHMETIC
     return model
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import nn
 import sentence_experts
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.export import int8
-from sentence_experts.models.export.int8 import Int8Linear, apply, apply_kept, calibrate
+from sentence_experts.models.export.int8 import Int8Linear, apply, apply_saved, calibrate
 
 WORDS = ["the", "heart", "pumps", "blood", "lungs", "vessels", "carry", "it", "in", "light", "of", "air"]
 TEXTS = [" ".join(WORDS[(row * 5 + step) % 12] for step in range(2 + row % 17)) for row in range(60)]
@@ -40,12 +41,11 @@ def test_a_layer_is_near_the_one_in_full_precision() -> None:
     assert (found - expected).abs().max() > 0
 
 
-def test_two_products_stay_within_the_sixteen_bits_of_processors_without_vnni() -> None:
+def test_two_products_fit_into_16_bits() -> None:
     linear = nn.Linear(32, 4, bias=False)
     linear.weight.data.copy_(torch.tensor([[1.0], [-1.0], [0.5], [0.0]]).expand(4, 32))
     layer = Int8Linear(linear, None, 0.0, 3.0)
-    eight, _ = torch.ops.quantized.linear_unpack(layer.packed)
-    assert 2 * int(eight.int_repr().abs().max()) * int8.MOST_INPUT < 2**15
+    assert 2 * int(layer.weight.int().abs().max()) * int8.MAX_INPUT < 2**15
     found = layer(torch.full((5, 32), 3.0))
     assert torch.allclose(found, torch.tensor([96.0, -96.0, 48.0, 0.0]).expand(5, 4), atol=1e-3)
 
@@ -92,36 +92,43 @@ def test_each_expert_has_its_own(base: SentenceTransformer, scatter: Callable[..
 
 
 @pytest.mark.parametrize("family", ["bert"], indirect=True)
-def test_what_is_kept_is_read_again(base: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_saved_calibration_gives_the_same_vectors(base: SentenceTransformer, tmp_path: Path) -> None:
     found = calibrate(base, TEXTS)
     assert {"range", "smooth"} >= {name.rpartition(".")[2] for name in found}
     int8.write(found, tmp_path)
     again = copy.deepcopy(base)
-    assert apply_kept(again, tmp_path)
+    assert apply_saved(again, tmp_path)
     assert np.array_equal(again.encode(TEXTS), apply(copy.deepcopy(base), found).encode(TEXTS))
-    assert not apply_kept(copy.deepcopy(base), tmp_path / "nothing")
+    assert not apply_saved(copy.deepcopy(base), tmp_path / "nothing")
     save_file({"0.other.layer.1.range": torch.zeros(2)}, tmp_path / int8.FILE)
     with pytest.raises(InputError, match="of another model"):
-        apply_kept(copy.deepcopy(base), tmp_path)
+        apply_saved(copy.deepcopy(base), tmp_path)
     (tmp_path / int8.FILE).write_bytes(b"no")
     with pytest.raises(InputError, match="cannot be read"):
-        apply_kept(copy.deepcopy(base), tmp_path)
+        apply_saved(copy.deepcopy(base), tmp_path)
 
 
 @pytest.mark.parametrize("family", ["bert"], indirect=True)
-def test_where_8_bits_are_not_computed(
+def test_where_a_calibrated_model_stays_in_full_precision(
     base: SentenceTransformer, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     int8.write(calibrate(base, TEXTS), tmp_path)
-    with pytest.raises(UsageError, match=r"8 bits, not in bfloat16; --dtype float32"):
-        apply_kept(copy.deepcopy(base).to(torch.bfloat16), tmp_path)
-    monkeypatch.setattr(int8, "ENGINE", "of another processor")
+    with pytest.raises(UsageError, match=r"8 bits, not in bfloat16; `dtype=float32`"):
+        apply_saved(copy.deepcopy(base).to(torch.bfloat16), tmp_path)
+    monkeypatch.setattr(int8, "can_multiply_int8", lambda: False)
     other = copy.deepcopy(base)
-    assert not apply_kept(other, tmp_path)
-    assert "its 8 bits are for x86 CPUs; on cpu it computes in float32" in capsys.readouterr().err
+    assert not apply_saved(other, tmp_path)
+    assert "need ONNX Runtime" in capsys.readouterr().err
     assert np.array_equal(other.encode(TEXTS), base.encode(TEXTS))
-    assert not apply_kept(copy.deepcopy(base).to("meta"), tmp_path)
+    assert not apply_saved(copy.deepcopy(base).to("meta"), tmp_path)
     assert "on meta it computes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["bert"], indirect=True)
+def test_copies_and_pickles_give_the_same_vectors(base: SentenceTransformer) -> None:
+    eight = apply(copy.deepcopy(base), calibrate(base, TEXTS))
+    for again in (copy.deepcopy(eight), pickle.loads(pickle.dumps(eight))):
+        assert np.array_equal(again.encode(TEXTS), eight.encode(TEXTS))
 
 
 @pytest.mark.parametrize("family", ["bert"], indirect=True)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentence_experts.compat.peft import PEFT_PREFIX, forget_adapters, lora_layers
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.models.architectures.families import MODEL_TYPES, family_of
 from sentence_experts.storage import replacing_folder
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 # peft's name of an adapter that got none.
 ADAPTER = "default"
 WEIGHTS_FILE = "adapter_model.safetensors"
-# peft's files are read into a wrapper that holds the model under this path.
-PEFT_PREFIX = "base_model.model."
 # What peft notes in a config about where it comes from, not about the adapter.
 NOTES = ("base_model_name_or_path", "revision", "inference_mode", "task_type", "peft_version", "auto_mapping")
 
@@ -52,8 +51,8 @@ def add_lora(
     """
     if rank < 1 or not 0 <= dropout < 1 or (alpha is not None and alpha <= 0):
         raise UsageError(
-            f"LoRA of rank {rank}, alpha {alpha}, dropout {dropout}: rank is at least 1, alpha above 0, "
-            "dropout from 0 to below 1"
+            f"LoRA of rank {rank}, alpha {alpha}, dropout {dropout}: the rank must be at least 1, alpha "
+            "above 0, dropout at least 0 and below 1"
         )
     model = _routed_model(encoder)
     if model.config.lora is not None:
@@ -68,7 +67,7 @@ def insert_adapter(model: PreTrainedModel, settings: Mapping[str, Any]) -> None:
     peft = require("peft.functional", "lora")
     trained = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
     peft.inject_adapter_in_model(_peft_config(model, settings), model, ADAPTER)
-    adapted = _adapted(model).values()
+    adapted = lora_layers(model).values()
     frozen = {id(parameter) for layer in adapted for parameter in layer.get_base_layer().parameters()}
     for parameter in model.parameters():
         # peft froze everything but the adapter.
@@ -84,7 +83,7 @@ def merge_lora(encoder: SentenceTransformer) -> None:
         UsageError: the model has no adapter.
     """
     model = _with_adapter(encoder)
-    for layer in _adapted(model).values():
+    for layer in lora_layers(model).values():
         layer.merge(safe_merge=True)
     _take_out(model)
 
@@ -137,9 +136,9 @@ def load_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
 
 def _take_out(model: PreTrainedModel) -> None:
     """Put the plain projections back in the adapted ones' place."""
-    for name, layer in _adapted(model).items():
+    for name, layer in lora_layers(model).items():
         model.set_submodule(name, layer.get_base_layer().requires_grad_(True))
-    del model.peft_config
+    forget_adapters(model)
     model.config.lora = None
 
 
@@ -179,12 +178,6 @@ def _peft_config(model: PreTrainedModel, settings: Mapping[str, Any]) -> Any:
         # One pattern, not a list of names: peft keeps a list as a set and so writes it in any order.
         target_modules=rf"{re.escape(family.blocks)}\.\d+\.({projections})",
     )
-
-
-def _adapted(model: PreTrainedModel) -> dict[str, Any]:
-    """The adapted projections by name, each with the plain one inside."""
-    layer_class = require("peft.tuners.lora", "lora").LoraLayer
-    return {name: module for name, module in model.named_modules() if isinstance(module, layer_class)}
 
 
 def _routed_model(encoder: SentenceTransformer) -> Any:

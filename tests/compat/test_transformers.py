@@ -1,0 +1,90 @@
+"""Canaries for transformers: what the package takes over from it still is what it runs."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertModel,
+    ModernBertConfig,
+    ModernBertModel,
+    NomicBertConfig,
+    NomicBertModel,
+)
+from transformers.models.bert.modeling_bert import BertLayer
+from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer
+from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer
+
+from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
+from sentence_experts.models.architectures.families import family_of_base
+from sentence_experts.models.layers.packing import PACKED
+from sentence_experts.models.storage.weight_names import base_name
+
+SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+MODELS = {
+    "bert": (BertModel, BertConfig(vocab_size=40, **SIZES)),
+    "modernbert": (ModernBertModel, ModernBertConfig(vocab_size=40, pad_token_id=0, **SIZES)),
+    "nomic_bert": (NomicBertModel, NomicBertConfig(vocab_size=40, **SIZES)),
+}
+
+
+@pytest.mark.parametrize("norms", [False, True])
+@pytest.mark.parametrize("name", list(MODELS))
+def test_blocks_with_experts_compute_what_the_librarys_blocks_compute(name: str, norms: bool) -> None:
+    torch.manual_seed(0)
+    model_class, config = MODELS[name]
+    dense = model_class(config).eval()
+    for parameter in dense.parameters():
+        nn.init.normal_(parameter, std=0.3)  # norms and biases too, so that no step is the identity
+    family = family_of_base(name)
+    kept = {
+        key: value for key, value in config.to_dict().items() if key not in ("model_type", "architectures")
+    }
+    ours = family.load_model_class()(
+        family.load_config_class()(**kept, experts=["a"], expert_layers=[0, 1], expert_norms=norms)
+    ).eval()
+    weights = dense.state_dict()
+    ours.load_state_dict({key: weights[base_name(family, key)] for key in ours.state_dict()}, strict=True)
+    ids = torch.randint(1, 40, (3, 7))
+    mask = torch.ones_like(ids)
+    mask[1, 4:] = 0
+    expected = dense(ids, mask, output_hidden_states=True).hidden_states
+    found = ours(
+        ids, mask, output_hidden_states=True, expert_ids=torch.zeros(3, dtype=torch.long)
+    ).hidden_states
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other)[mask.bool()].abs().max() < 1e-5 * max(1.0, other.abs().max().item())
+
+
+def test_the_blocks_take_the_arguments_that_are_handed_on() -> None:
+    assert list(inspect.signature(BertLayer.forward).parameters)[1:3] == ["hidden_states", "attention_mask"]
+    for block in (ModernBertEncoderLayer, NomicBertLayer):
+        assert next(iter(list(inspect.signature(block.forward).parameters)[1:])) == "hidden_states"
+
+
+def test_the_attention_of_a_config_can_be_read_and_set() -> None:
+    model = BertModel._from_config(BertConfig(vocab_size=40, **SIZES), attn_implementation="eager")
+    assert attention_of(model.config) == "eager"
+    set_attention(model.config, PACKED)
+    assert attention_of(model.config) == PACKED
+    assert model(torch.ones(1, 3, dtype=torch.long)).last_hidden_state.shape == (1, 3, 16)
+
+
+def test_weights_can_be_left_out_without_a_report(tmp_path, capfd: pytest.CaptureFixture[str]) -> None:
+    model = BertModel(BertConfig(vocab_size=40, **SIZES))
+    model.add_module("of", nn.ModuleDict({"experts": nn.ModuleList([nn.Linear(1, 1)])}))
+    model.save_pretrained(tmp_path)
+
+    class Quiet(BertModel):
+        def __init__(self, config: BertConfig) -> None:
+            super().__init__(config)
+            ignore_on_load(self, r"\.experts\.\d+\.")
+
+    _, loaded = Quiet.from_pretrained(tmp_path, output_loading_info=True)
+    assert not loaded["unexpected_keys"]
+    _, loaded = BertModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert loaded["unexpected_keys"]
