@@ -15,6 +15,7 @@ from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.decoders import is_decoder
 from sentence_experts.models.layers.packed_forward import is_packed
 from sentence_experts.models.pooling import pooling_of
+from sentence_experts.models.routing.task_types import without_task_types
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class BatchEncoder:
         self.model = model
         self.name = name or name_of(model)
         self.batch_size = batch_size
-        self.routes = {route: prompt for route, prompt in (model.prompts or {}).items() if prompt}
+        prompts = without_task_types(model.prompts or {})
+        self.routes = {route: prompt for route, prompt in prompts.items() if prompt}
         self.pooling = pooling_of(model)
 
     @cached_property

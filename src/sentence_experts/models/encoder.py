@@ -17,10 +17,11 @@ from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.routing.router_choices import RouterChoices, router_choices
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe
+from sentence_experts.models.routing.task_types import with_task_types, without_task_types
 from sentence_experts.models.storage.fingerprint import name_of
 from sentence_experts.models.storage.residency import CPU, DISK
 from sentence_experts.models.storage.weight_names import is_expert
-from sentence_experts.storage import replacing_folder
+from sentence_experts.storage import replacing_folder, update_json
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,17 @@ register()  # the class opens folders with our model types
 
 class ExpertEncoder(SentenceTransformer):
     """A `SentenceTransformer` that knows its experts and routes; a stock one encodes the same files."""
+
+    def __init__(self, model_name_or_path: str | None = None, *args: Any, **kwargs: Any) -> None:
+        """As `SentenceTransformer`."""
+        super().__init__(model_name_or_path, *args, **kwargs)
+        self.prompts = without_task_types(self.prompts)
+
+    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """As `SentenceTransformer.save`; prompts for mteb's task types are added (`task_types`)."""
+        super().save(path, *args, **kwargs)
+        prompts = with_task_types(self.prompts, self.default_prompt_name)
+        update_json(Path(path) / "config_sentence_transformers.json", {"prompts": prompts})
 
     @property
     def experts(self) -> tuple[str, ...]:

@@ -65,6 +65,11 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
+def update_json(path: Path, changes: dict[str, Any]) -> None:
+    """Replace some keys of an object in a JSON file."""
+    write_json(path, {**read_json(path), **changes})
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 

@@ -12,24 +12,12 @@ from dataclasses import dataclass, field
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.routing.task_types import ROLES, ROUTE_OF_TYPE, TWO_SIDED
 
-ROLES = ("query", "document")
 ANY = "*"
 NO_ROUTE = "none"
-
-# Types with a query and a document side; the other types have one.
-TWO_SIDED = ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionReranking")
-_SEARCH = {f"{kind}.{role}": role for kind in TWO_SIDED for role in ROLES}
-# MoTE, 4 (trained tasks) and 5.3 (re-ranking as search; pair classification, STS and summarization as
-# classification). Ours: the retrieval and re-ranking with instructions, and several labels, as their kin.
 ROUTES: Mapping[str, str] = {
-    **_SEARCH,
-    "Classification": "classification",
-    "MultilabelClassification": "classification",
-    "Clustering": "clustering",
-    "PairClassification": "classification",
-    "STS": "classification",
-    "Summarization": "classification",
+    f"{kind}.{role}" if role else kind: route for (kind, role), route in ROUTE_OF_TYPE.items()
 }
 
 

@@ -22,7 +22,7 @@ from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifi
 from sentence_experts.models.storage.fingerprint import forget_origin
 from sentence_experts.models.surgery.merge import average_experts
 from sentence_experts.progress import progress
-from sentence_experts.storage import read_json, write_json
+from sentence_experts.storage import read_json, update_json
 
 logger = logging.getLogger(__name__)
 
@@ -146,11 +146,9 @@ class AutoRoutedEncoder(ExpertEncoder):
         The prompt "auto" and a line of the config are for stock loaders, whose error then says what to do.
         """
         self.classifier.write(folder)
-        for name, changes in (
-            ("config.json", {"auto_routes": True}),
-            ("config_sentence_transformers.json", {"prompts": self.prompts}),
-        ):
-            write_json(folder / name, {**read_json(folder / name), **changes})
+        update_json(folder / "config.json", {"auto_routes": True})
+        settings = folder / "config_sentence_transformers.json"
+        update_json(settings, {"prompts": {**read_json(settings)["prompts"], AUTO: AUTO_PROMPT}})
 
     def log_low_confidence(self) -> None:
         """Log how many texts since the last time were below the confidence, if any were."""

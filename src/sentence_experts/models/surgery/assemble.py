@@ -20,7 +20,7 @@ from sentence_experts.models.architectures.families import NOT_INHERITED, family
 from sentence_experts.models.routing.routes import Route
 from sentence_experts.models.storage.weight_names import base_name, expert_of, is_router, of_expert
 from sentence_experts.models.surgery.expert_plan import ExpertPlan
-from sentence_experts.storage import read_json, write_json
+from sentence_experts.storage import update_json
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
@@ -180,9 +180,8 @@ def with_transformer(
         first = Path(folder) / json.loads((Path(folder) / "modules.json").read_text())[0]["path"]
         model.save_pretrained(first)
         tokenizer.save_pretrained(first)
-        settings = Path(folder) / "config_sentence_transformers.json"
         changed = {"prompts": dict(prompts), "default_prompt_name": default_prompt_name}
-        write_json(settings, {**read_json(settings), **changed})
+        update_json(Path(folder) / "config_sentence_transformers.json", changed)
         return encoder_class(
             folder, device=device, model_kwargs={"attn_implementation": attention_of(encoder.config)}
         )
