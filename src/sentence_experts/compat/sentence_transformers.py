@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
 
 
@@ -15,3 +16,7 @@ def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
     """
     merged: dict[str, Any] | None = merge_feature_batches(columns)
     return merged
+
+
+# The decorator by which the library's `encode` takes `sentences=`, the old name of its first parameter.
+takes_sentences = deprecated_kwargs(sentences="inputs")

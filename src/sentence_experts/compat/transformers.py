@@ -26,3 +26,21 @@ def ignore_on_load(model: Any, pattern: str) -> None:
     """Let `from_pretrained` skip weights of a checkpoint whose names match `pattern`, without a report."""
     ignored = set(model._keys_to_ignore_on_load_unexpected or ())
     model._keys_to_ignore_on_load_unexpected = ignored | {pattern}
+
+
+def commit_of(config: Any) -> str | None:
+    """Return the commit of the hub repository that a config was loaded from; None for a local folder.
+
+    transformers resolves it for its cache and keeps it under a private name only.
+    """
+    commit: str | None = getattr(config, "_commit_hash", None)
+    return commit
+
+
+def records_router_logits(model: Any) -> bool:
+    """Return whether `output_router_logits` gives the routers' logits of a model of this class.
+
+    A class lists the outputs that it can record under a private name; a class that cannot takes the option
+    without a word.
+    """
+    return "router_logits" in (getattr(type(model), "_can_record_outputs", None) or {})

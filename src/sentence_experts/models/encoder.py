@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.compat.sentence_transformers import takes_sentences
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
@@ -169,6 +170,7 @@ class ExpertEncoder(SentenceTransformer):
             raise RouteError("name at least one route to load")
         return found
 
+    @takes_sentences
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
         """`SentenceTransformer.encode`, which also takes the experts by index or name.
 

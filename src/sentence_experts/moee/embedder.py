@@ -14,6 +14,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
+from sentence_experts.compat.transformers import commit_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import model_folder
 from sentence_experts.models.storage.fingerprint import folder_fingerprint, weights_fingerprint
@@ -149,7 +150,7 @@ class MoeEmbedder(SentenceTransformer):
         name = self.reader.name
         if Path(name).is_dir():
             return folder_fingerprint(Path(name))
-        commit = getattr(self.reader.model.config, "_commit_hash", None)
+        commit = commit_of(self.reader.model.config)
         return sha256_text("hub", name, commit) if commit else weights_fingerprint(self)
 
     @property

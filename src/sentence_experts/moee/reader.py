@@ -7,7 +7,7 @@ whatever precision it is told. Here are the prompt, the padding that changes not
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
+from sentence_experts.compat.transformers import records_router_logits
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import check_source, load_quietly
 from sentence_experts.moee.families import RouterFamily, family_of, is_known
@@ -169,7 +170,7 @@ class StateReader(Transformer):
     def _check_routers(self) -> RouterFamily:
         model_type = str(self.model.config.model_type)
         family = family_of(model_type)
-        found = bool(self._gates(family)) if family.gate else _records_routers(self.model)
+        found = bool(self._gates(family)) if family.gate else records_router_logits(self.model)
         if not found or getattr(self.model.config, "is_encoder_decoder", False):
             raise InputError(
                 f"{self.name} is a {model_type} model without routers to read: take a mixture-of-experts "
@@ -189,12 +190,6 @@ class StateReader(Transformer):
         tokenizer: Any = self.tokenizer
         ids: list[int] = tokenizer(text, truncation=False, verbose=False)["input_ids"]
         return ids
-
-
-def _records_routers(model: torch.nn.Module) -> bool:
-    """Whether transformers records routers of this model."""
-    recordable: Mapping[str, Any] = getattr(type(model), "_can_record_outputs", None) or {}
-    return ROUTER_LOGITS in recordable
 
 
 def _not_loaded(source: str, error: Exception) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sentence_experts.compat.sentence_transformers import takes_sentences
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder, prepend
 from sentence_experts.models.routing.config import AutoRouteConfig
@@ -90,6 +91,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         names, probabilities, _ = self._choose([texts] if isinstance(texts, str) else list(texts))
         return names, probabilities
 
+    @takes_sentences
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
         """As `ExpertEncoder.encode`, also with `prompt_name="auto"`.
 

@@ -101,10 +101,12 @@ def fingerprint_of(model: SentenceTransformer) -> str:
 
 
 def _fingerprint_of_files(origin: Origin, model: SentenceTransformer) -> str | None:
+    from sentence_experts.compat.transformers import commit_of
+
     if Path(origin.place).is_dir():
         return folder_fingerprint(Path(origin.place))
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    commit = getattr(config, "_commit_hash", None)
+    commit = commit_of(config)
     return sha256_text("hub", origin.place, commit) if commit else None
 
 

@@ -1,0 +1,41 @@
+"""What loading and the reading of routers take for granted about other libraries."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, BertConfig, OlmoeConfig
+
+from sentence_experts.compat.sentence_transformers import takes_sentences
+from sentence_experts.compat.transformers import commit_of, records_router_logits
+
+COMMIT = "0" * 40
+SMALL = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+
+
+def test_encode_takes_inputs_first_and_its_old_name() -> None:
+    assert list(inspect.signature(SentenceTransformer.encode).parameters)[:2] == ["self", "inputs"]
+
+    @takes_sentences
+    def encode(inputs: str) -> str:
+        return inputs
+
+    assert encode(sentences="x") == "x"
+
+
+def test_the_commit_of_a_hub_model_is_in_its_config(tmp_path: Path) -> None:
+    assert commit_of(BertConfig()) is None
+    cached = tmp_path / "models--me--model"
+    BertConfig().save_pretrained(cached / "snapshots" / COMMIT)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(COMMIT)
+    config = BertConfig.from_pretrained("me/model", cache_dir=tmp_path, local_files_only=True)
+    assert commit_of(config) == COMMIT
+
+
+@pytest.mark.parametrize(("config", "records"), [(BertConfig, False), (OlmoeConfig, True)])
+def test_which_models_record_their_routers(config, records) -> None:
+    assert records_router_logits(AutoModel.from_config(config(**SMALL))) is records
