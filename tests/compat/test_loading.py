@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 
 import pytest
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, BertConfig, OlmoeConfig
 
 from sentence_experts.compat.sentence_transformers import takes_sentences
-from sentence_experts.compat.transformers import commit_of, records_router_logits
+from sentence_experts.compat.transformers import records_router_logits
 
-COMMIT = "0" * 40
 SMALL = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
 
 
@@ -24,16 +22,6 @@ def test_encode_takes_inputs_first_and_its_old_name() -> None:
         return inputs
 
     assert encode(sentences="x") == "x"
-
-
-def test_the_commit_of_a_hub_model_is_in_its_config(tmp_path: Path) -> None:
-    assert commit_of(BertConfig()) is None
-    cached = tmp_path / "models--me--model"
-    BertConfig().save_pretrained(cached / "snapshots" / COMMIT)
-    (cached / "refs").mkdir()
-    (cached / "refs" / "main").write_text(COMMIT)
-    config = BertConfig.from_pretrained("me/model", cache_dir=tmp_path, local_files_only=True)
-    assert commit_of(config) == COMMIT
 
 
 @pytest.mark.parametrize(("config", "records"), [(BertConfig, False), (OlmoeConfig, True)])

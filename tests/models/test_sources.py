@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from transformers import BertConfig
 
 from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.models import sources
-from sentence_experts.models.sources import minilm_path
+from sentence_experts.models.sources import hub_commit, minilm_path
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +41,16 @@ def test_other_weights(weights: bytes | None, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sources, "PACKAGE", "other_minilm")
     with pytest.raises(InputError, match=r"model\.safetensors.*53aa5117"):
         minilm_path()
+
+
+def test_the_commit_of_a_hub_model_is_that_of_the_cache(tmp_path: Path) -> None:
+    commit = "0" * 40
+    cached = tmp_path / "models--me--model"
+    BertConfig().save_pretrained(cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit)
+    assert hub_commit("me/model", cache_folder=str(tmp_path)) == commit
+    assert hub_commit("me/model", commit, str(tmp_path)) == commit
+    assert hub_commit("me/model", "v2", str(tmp_path)) is None
+    assert hub_commit("me/other", cache_folder=str(tmp_path)) is None
+    assert hub_commit(str(tmp_path)) is None

@@ -28,15 +28,6 @@ def ignore_on_load(model: Any, pattern: str) -> None:
     model._keys_to_ignore_on_load_unexpected = ignored | {pattern}
 
 
-def commit_of(config: Any) -> str | None:
-    """Return the commit of the hub repository that a config was loaded from; None for a local folder.
-
-    transformers resolves it for its cache and keeps it under a private name only.
-    """
-    commit: str | None = getattr(config, "_commit_hash", None)
-    return commit
-
-
 def records_router_logits(model: Any) -> bool:
     """Return whether `output_router_logits` gives the routers' logits of a model of this class.
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.sources import check_source, load_quietly, model_folder, source_name
+from sentence_experts.models.sources import check_source, hub_commit, load_quietly, model_folder, source_name
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -116,7 +116,7 @@ def load(
     except Exception as error:  # whatever a broken file or a missing device makes the libraries raise
         where = f" on {chosen.device}" if chosen.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {error}") from error
-    origin = Origin(name, place, chosen.revision)
+    origin = Origin(name, place, hub_commit(place, chosen.revision, chosen.cache_folder))
     set_origin(model, origin)
     model = _apply(model, chosen, {*chosen.model_fields_set, "packed"})
     if chosen.int8 and chosen.dtype != "float32" and int8.apply_saved(model, Path(place)):

@@ -65,6 +65,19 @@ def check_source(source: str) -> None:
         raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
 
 
+def hub_commit(source: str, revision: str | None = None, cache_folder: str | None = None) -> str | None:
+    """The commit of a hub model in the local cache; None if it is not there, or no hub model."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(source).exists() or source.count("/") > 1:
+        return None
+    for name in ("config.json", "modules.json"):
+        file = try_to_load_from_cache(source, name, cache_dir=cache_folder, revision=revision)
+        if isinstance(file, str):
+            return Path(file).parent.name
+    return None
+
+
 def load_quietly() -> None:
     """Hide the progress bar of weights, which would break the program's own lines."""
     require("transformers.utils.logging", "models").disable_progress_bar()

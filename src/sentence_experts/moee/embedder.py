@@ -14,10 +14,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
-from sentence_experts.compat.transformers import commit_of
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.sources import model_folder
-from sentence_experts.models.storage.fingerprint import folder_fingerprint, weights_fingerprint
+from sentence_experts.models.sources import hub_commit, model_folder
+from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.moee.batches import TOKENS_AT_ONCE, read_states
 from sentence_experts.moee.folder import read_embedder, write_embedder
 from sentence_experts.moee.loading import loading_options
@@ -147,11 +146,8 @@ class MoeEmbedder(SentenceTransformer):
     @cached_property
     def base_fingerprint(self) -> str:
         """What the language model is: the hash of its folder, of its hub revision, or of its weights."""
-        name = self.reader.name
-        if Path(name).is_dir():
-            return folder_fingerprint(Path(name))
-        commit = commit_of(self.reader.model.config)
-        return sha256_text("hub", name, commit) if commit else weights_fingerprint(self)
+        commit = hub_commit(self.reader.name, self.given["revision"])
+        return source_fingerprint(self.reader.name, commit) or weights_fingerprint(self)
 
     @property
     def fingerprint(self) -> str:

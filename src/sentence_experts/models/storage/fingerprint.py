@@ -26,7 +26,7 @@ class Origin:
     Attributes:
         name: what the model is called in results.
         place: its folder or hub id.
-        revision: of a hub model.
+        commit: of a hub model.
         arithmetic: how it computes, if not as its weights say (8 bits).
         changes: how often each weight had been changed in place when the model was loaded.
         usual_changes: the same, of weights that came later.
@@ -34,7 +34,7 @@ class Origin:
 
     name: str
     place: str
-    revision: str | None = None
+    commit: str | None = None
     arithmetic: str = ""
     changes: dict[str, int] = field(default_factory=dict)
     usual_changes: int = 0
@@ -94,20 +94,17 @@ def fingerprint_of(model: SentenceTransformer) -> str:
     if (own := getattr(model, "fingerprint", None)) is not None:
         return str(own)
     origin = origin_of(model)
-    found = None if origin is None else _fingerprint_of_files(origin, model)
-    if origin is None or found is None:
+    if origin is None:
         return weights_fingerprint(model)
+    found = source_fingerprint(origin.place, origin.commit) or weights_fingerprint(model)
     return sha256_text(found, origin.arithmetic) if origin.arithmetic else found
 
 
-def _fingerprint_of_files(origin: Origin, model: SentenceTransformer) -> str | None:
-    from sentence_experts.compat.transformers import commit_of
-
-    if Path(origin.place).is_dir():
-        return folder_fingerprint(Path(origin.place))
-    config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    commit = commit_of(config)
-    return sha256_text("hub", origin.place, commit) if commit else None
+def source_fingerprint(place: str, commit: str | None) -> str | None:
+    """The hash of a model's folder, or of its id and commit on the hub; None if neither is known."""
+    if Path(place).is_dir():
+        return folder_fingerprint(Path(place))
+    return sha256_text("hub", place, commit) if commit else None
 
 
 def folder_fingerprint(folder: Path) -> str:
