@@ -69,10 +69,10 @@ def cost_of_8_bits(whole: Any, eight: Any, held: list[str]) -> list[list[str]]:
     """Cosines on texts that were not calibrated on; Spearman and F1max on STS with either."""
     import numpy as np
     from scipy.stats import spearmanr
+    from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
 
     from sentence_experts.encoding.encoder import cosines
     from sentence_experts.evaluation.metrics import pair_metrics
-    from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
 
     found = cosines(whole.encode(held), eight.encode(held))
     rows = [

@@ -1,6 +1,6 @@
 """Train the small language model with experts that the tests of `moee` read: OLMoE's, with 2M weights.
 
-    python scripts/train_tiny_olmoe.py --archive elife_jats.tar.xz --work WORK --out tests/fixtures/tiny-olmoe
+    python scripts/train_tiny_olmoe.py --archive elife_jats.tar.xz --work WORK --out tiny-olmoe
 
 The text is that of the paragraphs of the articles in the archive; every fiftieth article is kept for
 validation. The tokenizer (4,096 byte-level pairs) is trained on the rest. The weights are written as float16,

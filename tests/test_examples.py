@@ -9,11 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sentence_experts.demo.plan import HERE as DEMO
 
 import sentence_experts
 from helpers.samples import make_tiny_encoder
 from sentence_experts.corpus.simulate import simulate_corpus
-from sentence_experts.demo.plan import HERE as DEMO
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOMAINS = ("neuroscience", "cell_biology", "genomics")

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from sentence_experts.tasks.compile import compile_tasks
     from sentence_experts.tasks.config import TasksConfig
     from sentence_experts.tasks.dataset import Tasks
+    from sentence_experts.training.config import TrainConfig, TuneConfig
+    from sentence_experts.training.run import train
+    from sentence_experts.training.tune import tune
 
 __version__ = "0.1.0"
 
@@ -76,6 +79,9 @@ _PUBLIC = {
     "sentence_experts.tasks.compile": ("compile_tasks",),
     "sentence_experts.tasks.config": ("TasksConfig",),
     "sentence_experts.tasks.dataset": ("Tasks",),
+    "sentence_experts.training.config": ("TrainConfig", "TuneConfig"),
+    "sentence_experts.training.run": ("train",),
+    "sentence_experts.training.tune": ("tune",),
     "sentence_experts.retrieval.config": ("SearchConfig",),
     "sentence_experts.retrieval.search": ("search",),
 }
@@ -102,6 +108,8 @@ __all__ = [
     "SimilarityConfig",
     "Tasks",
     "TasksConfig",
+    "TrainConfig",
+    "TuneConfig",
     "UsageError",
     "__version__",
     "add_expert",
@@ -118,6 +126,8 @@ __all__ = [
     "load",
     "search",
     "similarity",
+    "train",
+    "tune",
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.samples import make_tiny_encoder
 from helpers.small_tasks import task_content, write_rows, write_task_file
 from sentence_experts.cli.main import main
-from sentence_experts.tasks.dataset import TasksFolder
+from sentence_experts.tasks.dataset import Tasks
 
 
 def _run(*arguments: object) -> int:
@@ -37,7 +37,7 @@ def test_the_table_shows_every_dataset_and_what_is_wrong(
         assert name in shown
     assert "classification/moods: set aside 1: text: empty text" in shown
     assert "route clustering: texts begin with 'clustering: ', with the expert of document" in shown
-    assert TasksFolder.open(tmp_path / "out").counts["sts"]["small"] == {"test": 5}
+    assert Tasks.open(tmp_path / "out").counts["sts"]["small"] == {"test": 5}
 
 
 def test_a_folder_is_replaced_when_asked(
@@ -81,7 +81,7 @@ def test_experts_from_a_task_file_and_from_its_folder(
     assert first.prompts["clustering"] == "clustering: "
     assert [model.routed_model.config.expert_norms for model in (first, second)] == [True, False]
     known = {route.name: route.text for route in first.routes}
-    TasksFolder.open(tmp_path / "out").hierarchy.check_routes(known)
+    Tasks.open(tmp_path / "out").task_file.check_routes(known)
 
 
 @pytest.mark.parametrize(

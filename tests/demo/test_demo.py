@@ -1,61 +1,57 @@
-"""The demo's commands run from articles to search, and its choice of material is the one it names."""
+"""The demo's steps run from articles to search, and its choice of material is the one it names."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from helpers.samples import make_tiny_encoder
-from sentence_experts.cli.main import main
 from sentence_experts.corpus.simulate import simulate_corpus
-from sentence_experts.demo import plan
+from sentence_experts.demo.job import demo_steps, measured, searches
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.reproduce.material import Material, data_folder
+from sentence_experts.reproduce.steps import run_steps
 
 
-def test_every_command_runs_on_the_simulated_corpus(
-    tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture[str]
+def test_all_steps_run_on_the_simulated_corpus_and_only_once(
+    tmp_path: Path, minilm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # The tiny random base in MiniLM's place: the same commands, in seconds.
+    # The tiny random base in place of MiniLM: the same steps, in seconds.
     base = make_tiny_encoder(tmp_path / "tiny", minilm)
-    material = plan.simulated_articles(simulate_corpus(tmp_path / "articles", seed=0))
+    material = Material.find(simulate_corpus(tmp_path / "articles", seed=0), None)
     out = tmp_path / "demo"
-    for command in plan.commands(material, out, steps=2, seed=0, base=str(base)):
-        with pytest.raises(SystemExit) as stop:
-            main(command)
-        assert stop.value.code == 0, (command, capsys.readouterr().err)
-    evaluation = json.loads((out / "evaluation" / "evaluation.json").read_text())
-    text = json.dumps(evaluation)
-    for label in ("TF-IDF", "base", "dense, tokens", "experts"):
-        assert label in text
+    steps = demo_steps(material, out, steps=2, seed=0, base=str(base))
+    run_steps(steps, out / "steps.json")
+    assert [label for label, _, _ in measured(out)] == ["experts", "dense, tokens", "TF-IDF", "base"]
     assert (out / "evaluation" / "report.html").stat().st_size > 10_000
-    printed = capsys.readouterr().out
-    for _, query in material.queries:
-        assert query in printed
+    found = list(searches(material, out))
+    assert [result.queries for result in found] == [[query] for query in material.queries.values()]
+    assert all(len(result.papers[0]) == 5 for result in found)
+    caplog.set_level("INFO", logger="sentence_experts")
+    run_steps(steps, out / "steps.json")
+    assert caplog.text.count("is done") == len(steps)
 
 
-@pytest.mark.parametrize("material", [plan.real_articles(Path()), plan.simulated_articles(Path())])
-def test_each_query_goes_to_a_domain_of_the_rules(material: plan.Material) -> None:
-    assert {route for route, _ in material.queries} <= set(material.domains)
+@pytest.mark.parametrize("material", [Material.find(Path(), Path()), Material.find(Path(), None)])
+def test_each_query_has_a_domain_of_the_rules(material: Material) -> None:
+    assert set(material.queries) <= set(material.domains)
     DomainRules.read(material.rules).classifier()
 
 
-def test_a_named_folder_without_articles_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_folder_without_articles_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SENTENCE_EXPERTS_DATA", str(tmp_path))
     with pytest.raises(InputError, match=r"elife_jats\.tar\.xz"):
-        plan.data_folder()
+        data_folder()
 
 
-def test_without_a_named_folder_the_demo_may_go_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_folder_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    assert plan.data_folder() is None
+    assert data_folder() is None
 
 
-def test_simulated_material_says_so() -> None:
-    assert "SIMULATED" in plan.simulated_articles(Path()).name
+def test_simulated_material_is_named_so() -> None:
+    assert "SIMULATED" in Material.find(Path(), None).name

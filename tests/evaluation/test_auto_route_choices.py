@@ -15,12 +15,12 @@ from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> PairsFolder:
-    return PairsFolder.open(make_pairs_folder(tmp_path_factory.mktemp("pairs")))
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    return Pairs.open(make_pairs_folder(tmp_path_factory.mktemp("pairs")))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_labelled_texts() -> None:
     assert len({tuple(labelled_texts(table, of_each=1, seed=seed)) for seed in range(20)}) > 1
 
 
-def test_routes_of_planted_topics_are_found(encoder: ExpertEncoder, pairs: PairsFolder) -> None:
+def test_routes_of_planted_topics_are_found(encoder: ExpertEncoder, pairs: Pairs) -> None:
     known = labelled_texts(pairs.split("train"))
     texts, domains = [text for text, _ in known], [domain for _, domain in known]
     model = fit_auto_routes(encoder, texts, domains, confidence=0)
@@ -66,7 +66,7 @@ def test_routes_of_planted_topics_are_found(encoder: ExpertEncoder, pairs: Pairs
     assert choices(model, unseen).below_confidence() == pytest.approx(0.5, abs=0.05)
 
 
-def test_what_mistakes_cost(encoder: ExpertEncoder, pairs: PairsFolder) -> None:
+def test_what_mistakes_cost(encoder: ExpertEncoder, pairs: Pairs) -> None:
     table = pairs.split("test")
     swapped = labelled_texts(table)
     other = dict(zip(TOPICS, reversed(TOPICS), strict=True))

@@ -15,7 +15,7 @@ from sentence_experts.evaluation.compare import metrics_by_domain, route_changes
 from sentence_experts.evaluation.pairs import checked_table
 from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.grow import add_expert, drop_expert
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_a_route_that_changed(before: BatchEncoder, folder: Path) -> None:
 
 
 def test_figures_of_a_domain_whose_route_went(before: BatchEncoder, folder: Path, tmp_path: Path) -> None:
-    table = checked_table(PairsFolder.open(make_pairs_folder(tmp_path / "pairs")).split("test"))
+    table = checked_table(Pairs.open(make_pairs_folder(tmp_path / "pairs")).split("test"))
     dropped = wrapped(drop_expert(sentence_experts.load(folder, device="cpu"), "crops"))
     first, second = metrics_by_domain(before, table), metrics_by_domain(dropped, table)
     assert second["crops"] is None

@@ -14,7 +14,7 @@ from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, score_pairs
 from sentence_experts.evaluation.scorers import TfidfScorer
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 
 
 class GivenScores:
@@ -72,7 +72,7 @@ def test_pooled_has_one_threshold_and_the_mean_one_per_domain():
 
 
 def test_order_of_pairs_changes_nothing(pairs_folder):
-    table = PairsFolder.open(pairs_folder).split("test")
+    table = Pairs.open(pairs_folder).split("test")
     shuffled = table.take(pa.array(np.random.default_rng(0).permutation(table.num_rows)))
     found = [
         evaluate_scorers({"TF-IDF": [TfidfScorer({})]}, rows, bootstrap=20).to_json()
@@ -95,7 +95,7 @@ def test_each_text_is_encoded_once_and_the_cosine_is_symmetric():
 
 
 def test_json_has_every_view_metric_and_interval(pairs_folder):
-    table = PairsFolder.open(pairs_folder).split("test")
+    table = Pairs.open(pairs_folder).split("test")
     found = json.loads(
         json.dumps(evaluate_scorers({"TF-IDF": [TfidfScorer({})]}, table, bootstrap=30).to_json())
     )

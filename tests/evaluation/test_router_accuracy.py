@@ -15,7 +15,7 @@ from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.router_accuracy import distinct_texts, router_accuracy
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.sequence_router import SequenceRouter
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.report.page import evaluation_page
 from sentence_experts.report.tables import router_rows, router_table
 from sentence_experts.training.validation import PairValidation, Validator
@@ -37,7 +37,7 @@ def choosing(plain_model):
 
 @pytest.fixture
 def table(pairs_folder):
-    return PairsFolder.open(pairs_folder).split("test")
+    return Pairs.open(pairs_folder).split("test")
 
 
 def test_accuracy_is_the_share_of_distinct_texts_sent_to_their_domain(choosing, table):

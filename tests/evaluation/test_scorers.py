@@ -11,7 +11,7 @@ from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.pairs import score_pairs
 from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
 from sentence_experts.models.loading import load
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 
 DOMAINS = ["crops", "neuro"]
 ANCHORS = ["rice yield in drought", "wheat rust"]
@@ -39,7 +39,7 @@ def test_tfidf_of_an_unknown_or_empty_text_is_zero_and_no_words_at_all_an_error(
 def test_scores_are_the_stock_cosines_with_the_domains_route(pairs_folder, experts_model):
     encoder = BatchEncoder(load(experts_model, device="cpu"), batch_size=4)
     scorer = EncoderScorer(encoder, DOMAINS)
-    table = PairsFolder.open(pairs_folder).split("test")
+    table = Pairs.open(pairs_folder).split("test")
     scores = score_pairs(scorer, table)
     assert scorer.routes == {"crops": "crops", "neuro": "neuro"}
     for row in (0, table.num_rows - 1):
@@ -68,7 +68,7 @@ def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, p
 def test_vectors_of_all_sets_of_texts_are_kept_in_one_file_a_model_and_route(
     pairs_folder, plain_model, experts_model, tmp_path
 ):
-    folder = PairsFolder.open(pairs_folder)
+    folder = Pairs.open(pairs_folder)
     encoder = BatchEncoder(load(plain_model, device="cpu"))
     scorer = EncoderScorer(encoder, DOMAINS, cache=tmp_path)
     expected = score_pairs(EncoderScorer(encoder, DOMAINS), folder.split("test"))

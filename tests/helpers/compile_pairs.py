@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentence_experts.corpus.tables import CorpusFolder
-from sentence_experts.demo import plan
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.recipes import RECIPES
 
-RULES = plan.HERE / "simulated_domains.yaml"
+RULES = RECIPES / "material" / "simulated_domains.yaml"
 SMALL = {"negatives_min_cited": 1, "max_train_per_domain": 60, "max_eval_per_domain": 20}
 Compile = Callable[..., Pairs]
 

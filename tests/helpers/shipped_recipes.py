@@ -1,16 +1,18 @@
-"""Where the shipped recipes are, and a small one of the tests' own."""
+"""The shipped recipes on pairs, and a changed one of the tests' own."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
-# Every YAML file that is a recipe on pairs: the others are what recipes refer to, and the other papers'.
+from sentence_experts.recipes import RECIPES, find_recipe, recipe_names
+
+PAPERS_ON_PAIRS = ("hallee2024", "hallee2025", "default")
+SHIPPED = [find_recipe(name) for name in recipe_names() if name.partition("/")[0] in PAPERS_ON_PAIRS]
 PARTS = ("protocol.yaml", "published.yaml", "domains.yaml")
-OTHERS = ("mote", "moee", "corpus")
-SHIPPED = sorted(
-    file for file in RECIPES.rglob("*.yaml") if file.name not in PARTS and file.parent.name not in OTHERS
-)
+
+
+def recipe_id(recipe: Path) -> str:
+    return str(recipe.relative_to(RECIPES))
 
 
 def copy_recipe(recipe: Path, folder: Path, **replacements: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from helpers.samples import TOPICS, make_tiny_encoder
-from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TasksFolder, write_tasks_folder
+from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
 from sentence_experts.tasks.split import SPLITS
 
 INSTRUCTIONS = {
@@ -46,7 +46,7 @@ def _rows(task: str, dataset: str, split: str, size: int, generator: random.Rand
 
 def make_tasks_folder(
     folder: Path, fields: dict | None = None, negatives: bool = False, sizes: dict[str, int] | None = None
-) -> TasksFolder:
+) -> Tasks:
     """A tasks folder: retrieval of two datasets, classification of one, clustering of two.
 
     `fields` go over a task's own in the task file; `negatives` gives retrieval a mined negative a pair.
@@ -70,7 +70,7 @@ def make_tasks_folder(
                 tables[f"{task}/{dataset}/{split}.parquet"] = table
                 counts.setdefault(task, {}).setdefault(dataset, {})[split] = len(rows)
     manifest = {"hierarchy": {"tasks": hierarchy}, "counts": counts}
-    return write_tasks_folder(folder, tables, [], manifest)
+    return Tasks.in_memory(tables, manifest).save(folder)
 
 
 def make_task_encoder(folder: Path, minilm: str, **options: object) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +11,9 @@ from scipy.stats import spearmanr
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee import MoeEmbedder
 from sentence_experts.moee.vectors import PARTS
+from sentence_experts.recipes import RECIPES
 
-MODEL = Path(__file__).parents[1] / "fixtures" / "tiny-olmoe"
+MODEL = RECIPES / "moee" / "tiny-olmoe"
 LIMIT = 5_000_000  # bytes that a fixture may have
 TEXTS = [
     "The neurons in the cortex of the mouse fire when the animal moves.",

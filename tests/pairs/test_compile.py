@@ -233,11 +233,11 @@ def test_works_of_a_domain_are_of_its_years(corpus: CorpusFolder, tmp_path: Path
 
 def test_what_is_not_a_pairs_dataset_is_never_replaced(corpus: CorpusFolder, tmp_path: Path) -> None:
     before = sorted(file.name for file in corpus.path.iterdir())
-    with pytest.raises(UsageError, match="holds no pairs dataset"):
+    with pytest.raises(UsageError, match="holds no pairs"):
         compile_pairs(corpus, out=corpus.path, domains=RULES, **SMALL)
     assert sorted(file.name for file in corpus.path.iterdir()) == before
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds no pairs dataset"):
+    with pytest.raises(UsageError, match="holds no pairs"):
         compile_pairs(corpus, out=tmp_path, domains=RULES, **SMALL)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 

@@ -88,7 +88,7 @@ def test_split_column_and_saving(tmp_path: Path) -> None:
     assert Pairs.of(tmp_path / "pairs").split("test").equals(pairs.split("test"))
     assert saved.to_pandas()["split"].tolist() == ["train", "train", "test"]
     assert Pairs.of(pairs) is pairs
-    with pytest.raises(UsageError, match="holds no pairs dataset"):
+    with pytest.raises(UsageError, match="holds no pairs"):
         pairs.save(tmp_path)
 
 

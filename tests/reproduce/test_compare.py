@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 
-from helpers.shipped_recipes import RECIPES
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
-from sentence_experts.reproduce.comparison import Comparison
-from sentence_experts.reproduce.pairs.compare import compare, differences
-from sentence_experts.reproduce.pairs.plan import Plan, make_plan
-from sentence_experts.reproduce.pairs.recipe import Recipe, read_recipe
-from sentence_experts.reproduce.pairs.setting import Setting, setting_for
-from sentence_experts.reproduce.pairs.tables import Compared
-from sentence_experts.reproduce.tables import html, markdown
-from sentence_experts.storage import write_json
+from sentence_experts.reproduce.comparison import Compared, Comparison, compare, differences
+from sentence_experts.reproduce.experiment import Experiment
+from sentence_experts.reproduce.report import html, markdown
+from sentence_experts.reproduce.run import plan_recipe
 
 Evaluations = dict[str, dict[str, Any]]
 
@@ -36,30 +31,28 @@ def view(generator: random.Random) -> dict[str, Any]:
     return {"metrics": metrics, "intervals": {"f1_max": ends, "roc_auc": None}}
 
 
-def compared(name: str, out: Path, scale: str = "small") -> tuple[Comparison, Evaluations, Plan]:
+def compared(name: str, out: Path, scale: str = "small") -> tuple[Comparison, Evaluations, Experiment]:
     """A recipe's comparison with evaluations that hold a different number everywhere."""
-    recipe, setting, plan = planned(name, out, scale)
+    experiment = planned(name, out, scale)
     generator = random.Random(0)
     evaluations: Evaluations = {}
-    for key, file in plan.evaluations.items():
+    for key in experiment.evaluations:
         models = [
             {
                 "label": model.label,
                 POOLED: view(generator),
                 PAIR_WEIGHTED_MEAN: view(generator),
-                "domains": {domain: view(generator) for domain in setting.domains.values()},
+                "domains": {domain: view(generator) for domain in experiment.routes.values()},
             }
-            for model in plan.models
+            for model in experiment.models
         ]
-        write_json(file, {"models": models})
         evaluations[key] = {model["label"]: model for model in models}
-    return compare(recipe, setting, plan), evaluations, plan
+    lists = {key: {"models": list(models.values())} for key, models in evaluations.items()}
+    return compare(experiment, lists), evaluations, experiment
 
 
-def planned(name: str, out: Path, scale: str = "small") -> tuple[Recipe, Setting, Plan]:
-    recipe = read_recipe(RECIPES / f"{name}.yaml")
-    setting = setting_for(recipe, scale, out / "corpus" if scale == "full" else None, out)
-    return recipe, setting, make_plan(recipe, "it", setting)
+def planned(name: str, out: Path, scale: str = "small") -> Experiment:
+    return plan_recipe(name, out=out, scale=scale, corpus=out / "corpus" if scale == "full" else None)
 
 
 def figure(comparison: Comparison, table: str, row: str, metric: str, pairs: str = "evaluation") -> Compared:
@@ -67,12 +60,12 @@ def figure(comparison: Comparison, table: str, row: str, metric: str, pairs: str
         one
         for one in comparison.figures
         if (one.published.table, one.published.row, one.published.metric) == (table, row, metric)
-        and one.published.pairs == pairs
+        and one.published.group == pairs
     ]
     return found
 
 
-def test_means_of_domains_pooled_figures_and_domains_are_told_apart(tmp_path: Path) -> None:
+def test_means_of_domains_pooled_figures_and_domains(tmp_path: Path) -> None:
     comparison, evaluations, _ = compared("hallee2025/moe_all", tmp_path)
     ours = evaluations["evaluation"]["MoE_all"]
     f1_max = figure(comparison, "Table 3", "MoE_all", "f1_max")
@@ -94,7 +87,7 @@ def test_rows_of_untrained_models_are_pooled_in_table_3(tmp_path: Path) -> None:
     assert found.differs == ("data",)
 
 
-def test_a_model_of_one_domain_stands_in_its_own_row_of_every_table(tmp_path: Path) -> None:
+def test_model_of_one_domain_has_its_own_row_in_every_table(tmp_path: Path) -> None:
     comparison, evaluations, _ = compared("hallee2025/se_domain", tmp_path)
     ours = evaluations["evaluation"]
     assert set(ours) == {"SE_health", "SE_genomics", "SE_development", "SE_neuroscience", "SE_cell_biology"}
@@ -102,7 +95,7 @@ def test_a_model_of_one_domain_stands_in_its_own_row_of_every_table(tmp_path: Pa
     assert other.value == ours["SE_neuroscience"]["domains"]["health"]["metrics"]["ratio"]
 
 
-def test_the_preprints_row_is_the_model_of_the_tables_domain(tmp_path: Path) -> None:
+def test_preprint_rows_show_the_model_of_the_tables_domain(tmp_path: Path) -> None:
     comparison, evaluations, _ = compared("hallee2024/mini_se", tmp_path)
     for table, here in (("Table 1", "neuroscience"), ("Table 2", "development")):
         for pairs in ("validation", "test"):
@@ -126,7 +119,7 @@ def test_marks_name_what_differs(tmp_path: Path) -> None:
 
 
 def test_differences_come_from_the_settings(tmp_path: Path) -> None:
-    lines = "\n".join(differences(*planned("hallee2025/moe_all", tmp_path)))
+    lines = "\n".join(differences(planned("hallee2025/moe_all", tmp_path)))
     for text in (
         "SIMULATED",
         "neuroscience for cvd",
@@ -136,16 +129,16 @@ def test_differences_come_from_the_settings(tmp_path: Path) -> None:
     ):
         assert text in lines
     assert "learning_rate" not in lines
-    full = list(differences(*planned("hallee2025/moe_all", tmp_path, "full")))
+    full = list(differences(planned("hallee2025/moe_all", tmp_path, "full")))
     assert len(full) == 1
     assert "not the authors' files" in full[0]
 
 
-def test_a_table_has_our_line_above_the_printed_one(tmp_path: Path) -> None:
+def test_our_line_is_above_the_printed_one(tmp_path: Path) -> None:
     comparison, _, _ = compared("hallee2024/baselines", tmp_path)
     first = comparison.tables[0]
     assert first.title == "Table 1: cvd (here neuroscience)"
-    assert first.headings[1:3] == ("validation Thresh.", "validation F1max")
+    assert first.headings[1:3] == ("validation threshold", "validation f1_max")
     lines = dict(
         zip(
             (line[0] for line in first.lines[::2]),
@@ -159,3 +152,12 @@ def test_a_table_has_our_line_above_the_printed_one(tmp_path: Path) -> None:
     for text in (markdown(comparison), html(comparison)):
         assert first.title in text
         assert "that leak, or that the paper leaves open" in text
+
+
+def test_comparison_as_data_frame(tmp_path: Path) -> None:
+    comparison, _, _ = compared("hallee2025/moe_all", tmp_path)
+    frame = comparison.to_pandas()
+    assert len(frame) == len(comparison.figures)
+    row = frame[(frame["table"] == "Table 3") & (frame["metric"] == "f1_max")].iloc[0]
+    assert (row["row"], row["published"], row["value"]) == ("MoE_all", 0.8875, comparison.figures[0].value)
+    assert "MoE_all" in repr(comparison)

@@ -1,43 +1,56 @@
-"""The transcription of MoEE's tables: the datasets' means are the averages in print, but for one slip."""
+"""The transcription of MoEE's tables: the datasets' means are the printed averages, except for one slip."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-import yaml
 
-FILE = Path(__file__).resolve().parents[2] / "recipes" / "moee" / "published.yaml"
-PUBLISHED = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-TYPES = [*PUBLISHED["datasets"], "summarization"]
-ROWS = [
-    (model, prompt, part)
-    for model, prompts in PUBLISHED["averages"].items()
-    for prompt, parts in prompts.items()
-    for part in parts
-]
+from sentence_experts.recipes import RECIPES
+from sentence_experts.reproduce.published import Published
+
+PUBLISHED = Published.read(RECIPES / "moee" / "published.yaml")
+TYPES = list(PUBLISHED.tasks)
+FIGURES = {(one.model, one.prompt, one.row, one.group, one.column): one.value for one in PUBLISHED.figures()}
+ROWS = list(dict.fromkeys(place[:3] for place in FIGURES))
 SLIP = ("DeepSeekMoE-16b", "none", "hs", "reranking")
 
 
+def of_datasets(model: str, prompt: str, part: str, kind: str) -> list[float]:
+    return [value for place, value in FIGURES.items() if place[:4] == (model, prompt, part, kind)]
+
+
 @pytest.mark.parametrize("row", ROWS)
-def test_averages_are_those_of_the_datasets(row):
-    model, prompt, part = row
-    printed = dict(zip([*TYPES, "mean"], PUBLISHED["averages"][model][prompt][part], strict=True))
-    for kind, values in PUBLISHED["by_dataset"][model][prompt][part].items():
-        assert len(values) == len(PUBLISHED["datasets"][kind])
+def test_averages_are_those_of_the_datasets(row: tuple[str, str, str]) -> None:
+    printed = {place[4]: value for place, value in FIGURES.items() if place[:4] == (*row, "")}
+    for kind in TYPES[:-1]:
+        values = of_datasets(*row, kind)
+        datasets = PUBLISHED.tasks[kind].datasets
+        assert isinstance(datasets, tuple)
+        assert len(values) == len(datasets)
         agrees = abs(np.mean(values) - printed[kind]) <= 0.0101
         assert agrees == ((*row, kind) != SLIP)
     assert np.mean([printed[kind] for kind in TYPES]) == pytest.approx(printed["mean"], abs=0.0101)
 
 
-def test_the_slip_is_the_other_prompts_mean():
-    own = PUBLISHED["by_dataset"]["DeepSeekMoE-16b"]
-    assert np.mean(own["none"]["hs"]["reranking"]) == pytest.approx(38.26, abs=0.01)
-    assert np.mean(own["prompteol"]["hs"]["reranking"]) == pytest.approx(38.13, abs=0.01)
+def test_slip_is_the_mean_of_the_other_prompt() -> None:
+    own = {
+        prompt: of_datasets("DeepSeekMoE-16b", prompt, "hs", "reranking") for prompt in ("none", "prompteol")
+    }
+    assert np.mean(own["none"]) == pytest.approx(38.26, abs=0.01)
+    assert np.mean(own["prompteol"]) == pytest.approx(38.13, abs=0.01)
 
 
-def test_models_parts_and_datasets_are_all_there():
-    assert list(PUBLISHED["models"]) == list(PUBLISHED["averages"]) == list(PUBLISHED["by_dataset"])
+def test_all_models_parts_and_datasets_are_there() -> None:
+    assert list(PUBLISHED.models) == list(dict.fromkeys(place[0] for place in ROWS))
     assert len(ROWS) == 3 * 2 * 4
-    assert sum(map(len, PUBLISHED["datasets"].values())) == 18
+    assert len(FIGURES) == len(ROWS) * (7 + 18)
+
+
+def test_every_figure_names_its_table_and_metric() -> None:
+    tables = {(one.group or "averages", one.prompt): one.table for one in PUBLISHED.figures()}
+    assert tables["averages", "none"] == "Table 3"
+    assert tables["averages", "prompteol"] == "Table 4"
+    assert tables["sts", "none"] == tables["sts", "prompteol"] == "Table 8"
+    metrics = {one.group or one.column: one.metric for one in PUBLISHED.figures()}
+    assert metrics["reranking"] == "MAP"
+    assert metrics["mean"] == "average"

@@ -12,12 +12,13 @@ import yaml
 from helpers.small_language_models import WORDS, make_language_model
 from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.reproduce.moee.published import Published
-from sentence_experts.reproduce.moee.recipe import read_recipe
-from sentence_experts.reproduce.open import open_experiment
+from sentence_experts.recipes import RECIPES
+from sentence_experts.reproduce.published import Published
+from sentence_experts.reproduce.recipe import read_recipe
+from sentence_experts.reproduce.run import plan_recipe
 
-SHIPPED = Path(__file__).resolve().parents[2] / "recipes" / "moee"
-RECIPES = ("olmoe", "qwen1.5-moe", "deepseek-moe")
+SHIPPED = RECIPES / "moee"
+NAMES = ("olmoe", "qwen1.5-moe", "deepseek-moe")
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "recipes"
     shutil.copytree(SHIPPED, folder)
     protocol = yaml.safe_load((folder / "protocol.yaml").read_text())
-    protocol["small"]["model"] = str(make_language_model(tmp_path / "tiny", "olmoe"))
+    protocol["small"]["base"] = str(make_language_model(tmp_path / "tiny", "olmoe"))
     (folder / "protocol.yaml").write_text(yaml.safe_dump(protocol, sort_keys=False))
     words = [word for word in WORDS if word.isalpha()]
     rows = [
@@ -42,23 +43,22 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     tasks = {"tasks": {"sts": {"kind": "sts", "datasets": {"STS12": source}}}}
     (folder / "small_tasks.yaml").write_text(yaml.safe_dump(tasks))
-    monkeypatch.setattr("sentence_experts.reproduce.moee.experiment.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: tmp_path)
     return folder
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_shipped_recipes_are_planned(name, tmp_path):
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_recipes_are_planned(name: str, tmp_path: Path) -> None:
     recipe = read_recipe(SHIPPED / f"{name}.yaml")
-    plan = open_experiment(SHIPPED / f"{name}.yaml", "full", None, tmp_path, None, True)
-    hub = Published.read(SHIPPED / "published.yaml").models[recipe.model]
-    assert plan.pretrained == (hub,)
-    assert [step.command[:5] for step in plan.steps] == [
-        ("moee", "evaluate", hub, "--prompt", prompt) for prompt in ("none", "prompteol")
+    experiment = plan_recipe(f"moee/{name}", out=tmp_path, scale="full")
+    hub = Published.read(SHIPPED / "published.yaml").models[str(recipe.model)].hub
+    assert experiment.pretrained == [hub]
+    given = [step.arguments for step in experiment.steps]
+    assert [(one["model"], one["prompt"], one["data"]) for one in given] == [
+        (hub, prompt, "moee") for prompt in ("none", "prompteol")
     ]
-    for step in plan.steps:
-        assert ("--trust-remote-code" in step.command) == (name == "deepseek-moe")
-        assert step.command[step.command.index("--mteb") + 1] == "moee"
-    assert len({step.command[step.command.index("--cache") + 1] for step in plan.steps}) == 1
+    assert all(("trust_remote_code" in one["read"]) == (name == "deepseek-moe") for one in given)
+    assert len({one["states"] for one in given}) == 1
 
 
 def test_the_small_scale_runs_and_stands_beside_the_published(recipes, tmp_path, capsys):
@@ -67,11 +67,11 @@ def test_the_small_scale_runs_and_stands_beside_the_published(recipes, tmp_path,
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert not stop.value.code, capsys.readouterr().err
-    said = " ".join(capsys.readouterr().err.split())
-    assert said.count("is done") >= 3
+    message = " ".join(capsys.readouterr().err.split())
+    assert message.count("is done") >= 3
     report = json.loads((tmp_path / "out" / "small" / "moee" / "olmoe" / "report.json").read_text())
     figures = {
-        (one["published"]["prompt"], one["published"]["part"], one["published"]["kind"]): one
+        (one["published"]["prompt"], one["published"]["row"], one["published"]["column"]): one
         for one in report["figures"]
     }
     assert len(figures) == 2 * 4 * 7
@@ -85,30 +85,30 @@ def test_the_small_scale_runs_and_stands_beside_the_published(recipes, tmp_path,
     for part in (
         "Table 4, prompt prompteol",
         "published",
-        "model: tiny for allenai/OLMoE-1B-7B-0924",
+        "base: tiny for allenai/OLMoE-1B-7B-0924",
         "38.26",
     ):
         assert part in page
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "said"),
+    ("file", "change", "message"),
     [
         ("olmoe.yaml", {"model": "OLMoE-2"}, "'OLMoE-2' is none of DeepSeekMoE-16b"),
         ("olmoe.yaml", {"prompt": "tone"}, "prompt: Extra inputs"),
         ("protocol.yaml", {"prompts": ["tonne"]}, "'tonne' is none of the paper's"),
     ],
 )
-def test_a_faulty_recipe_is_one_line(recipes, file, change, said):
+def test_a_faulty_recipe_is_one_line(recipes, file, change, message):
     content = yaml.safe_load((recipes / file).read_text())
     (recipes / file).write_text(yaml.safe_dump({**content, **change}))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_recipe(recipes / "olmoe.yaml")
 
 
 def test_what_such_a_recipe_does_not_take(recipes, tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match="--corpus is for recipes on pairs"):
-        open_experiment(recipes / "olmoe.yaml", "full", tmp_path, tmp_path / "out", None, True)
-    monkeypatch.setattr("sentence_experts.reproduce.moee.experiment.data_folder", lambda: None)
+    with pytest.raises(UsageError, match="`corpus` is for recipes on pairs"):
+        plan_recipe(recipes / "olmoe.yaml", out=tmp_path, scale="full", corpus=tmp_path)
+    monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: None)
     with pytest.raises(InputError, match="set SENTENCE_EXPERTS_DATA"):
-        open_experiment(recipes / "olmoe.yaml", "small", None, tmp_path / "out", None, True)
+        plan_recipe(recipes / "olmoe.yaml", out=tmp_path)

@@ -11,7 +11,8 @@ from helpers.shipped_recipes import RECIPES
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.metrics import pair_weighted_mean
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
-from sentence_experts.reproduce.pairs.published import Published, PublishedTable
+from sentence_experts.reproduce.kinds.pairs import view_of
+from sentence_experts.reproduce.published import Published, PublishedTable
 
 PAPER = Published.read(RECIPES / "hallee2025" / "published.yaml")
 PREPRINT = Published.read(RECIPES / "hallee2024" / "published.yaml")
@@ -102,12 +103,13 @@ def test_every_figure_knows_its_place() -> None:
     figures = list(PAPER.figures())
     assert len(figures) == 6 * 22 * 6
     found = {(one.table, one.row, one.metric): one for one in figures}
-    assert found["Table 3", "MoE_all", "f1_max"].view == PAIR_WEIGHTED_MEAN
-    assert found["Table 3", "MoE_all", "roc_auc"].view == POOLED
-    assert found["Table 3", "Mini", "f1_max"].view == POOLED
-    assert found["Table 7", "SE_cvd", "f1_max"].view == "cvd"
+    assert found["Table 3", "MoE_all", "f1_max"].domain == "all"
+    assert view_of(found["Table 3", "MoE_all", "f1_max"], PAPER) == PAIR_WEIGHTED_MEAN
+    assert view_of(found["Table 3", "MoE_all", "roc_auc"], PAPER) == POOLED
+    assert view_of(found["Table 3", "Mini", "f1_max"], PAPER) == POOLED
+    assert found["Table 7", "SE_cvd", "f1_max"].domain == "cvd"
     test = [
-        one for one in PREPRINT.figures() if (one.table, one.row, one.pairs) == ("Table 2", "Mini-SE", "test")
+        one for one in PREPRINT.figures() if (one.table, one.row, one.group) == ("Table 2", "Mini-SE", "test")
     ]
     assert [(one.metric, one.value) for one in test] == [("mean_distance", 0.47), ("accuracy", 0.56)]
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from helpers.samples import make_tiny_encoder
-from helpers.shipped_recipes import RECIPES, copy_recipe
+from helpers.shipped_recipes import copy_recipe
 from sentence_experts.cli.main import main
+from sentence_experts.recipes import RECIPES
 
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
 
@@ -53,9 +54,9 @@ def recipe_for(tiny: Path, folder: Path, recipe: Path = MOE_ALL, **more: str) ->
     return copy_recipe(recipe, folder, **{**small, **more})
 
 
-def commands(printed: str) -> list[str]:
-    """The verbs that were run."""
-    return re.findall(r"\$ sentence-experts (\w+)", printed)
+def calls(printed: str) -> list[str]:
+    """The functions that were called."""
+    return re.findall(r"step \d+ of \d+: (\w+)\(", printed)
 
 
 def figures(report: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -91,13 +92,13 @@ def test_a_recipe_ends_beside_the_published_figures_and_goes_on_where_it_was(
     assert run(recipe, "--out", out) == 0
     again = capsys.readouterr()
     assert run_json.stat().st_mtime_ns == before
-    assert commands(again.out) == []
+    assert calls(again.err) == []
     assert len(re.findall(r"step \d of 5: .* is done", again.err)) == 5
     assert figures(report) == found
 
     # Another recipe of the paper takes the corpus and the pairs that are there.
     assert run(recipe_for(tiny, tmp_path, MOE_ALL.with_name("tfidf.yaml")), "--out", out) == 0
-    assert commands(capsys.readouterr().out) == ["evaluate"]
+    assert calls(capsys.readouterr().err) == ["evaluate"]
 
     # What was made with other settings is not mixed in.
     protocol = recipe.with_name("protocol.yaml")

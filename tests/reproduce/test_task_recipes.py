@@ -6,36 +6,40 @@ import json
 import random
 import re
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from helpers.samples import make_tiny_encoder
-from helpers.shipped_recipes import RECIPES
 from sentence_experts.cli import main as command_line
-from sentence_experts.cli.extend import ExtendSettings
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError
-from sentence_experts.reproduce.comparison import Comparison
-from sentence_experts.reproduce.experiment import SCALES
-from sentence_experts.reproduce.tasks import setting as setting_module
-from sentence_experts.reproduce.tasks.compare import TYPES, compare
-from sentence_experts.reproduce.tasks.plan import Plan, make_plan
-from sentence_experts.reproduce.tasks.published import Published
-from sentence_experts.reproduce.tasks.recipe import ExtendOptions, Recipe, read_recipe
-from sentence_experts.reproduce.tasks.setting import Setting, setting_for
-from sentence_experts.reproduce.tasks.tables import Compared
-from sentence_experts.storage import write_json
+from sentence_experts.evaluation.config import EvaluateConfig
+from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.recipes import RECIPES
+from sentence_experts.reproduce import material
+from sentence_experts.reproduce.comparison import Compared, Comparison, compare
+from sentence_experts.reproduce.experiment import Experiment
+from sentence_experts.reproduce.kinds.tasks import MTEB_TYPES
+from sentence_experts.reproduce.published import Published
+from sentence_experts.reproduce.recipe import read_recipe
+from sentence_experts.reproduce.run import plan_recipe
+from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.kinds import KINDS
 from sentence_experts.tasks.task_file import TaskFile
+from sentence_experts.training.config import TrainConfig
 
 MOTE = RECIPES / "mote"
 PARTS = ("protocol", "published", "tasks", "small_tasks", "simulated_tasks")
 SHIPPED = sorted(file for file in MOTE.glob("*.yaml") if file.stem not in PARTS)
+CONFIGS = {
+    "compile_tasks": TasksConfig,
+    "extend": ExtendConfig,
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -45,29 +49,17 @@ def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "here")
 
 
-def planned(file: Path, out: Path, scale: str = "small", seeds: int = 1) -> tuple[Recipe, Setting, Plan]:
-    recipe = read_recipe(file)
-    setting = setting_for(recipe, scale, None, out)
-    return recipe, setting, make_plan(recipe, file.stem, setting, seeds)
+def planned(file: Path, out: Path, scale: str = "small", seeds: int = 1) -> Experiment:
+    return plan_recipe(file, out=out, scale=scale, seeds=seeds)
 
 
-def parse(arguments: list[str]) -> None:
-    """Let the command line read the arguments, and run nothing."""
-    command_line.app_with_verbs()
-    command: Any = typer.main.get_command(command_line.app)
-    context = command.make_context("sentence-experts", list(arguments))
-    while hasattr(command, "commands"):
-        label, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        context = command.make_context(label, rest, parent=context)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_every_planned_command_is_one_that_can_be_typed(scale: str, tmp_path: Path) -> None:
-    _, _, plan = planned(MOTE / "all.yaml", tmp_path, scale)
-    for step in plan.steps:
-        parse(list(step.command))
-        with pytest.raises(Exception, match="no-such-flag"):
-            parse([*step.command, "--no-such-flag"])
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_every_step_has_settings_of_its_own_function(scale: str, tmp_path: Path) -> None:
+    for step in planned(MOTE / "all.yaml", tmp_path, scale).steps:
+        if step.call in CONFIGS:
+            CONFIGS[step.call].of(**step.settings)
+        else:
+            assert not step.settings
 
 
 def test_every_column_of_the_published_tables_has_a_recipe() -> None:
@@ -100,45 +92,41 @@ def test_candidates_differ_in_what_the_paper_compares_and_in_nothing_else() -> N
     recipe = read_recipe(MOTE / "all.yaml")
     runs = {run.name: run for run in recipe.runs}
     mote = runs["MoTE"]
-    assert mote.extend is not None
 
     def differs(name: str) -> dict[str, Any]:
-        """What of a run's settings is not as in MoTE."""
-        extend = runs[name].extend
-        assert extend is not None
-        assert mote.extend is not None
-        settings = {**extend.model_dump(), **recipe.train_settings(runs[name], False)}
-        base = {**mote.extend.model_dump(), **recipe.train_settings(mote, False)}
-        return {key: value for key, value in settings.items() if base.get(key) != value}
+        """The settings of a run that are not as in MoTE."""
+        settings = {**(runs[name].extend or {}), **recipe.train_settings(runs[name], False)}
+        base = {**(mote.extend or {}), **recipe.train_settings(mote, False)}
+        return {key: settings.get(key) for key in {**settings, **base} if base.get(key) != settings.get(key)}
 
     assert differs("Static") == {"curriculum": "static"}
     assert differs("EOB") == {"layers": "alternate"}
     assert differs("TLR") == {"router": "token", "top_k": 2, "balance_loss": 0.01}
     assert differs("IC") == {"layers": "none", "router": None, "expert_norms": None}
     assert (runs["EM"].extend, runs["EM"].train) == (None, {"instructions": False})
-    assert (runs["SEM"].each_task, runs["EA"].average_of) == (True, "EOB")
+    assert (runs["SEM"].per_route, runs["EA"].average_of) == (True, "EOB")
 
 
-def test_all_models_see_the_same_data_as_often_from_the_same_base(tmp_path: Path) -> None:
-    _, _, plan = planned(MOTE / "all.yaml", tmp_path)
-    trainings = [step.command for step in plan.steps if step.command[0] == "train"]
+def test_all_models_are_trained_alike_on_the_same_data(tmp_path: Path) -> None:
+    experiment = planned(MOTE / "all.yaml", tmp_path)
+    trainings = [step for step in experiment.steps if step.call == "train"]
     assert len(trainings) == 9  # EM, three SEM, IC, MoTE, static, TLR, EOB
-    for flag in ("--tasks", "--max-steps", "--batch-size", "--learning-rate", "--max-length", "--seed"):
-        assert len({command[command.index(flag) + 1] for command in trainings}) == 1, flag
-    only = [command[command.index("--only-tasks") + 1] for command in trainings if "--only-tasks" in command]
-    assert only == ["retrieval", "classification", "clustering"]
-    assert set(plan.pretrained) == {"minilm"}
-    # Averaging takes a trained model of the plan, once for each seed.
-    _, _, plan = planned(MOTE / "ea.yaml", tmp_path, seeds=2)
-    averaged = [step for step in plan.steps if step.command[0] == "export"]
-    assert [step.command[1].rsplit("/", 2)[-2] for step in averaged] == ["EOB-seed0", "EOB-seed1"]
-    assert all(step.made_from[0] in [one.makes for one in plan.steps] for step in averaged)
+    for key in ("data", "max_steps", "batch_size", "learning_rate", "max_length", "seed"):
+        assert len({str({**step.arguments, **step.settings}[key]) for step in trainings}) == 1, key
+    routes = [step.settings["routes"] for step in trainings if "routes" in step.settings]
+    assert routes == [["retrieval"], ["classification"], ["clustering"]]
+    assert set(experiment.pretrained) == {"minilm"}
+    # Averaging takes a trained model of the plan, once per seed.
+    steps = planned(MOTE / "ea.yaml", tmp_path, seeds=2).steps
+    averaged = [step for step in steps if step.call == "average_experts"]
+    assert [step.arguments["model"].parent.name for step in averaged] == ["EOB-seed0", "EOB-seed1"]
+    assert all(step.made_from[0] in [one.makes for one in steps] for step in averaged)
 
 
 def test_the_task_files_have_the_published_instructions_and_ways_to_train() -> None:
     for name in ("tasks", "small_tasks", "simulated_tasks"):
-        hierarchy = TaskFile.read(MOTE / f"{name}.yaml")
-        assert hierarchy.instructions() == {
+        task_file = TaskFile.read(MOTE / f"{name}.yaml")
+        assert task_file.instructions() == {
             "query": "search query: ",
             "document": "search document: ",
             "classification": "classification: ",
@@ -146,7 +134,7 @@ def test_the_task_files_have_the_published_instructions_and_ways_to_train() -> N
         }
         ways = {
             task.name: (task.batches or task.of.batches, task.temperature or task.of.temperature)
-            for task in hierarchy.trainable()
+            for task in task_file.trainable()
         }
         assert ways == {
             "retrieval": ("homogeneous", 0.03),
@@ -155,47 +143,45 @@ def test_the_task_files_have_the_published_instructions_and_ways_to_train() -> N
         }
 
 
-def test_options_are_flags_of_what_takes_them() -> None:
-    assert set(ExtendOptions.model_fields) <= set(ExtendSettings.model_fields)
-    assert {kind.mteb_type for kind in KINDS.values()} <= set(TYPES.values())
+def test_every_kind_of_task_has_a_type_of_mteb() -> None:
+    assert {kind.mteb_type for kind in KINDS.values()} <= set(MTEB_TYPES.values())
 
 
-def made_up(plan: Plan) -> dict[str, Any]:
-    """An evaluation of two retrieval datasets, one of classification, one of STS; no figure twice."""
+def made_up(experiment: Experiment) -> tuple[dict[str, Any], Comparison]:
+    """Figures of two retrieval datasets, one of classification, one of STS, all different; the comparison."""
     generator = random.Random(0)
     kinds = {"Retrieval": 2, "Classification": 1, "STS": 1}
-    models = {
-        model.label: {
+    models = [
+        {
             "label": model.label,
             "types": {kind: {"value": generator.random(), "interval": [0.25, 0.75]} for kind in kinds},
         }
-        for model in plan.models
-    }
+        for model in experiment.models
+    ]
     tasks = [{"kind": kind} for kind, count in kinds.items() for _ in range(count)]
-    write_json(plan.evaluation, {"tasks": tasks, "models": list(models.values())})
-    return {label: {kind: 100 * one["value"] for kind, one in model["types"].items()}
-            for label, model in models.items()}  # fmt: skip
+    ours = {
+        model["label"]: {kind: 100 * one["value"] for kind, one in model["types"].items()} for model in models
+    }
+    return ours, compare(experiment, {"evaluation": {"tasks": tasks, "models": models}})
 
 
 def figure(comparison: Comparison, table: str, column: str, task: str) -> Compared:
     (found,) = [
         one
         for one in comparison.figures
-        if (one.published.table, one.published.column, one.published.task) == (table, column, task)
+        if (one.published.table, one.published.column, one.published.row) == (table, column, task)
     ]
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def test_gains_averages_and_single_task_models_are_set_beside_the_printed_ones(tmp_path: Path) -> None:
-    recipe, setting, plan = planned(MOTE / "sem.yaml", tmp_path)
-    ours = made_up(plan)
-    comparison = compare(recipe, setting, plan)
+    ours, comparison = made_up(planned(MOTE / "sem.yaml", tmp_path))
     # A single-task model stands in the row of its task, and in those that are read as it.
     single = {"retrieval": "SEM retrieval", "classification": "SEM classification"}
     for task, label in single.items():
         found = figure(comparison, "Table 2", "SEM", task)
-        assert found.value == ours[label][TYPES[task]]
-        assert found.gain == pytest.approx(ours[label][TYPES[task]] - ours["EM"][TYPES[task]])
+        assert found.value == ours[label][MTEB_TYPES[task]]
+        assert found.gain == pytest.approx(ours[label][MTEB_TYPES[task]] - ours["EM"][MTEB_TYPES[task]])
     assert figure(comparison, "Table 3", "SEM", "sts").value == ours["SEM classification"]["STS"]
     # An average is over the datasets of its table's rows that were measured.
     em = figure(comparison, "Table 2", "EM", "average")
@@ -225,12 +211,11 @@ def test_gains_averages_and_single_task_models_are_set_beside_the_printed_ones(t
 
 
 def test_full_scale_differs_in_the_data_alone(tmp_path: Path) -> None:
-    recipe, setting, plan = planned(MOTE / "mote.yaml", tmp_path, "full")
-    made_up(plan)
-    comparison = compare(recipe, setting, plan)
+    experiment = planned(MOTE / "mote.yaml", tmp_path, "full")
+    _, comparison = made_up(experiment)
     assert figure(comparison, "Table 2", "MoTE", "retrieval").differs == ("data",)
     assert [line.partition(":")[0] for line in comparison.differences] == ["data", "datasets measured"]
-    assert plan.evaluate.mteb == "mteb-en-56"
+    assert experiment.steps[-1].arguments["data"] == "mteb-en-56"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +225,7 @@ def test_full_scale_differs_in_the_data_alone(tmp_path: Path) -> None:
         ("ea", "average_of: EOB", "base: x\n    average_of: EOB", r"give one of base and average_of"),
         ("ea", "Table 7: EA", "Table 7: AE", r"runs\.EA\.columns: Table 7 has no column 'AE'"),
         ("em", "tables: [Table 2", "tables: [Table 9", r"em\.yaml: tables: 'Table 9' is none of"),
-        ("tlr", "router: token", "router: tokens", r"tlr\.yaml: runs\.0\.extend\.router: .*got 'tokens'"),
+        ("tlr", "router: token", "router: tokens", r"tlr\.yaml: runs\.TLR\.extend\.router: .*got 'tokens'"),
         (
             "static",
             "curriculum: static",
@@ -283,7 +268,9 @@ def test_a_corpus_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_recipe_runs_from_articles_to_tables_and_goes_on_where_it_was(
     tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setting_module, "simulate_corpus", partial(simulate_corpus, articles=240))
+    monkeypatch.setattr(
+        material, "simulate_corpus", lambda folder, seed: simulate_corpus(folder, seed, articles=240)
+    )
     folder = shutil.copytree(MOTE, tmp_path / "mote")
     protocol = yaml.safe_load((folder / "protocol.yaml").read_text())
     protocol["small"]["base"] = str(make_tiny_encoder(tmp_path / "tiny", minilm))
@@ -300,7 +287,7 @@ def test_a_recipe_runs_from_articles_to_tables_and_goes_on_where_it_was(
     printed = capsys.readouterr().out
     report = Path("out/small/mote/few")
     figures = json.loads((report / "report.json").read_text())["figures"]
-    found = {(one["published"]["column"], one["published"]["task"]): one["value"] for one in figures}
+    found = {(one["published"]["column"], one["published"]["row"]): one["value"] for one in figures}
     measured = json.loads((report / "evaluation" / "tasks.json").read_text())["models"]
     assert [model["label"] for model in measured] == ["EOB", "EA"]
     for column, model in zip(("MoTE", "EA"), measured, strict=True):
@@ -314,5 +301,4 @@ def test_a_recipe_runs_from_articles_to_tables_and_goes_on_where_it_was(
 
     assert reproduce(recipe, "--out", "out") == 0
     again = capsys.readouterr()
-    assert "$ sentence-experts" not in again.out
     assert len(re.findall(r"step \d of 6: .* is done", again.err)) == 6

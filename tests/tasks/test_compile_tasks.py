@@ -249,7 +249,7 @@ def test_what_the_folder_does_not_have(folder: Tasks, tmp_path: Path) -> None:
         folder.pairs("sts", "small", "dev")
     with pytest.raises(UsageError, match="it has pairs, no labelled texts"):
         folder.texts("sts", "small", "test")
-    with pytest.raises(InputError, match="no task datasets here"):
+    with pytest.raises(InputError, match="no tasks here"):
         Tasks.open(tmp_path)
 
 
@@ -264,7 +264,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     tasks = task_content(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds no task datasets"):
+    with pytest.raises(UsageError, match="holds no tasks"):
         compiled(tmp_path, tasks)
     assert (tmp_path / "out" / "mine.txt").exists()
 

@@ -8,13 +8,13 @@ import pytest
 
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from helpers.small_training_tasks import make_task_encoder, make_tasks_folder
-from sentence_experts.pairs.dataset import PairsFolder
-from sentence_experts.tasks.dataset import TasksFolder
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.tasks.dataset import Tasks
 
 
 @pytest.fixture(scope="session")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> PairsFolder:
-    return PairsFolder.open(make_pairs_folder(tmp_path_factory.mktemp("pairs"), pairs=32))
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    return Pairs.open(make_pairs_folder(tmp_path_factory.mktemp("pairs"), pairs=32))
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +23,7 @@ def tiny_experts(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> TasksFolder:
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Tasks:
     return make_tasks_folder(tmp_path_factory.mktemp("tasks") / "tasks")
 
 

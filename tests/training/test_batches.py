@@ -14,14 +14,14 @@ from torch.utils.data import DataLoader
 
 from helpers.small_training_tasks import NoRoutes, make_tasks_folder
 from sentence_experts.errors import InputError
-from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TasksFolder, write_tasks_folder
+from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainingSet, trained_routes
 from sentence_experts.training.open_data import open_data
 
 
-def made(folder: TasksFolder, **options: object) -> TrainingSet:
+def made(folder: Tasks, **options: object) -> TrainingSet:
     config = TrainConfig.of(None, **options)
     return TrainingSet.of(trained_routes(open_data(folder), config, NoRoutes()), config)
 
@@ -37,7 +37,7 @@ def first(batches: RouteBatches, count: int) -> list[list[int]]:
     return list(batches)
 
 
-def of_labels(labels: list[str], tmp_path: Path, texts: int = 10**6) -> TasksFolder:
+def of_labels(labels: list[str], tmp_path: Path, texts: int = 10**6) -> Tasks:
     """One clustering dataset; pair number i has its own texts, or one of only so many."""
     rows = [
         {"anchor_id": "a", "positive_id": "b", "group": label, "negative": None, "score": None}
@@ -47,7 +47,7 @@ def of_labels(labels: list[str], tmp_path: Path, texts: int = 10**6) -> TasksFol
     tasks = {"clustering": {"kind": "clustering", "datasets": {"one": {"file": "x"}}}}
     table = pa.Table.from_pylist(rows, PAIRS_SCHEMA)
     manifest = {"hierarchy": {"tasks": tasks}, "counts": {}}
-    return write_tasks_folder(tmp_path / "labels", {"clustering/one/train.parquet": table}, [], manifest)
+    return Tasks.in_memory({"clustering/one/train.parquet": table}, manifest).save(tmp_path / "labels")
 
 
 def test_a_batch_is_of_one_task_and_where_homogeneous_of_one_dataset(large: TrainingSet) -> None:
@@ -123,7 +123,7 @@ def test_processes_share_the_groups_of_one_process(large: TrainingSet) -> None:
     assert [one + other for one, other in zip(*shards, strict=True)] == alone
 
 
-def test_too_few_pairs_or_texts_are_named(tmp_path: Path, tasks: TasksFolder) -> None:
+def test_too_few_pairs_or_texts_are_named(tmp_path: Path, tasks: Tasks) -> None:
     with pytest.raises(InputError, match="task retrieval, dataset plants: 24 training pairs do not fill"):
         RouteBatches(made(tasks), 13, processes=2)
     RouteBatches(made(tasks, batches="heterogeneous"), 12, processes=2)

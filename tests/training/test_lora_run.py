@@ -13,7 +13,7 @@ from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.lora import load_adapter, merge_lora
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 
@@ -23,7 +23,7 @@ SHORT = TrainConfig(
 
 
 @pytest.fixture(scope="module")
-def finished(pairs: PairsFolder, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(pairs: Pairs, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("lora") / "run"
     train(str(tiny_experts), pairs, SHORT, out)
     return out
@@ -65,11 +65,11 @@ def test_the_merged_model_is_the_best_checkpoint(finished: Path) -> None:
 
 
 def _train_in_child(model: str, pairs: Path, out: Path) -> None:
-    train(model, PairsFolder.open(pairs), SHORT, out)
+    train(model, Pairs.open(pairs), SHORT, out)
 
 
 def test_a_killed_run_goes_on_with_the_same_adapter(
-    finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    finished: Path, pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")

@@ -16,7 +16,7 @@ from helpers.killed_run import run_until_killed
 from helpers.samples import make_pairs_folder
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 from sentence_experts.training.trainer import one_cycle
@@ -46,7 +46,7 @@ def router_model(tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def preprint_run(pairs: PairsFolder, router_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def preprint_run(pairs: Pairs, router_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "preprint"
     train(str(router_model), pairs, PREPRINT, out)
     return out
@@ -75,7 +75,7 @@ def test_weight_decay_does_not_pull_at_the_temperature(preprint_run: Path) -> No
     assert any(group["weight_decay"] == PREPRINT.weight_decay for group in optimizer["param_groups"])
 
 
-def test_the_routers_learn_their_domains(pairs: PairsFolder, preprint_run: Path, router_model: Path) -> None:
+def test_the_routers_learn_their_domains(pairs: Pairs, preprint_run: Path, router_model: Path) -> None:
     texts = {row["anchor"]: int(row["domain"] == "neuro") for row in pairs.split("train").to_pylist()}
     domains = torch.tensor(list(texts.values()))
 
@@ -91,11 +91,11 @@ def test_the_routers_learn_their_domains(pairs: PairsFolder, preprint_run: Path,
 
 
 def _train_in_child(model: str, pairs: Path, out: Path) -> None:
-    train(model, PairsFolder.open(pairs), PREPRINT, out)
+    train(model, Pairs.open(pairs), PREPRINT, out)
 
 
 def test_a_killed_run_with_a_temperature_and_routers_resumes_to_the_same_model(
-    preprint_run: Path, pairs: PairsFolder, router_model: Path, tmp_path: Path
+    preprint_run: Path, pairs: Pairs, router_model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(router_model), pairs.path, out), out, "checkpoints/checkpoint-*")
@@ -137,14 +137,14 @@ def test_one_cycle_peaks_after_the_warmup() -> None:
     assert rates[-1] < 1e-7
 
 
-def test_one_cycle_needs_steps_to_climb(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+def test_one_cycle_needs_steps_to_climb(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     config = SHORT.model_copy(update={"scheduler": "one_cycle", "warmup_steps": 9})
     with pytest.raises(UsageError, match="`warmup_steps`"):
         train(str(tiny_experts), pairs, config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_warmup_steps_are_counted(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+def test_warmup_steps_are_counted(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     update = {"scheduler": "constant_with_warmup", "warmup_steps": 6, "max_steps": 3}
     config = SHORT.model_copy(update=update)
     train(str(tiny_experts), pairs, config, tmp_path / "run")
@@ -153,7 +153,7 @@ def test_warmup_steps_are_counted(pairs: PairsFolder, tiny_experts: Path, tmp_pa
 
 
 def test_a_single_domains_run_sees_that_domain_alone(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     # The model has no route for the other domain, and needs none.
     plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
@@ -171,7 +171,7 @@ def test_a_single_domains_run_sees_that_domain_alone(
 
 
 def test_known_positives_are_masked_unless_told_otherwise(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     # Of 32 pairs among 24 papers many are linked across a batch, so the mask changes the model.
     for name, mask in (("masked", True), ("plain", False)):
@@ -181,14 +181,14 @@ def test_known_positives_are_masked_unless_told_otherwise(
 
 
 def test_too_few_different_texts_are_said(tiny_experts: Path, tmp_path: Path) -> None:
-    folder = PairsFolder.open(make_pairs_folder(tmp_path / "pairs", pairs=60))
+    folder = Pairs.open(make_pairs_folder(tmp_path / "pairs", pairs=60))
     with pytest.raises(InputError, match="too few of its texts differ"):
         train(str(tiny_experts), folder, SHORT.model_copy(update={"batch_size": 60}), tmp_path / "run")
 
 
 @pytest.mark.parametrize("update", [{"loss": "argmax_target"}, {"hard_negatives": 2}])
 def test_other_losses_lower_themselves(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path, update: dict
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, update: dict
 ) -> None:
     config = SHORT.model_copy(update={**update, "max_steps": 40, "eval_steps": 20})
     losses = train(str(tiny_experts), pairs, config, tmp_path / "run").losses
@@ -199,7 +199,7 @@ def test_other_losses_lower_themselves(
 
 
 def test_negatives_of_a_run_that_never_started_are_mined_anew(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     config = SHORT.model_copy(update={"hard_negatives": 1, "max_steps": 3})
     out = tmp_path / "run"
@@ -209,7 +209,7 @@ def test_negatives_of_a_run_that_never_started_are_mined_anew(
     assert train(str(tiny_experts), pairs, config, out).steps == 3
 
 
-def test_adapters_are_trained_kept_and_merged(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+def test_adapters_are_trained_kept_and_merged(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     train(str(tiny_experts), pairs, SHORT.model_copy(update={"lora_rank": 2}), tmp_path / "run")
     assert (tmp_path / "run" / "adapter" / "adapter_config.json").exists()

@@ -16,7 +16,7 @@ from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.routing.route_classifier import RouteClassifier, has_auto_route
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import PairCollator
 from sentence_experts.training.run import train
@@ -27,7 +27,7 @@ SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3
 
 
 @pytest.fixture(scope="module")
-def finished(pairs: PairsFolder, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(pairs: Pairs, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
     train(str(tiny_experts), pairs, SHORT, out)
     return out
@@ -44,7 +44,7 @@ def test_training_lowers_the_loss(finished: Path) -> None:
     assert losses[-1] < np.log(SHORT.batch_size)
 
 
-def test_the_saved_model_is_the_best_by_validation(finished: Path, pairs: PairsFolder) -> None:
+def test_the_saved_model_is_the_best_by_validation(finished: Path, pairs: Pairs) -> None:
     result = json.loads((finished / "run.json").read_text())
     validator = Validator([PairValidation(pairs.split("validation"))], batch_size=SHORT.batch_size)
     figures = validator(SentenceTransformer(str(finished / "model")))
@@ -65,7 +65,7 @@ def test_every_trained_expert_moved(finished: Path, tiny_experts: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_model(
-    finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    finished: Path, pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     train(str(tiny_experts), pairs, SHORT, tmp_path / "again")
     one, other = weights(finished), weights(tmp_path / "again")
@@ -73,11 +73,11 @@ def test_the_same_seed_gives_the_same_model(
 
 
 def _train_in_child(model: str, pairs: Path, out: Path) -> None:
-    train(model, PairsFolder.open(pairs), SHORT, out)
+    train(model, Pairs.open(pairs), SHORT, out)
 
 
 def test_a_killed_run_resumes_to_the_same_model(
-    finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    finished: Path, pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
@@ -91,7 +91,7 @@ def test_a_killed_run_resumes_to_the_same_model(
 
 
 def test_gradient_caching_trains_the_same_model(
-    finished: Path, pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    finished: Path, pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     # Dropout would differ between the two ways; the tiny encoder's is switched off for both.
     still = tmp_path / "still"
@@ -107,7 +107,7 @@ def test_gradient_caching_trains_the_same_model(
 
 @pytest.mark.parametrize(("batches", "most"), [("mixed", 2), ("homogeneous", 1)])
 def test_batches_are_of_one_domain_when_asked(
-    pairs: PairsFolder,
+    pairs: Pairs,
     tiny_experts: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -129,7 +129,7 @@ def test_batches_are_of_one_domain_when_asked(
 
 
 def test_automatic_routes_of_the_model_before_are_dropped(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = shutil.copytree(tiny_experts, tmp_path / "model")
     RouteClassifier(("crops", "neuro"), np.zeros((2, 32)), np.zeros(2)).write(model)
@@ -139,7 +139,7 @@ def test_automatic_routes_of_the_model_before_are_dropped(
     assert not [folder for folder in (tmp_path / "run").rglob("*") if has_auto_route(folder)]
 
 
-def test_early_stopping_counts_evaluations(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+def test_early_stopping_counts_evaluations(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     # A rate of almost nothing: the figure of the first evaluation is never beaten.
     config = SHORT.model_copy(
         update={"learning_rate": 1e-12, "max_steps": 30, "eval_steps": 2, "patience": 3}
@@ -147,7 +147,7 @@ def test_early_stopping_counts_evaluations(pairs: PairsFolder, tiny_experts: Pat
     assert train(str(tiny_experts), pairs, config, tmp_path / "run").steps == 8
 
 
-def test_a_bad_loss_stops_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+def test_a_bad_loss_stops_the_run(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(tiny_experts, broken)
     model = SentenceTransformer(str(broken))
@@ -159,22 +159,20 @@ def test_a_bad_loss_stops_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_pa
 
 
 def test_an_update_that_breaks_the_model_stops_the_run(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     config = SHORT.model_copy(update={"learning_rate": 1e38, "max_steps": 1, "warmup": 0.0})
     with pytest.raises(BadNumbersError, match=r"after step 1 .*`learning_rate`"):
         train(str(tiny_experts), pairs, config, tmp_path / "run")
 
 
-def test_tensorboard_logs_go_into_the_run(pairs: PairsFolder, tiny_experts: Path, tmp_path: Path) -> None:
+def test_tensorboard_logs_go_into_the_run(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     train(str(tiny_experts), pairs, SHORT.model_copy(update={"tensorboard": True}), tmp_path / "run")
     (events,) = (tmp_path / "run" / "logs").glob("events.*")
     assert b"eval/validation_f1_max" in events.read_bytes()
 
 
-def test_a_logger_that_is_not_installed_is_named(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
-) -> None:
+def test_a_logger_that_is_not_installed_is_named(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     if find_spec("wandb") is not None:
         pytest.skip("wandb is installed")
     with pytest.raises(SentenceExpertsError, match=r"sentence-experts\[wandb\]"):
@@ -182,7 +180,7 @@ def test_a_logger_that_is_not_installed_is_named(
 
 
 def test_a_run_that_never_got_to_a_checkpoint_can_be_started_anew(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match="bf16"):
@@ -195,14 +193,14 @@ def test_a_run_that_never_got_to_a_checkpoint_can_be_started_anew(
     assert train(str(tiny_experts), pairs, short, tmp_path / "run").steps == 2
 
 
-def test_a_finished_run_is_left_alone(finished: Path, pairs: PairsFolder, tiny_experts: Path) -> None:
+def test_a_finished_run_is_left_alone(finished: Path, pairs: Pairs, tiny_experts: Path) -> None:
     before = (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns
     assert train(str(tiny_experts), pairs, SHORT, finished, resume=True).steps == SHORT.max_steps
     assert (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns == before
 
 
 def test_foreign_folders_and_missing_models_are_refused(
-    pairs: PairsFolder, tiny_experts: Path, tmp_path: Path
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("do not touch")

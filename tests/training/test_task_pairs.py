@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from helpers.small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, NoRoutes, make_tasks_folder
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.tasks.dataset import TasksFolder, write_tasks_folder
+from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import PairCollator, TrainedRoute, TrainingSet, trained_routes
 from sentence_experts.training.open_data import open_data
@@ -18,11 +18,11 @@ from sentence_experts.training.open_data import open_data
 WEIGHTS = {task: {"weight": weight} for task, weight in (("retrieval", 3.0), ("classification", 1.0))}
 
 
-def settings(folder: TasksFolder, model: object = None, **options: object) -> tuple[TrainedRoute, ...]:
+def settings(folder: Tasks, model: object = None, **options: object) -> tuple[TrainedRoute, ...]:
     return trained_routes(open_data(folder), TrainConfig.of(None, **options), model or NoRoutes())
 
 
-def training(folder: TasksFolder, **options: object) -> TrainingSet:
+def training(folder: Tasks, **options: object) -> TrainingSet:
     return TrainingSet.of(settings(folder, **options), TrainConfig.of(None, **options))
 
 
@@ -40,7 +40,7 @@ def experts(task_experts: Path) -> SentenceTransformer:
     return SentenceTransformer(str(task_experts), device="cpu")
 
 
-def test_each_side_is_behind_its_instruction(tasks: TasksFolder) -> None:
+def test_each_side_is_behind_its_instruction(tasks: Tasks) -> None:
     made = training(tasks)
     assert len(made) == SIZES["train"] * sum(map(len, DATASETS.values()))
     numbers = {task.name: number for number, task in enumerate(made.routes)}
@@ -56,7 +56,7 @@ def test_each_side_is_behind_its_instruction(tasks: TasksFolder) -> None:
     assert plain.anchors.to_pylist() == [text for part in raw for text in part]
 
 
-def test_groups_are_those_of_a_dataset(tasks: TasksFolder) -> None:
+def test_groups_are_those_of_a_dataset(tasks: Tasks) -> None:
     made = training(tasks)
     labels = np.column_stack([made.places[:, :2], made.numbers])
     assert (labels[:, 2] == labels[:, 3]).all()
@@ -97,7 +97,7 @@ def test_negatives_that_some_pairs_lack_are_left_out_aloud(
         table, schema
     )
     parts = {key: whole.manifest[key] for key in ("hierarchy", "counts")}
-    made = training(write_tasks_folder(tmp_path / "partly", tables, [], parts))
+    made = training(Tasks.in_memory(tables, parts).save(tmp_path / "partly"))
     lacking = {
         made.routes[row["label"][0]].sources[row["label"][1]]
         for row in rows_of(made)
@@ -107,7 +107,7 @@ def test_negatives_that_some_pairs_lack_are_left_out_aloud(
     assert "brains (1)" in capsys.readouterr().err
 
 
-def test_the_static_curriculum_and_overrides(tasks: TasksFolder) -> None:
+def test_the_static_curriculum_and_overrides(tasks: Tasks) -> None:
     def of(**options: object) -> dict[str, tuple[str, float]]:
         return {task.name: (task.batches, task.temperature) for task in settings(tasks, **options)}
 
@@ -121,7 +121,7 @@ def test_the_static_curriculum_and_overrides(tasks: TasksFolder) -> None:
     assert set(of(batches="homogeneous", temperature=0.1).values()) == {("homogeneous", 0.1)}
 
 
-def test_weights_count_for_all_tasks_or_none(tasks: TasksFolder, tmp_path: Path) -> None:
+def test_weights_count_for_all_tasks_or_none(tasks: Tasks, tmp_path: Path) -> None:
     assert [task.weight for task in settings(tasks)] == [None] * 3
     with pytest.raises(UsageError, match="no weight for retrieval"):
         settings(tasks, sampling="weights")
@@ -134,7 +134,7 @@ def test_weights_count_for_all_tasks_or_none(tasks: TasksFolder, tmp_path: Path)
 
 
 def test_a_route_that_is_not_the_models_is_named(
-    tasks: TasksFolder, experts: SentenceTransformer, dense: SentenceTransformer, tmp_path: Path
+    tasks: Tasks, experts: SentenceTransformer, dense: SentenceTransformer, tmp_path: Path
 ) -> None:
     assert len(settings(tasks, experts)) == 3
     other = make_tasks_folder(
@@ -155,9 +155,7 @@ def test_a_route_that_is_not_the_models_is_named(
         settings(tasks, experts, instructions=False)
 
 
-def test_the_tasks_of_a_run_are_chosen(
-    tasks: TasksFolder, experts: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_the_tasks_of_a_run_are_chosen(tasks: Tasks, experts: SentenceTransformer, tmp_path: Path) -> None:
     def names(**options: object) -> list[str]:
         return [task.name for task in settings(tasks, experts, **options)]
 

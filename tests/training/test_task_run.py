@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from helpers.saved_weights import weights_of
 from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder, make_tasks_folder
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.tasks.dataset import TasksFolder
+from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.objectives import TaskPairs
 from sentence_experts.training.run import train
@@ -33,7 +33,7 @@ def model(task_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(tasks: TasksFolder, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tasks: Tasks, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
     train(str(model), tasks, SHORT, out)
     return out
@@ -61,7 +61,7 @@ def test_every_expert_learns_and_the_best_figure_counts(finished: Path, model: P
     assert max(figures) == result["best_validation"]
 
 
-def test_saved_model_has_figures_of_its_step(finished: Path, tasks: TasksFolder, task_experts: Path) -> None:
+def test_saved_model_has_figures_of_its_step(finished: Path, tasks: Tasks, task_experts: Path) -> None:
     dense = SentenceTransformer(str(base_of(task_experts)), device="cpu")
     result = json.loads((finished / "run.json").read_text())
     objective = TaskPairs(tasks)
@@ -70,27 +70,27 @@ def test_saved_model_has_figures_of_its_step(finished: Path, tasks: TasksFolder,
     again = validator(SentenceTransformer(str(finished / "model"), device="cpu"))
     best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
     assert {f"eval_{name}": figure for name, figure in again.items()}.items() <= best.items()
-    of_tasks = [best[f"eval_validation_{task}_ndcg_at_10"] for task in tasks.hierarchy.tasks]
+    of_tasks = [best[f"eval_validation_{task}_ndcg_at_10"] for task in tasks.task_file.tasks]
     assert sum(of_tasks) / 3 == pytest.approx(best["eval_validation_mean"])
 
 
 def test_the_test_split_is_never_read(
-    tasks: TasksFolder, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tasks: Tasks, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    pairs = TasksFolder.pairs
+    pairs = Tasks.pairs
 
-    def watched(self: TasksFolder, task: str, dataset: str, split: str):
+    def watched(self: Tasks, task: str, dataset: str, split: str):
         read.append(split)
         return pairs(self, task, dataset, split)
 
-    monkeypatch.setattr(TasksFolder, "pairs", watched)
+    monkeypatch.setattr(Tasks, "pairs", watched)
     train(str(model), tasks, SHORT.model_copy(update={"max_steps": 1}), tmp_path / "run")
     assert set(read) == {"train", "validation"}
 
 
 def test_a_broken_off_run_goes_on_to_the_same_bytes(
-    finished: Path, tasks: TasksFolder, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Path, tasks: Tasks, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = Trainer.training_step
 
@@ -126,9 +126,7 @@ def test_the_card_says_how_each_task_was_trained(finished: Path) -> None:
         assert expected in card
 
 
-def test_static_training_is_another_model(
-    finished: Path, tasks: TasksFolder, model: Path, tmp_path: Path
-) -> None:
+def test_static_training_is_another_model(finished: Path, tasks: Tasks, model: Path, tmp_path: Path) -> None:
     train(str(model), tasks, SHORT.model_copy(update={"curriculum": "static"}), tmp_path / "run")
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "| retrieval | 48 | plants, brains | all datasets of the task | 0.03 |" in card
@@ -137,7 +135,7 @@ def test_static_training_is_another_model(
     assert any(not torch.equal(one[name], other[name]) for name in one)
 
 
-def test_one_task_or_one_expert_alone(tasks: TasksFolder, model: Path, tmp_path: Path) -> None:
+def test_one_task_or_one_expert_alone(tasks: Tasks, model: Path, tmp_path: Path) -> None:
     short = SHORT.model_copy(update={"max_steps": 2, "eval_steps": 2})
     for name, options, experts in (
         ("task", {"routes": ["clustering"]}, {3}),
@@ -155,7 +153,7 @@ def test_one_task_or_one_expert_alone(tasks: TasksFolder, model: Path, tmp_path:
 
 
 def test_a_dense_model_keeps_the_instructions_it_learned_with(
-    tasks: TasksFolder, task_experts: Path, tmp_path: Path
+    tasks: Tasks, task_experts: Path, tmp_path: Path
 ) -> None:
     short = SHORT.model_copy(update={"max_steps": 1})
     for name, instructions in (("conditioned", True), ("plain", False)):
@@ -169,7 +167,7 @@ def test_a_dense_model_keeps_the_instructions_it_learned_with(
         )
 
 
-def test_a_token_router_learns_with_its_balance(tasks: TasksFolder, minilm: str, tmp_path: Path) -> None:
+def test_a_token_router_learns_with_its_balance(tasks: Tasks, minilm: str, tmp_path: Path) -> None:
     model = make_task_encoder(tmp_path / "model", minilm, router="token", top_k=2)
     short = SHORT.model_copy(update={"max_steps": 2, "eval_steps": 2})
     losses = {}
@@ -183,7 +181,7 @@ def test_a_token_router_learns_with_its_balance(tasks: TasksFolder, minilm: str,
 
 
 def test_options_that_mean_nothing_are_refused(
-    tasks: TasksFolder, model: Path, task_experts: Path, minilm: str, tmp_path: Path
+    tasks: Tasks, model: Path, task_experts: Path, minilm: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
     for options, message in (

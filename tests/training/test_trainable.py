@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import UsageError
-from sentence_experts.pairs.dataset import PairsFolder
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 from sentence_experts.training.trainable import check_settings
@@ -48,7 +48,7 @@ def row_of(folder: Path, route: str) -> int:
 
 @pytest.mark.parametrize("layers", ["all", "alternate", "none"])
 def test_one_expert_and_its_token_are_all_that_moves(
-    pairs: PairsFolder, plain: str, tmp_path: Path, layers: str
+    pairs: Pairs, plain: str, tmp_path: Path, layers: str
 ) -> None:
     model = extended(plain, tmp_path / "model", layers=layers)
     config = SHORT.model_copy(update={"only_expert": "neuro"})
@@ -60,7 +60,7 @@ def test_one_expert_and_its_token_are_all_that_moves(
     assert moved_rows(model, tmp_path / "run") == [row_of(model, "neuro")]
 
 
-def test_one_expert_moves_no_other_routes_vectors(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+def test_one_expert_moves_no_other_routes_vectors(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model")
     config = SHORT.model_copy(update={"only_expert": "neuro"})
     train(str(model), pairs, config, tmp_path / "run")
@@ -73,7 +73,7 @@ def test_one_expert_moves_no_other_routes_vectors(pairs: PairsFolder, plain: str
         assert (one == other).all() == same
 
 
-def test_a_prefix_has_no_row_of_its_own(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+def test_a_prefix_has_no_row_of_its_own(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model", route="prefix")
     config = SHORT.model_copy(update={"only_expert": "crops"})
     train(str(model), pairs, config, tmp_path / "run")
@@ -85,7 +85,7 @@ def test_a_prefix_has_no_row_of_its_own(pairs: PairsFolder, plain: str, tmp_path
 
 @pytest.mark.parametrize("route", ["token", "prefix"])
 def test_one_expert_is_trained_on_its_own_domains_alone(
-    pairs: PairsFolder, plain: str, tmp_path: Path, route: str, capsys: pytest.CaptureFixture[str]
+    pairs: Pairs, plain: str, tmp_path: Path, route: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = extended(plain, tmp_path / "model", route=route)
     # Texts of another expert bring a prefix model no gradient at all.
@@ -103,7 +103,7 @@ def test_one_expert_is_trained_on_its_own_domains_alone(
     assert not (tmp_path / "other").exists()
 
 
-def test_frozen_attention_stays(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+def test_frozen_attention_stays(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     for model, extra in ((extended(plain, tmp_path / "experts"), ".experts."), (Path(plain), "intermediate")):
         run = tmp_path / f"run-{model.name}"
         train(str(model), pairs, SHORT.model_copy(update={"freeze": "attention"}), run)
@@ -116,7 +116,7 @@ def test_frozen_attention_stays(pairs: PairsFolder, plain: str, tmp_path: Path) 
         assert any(extra in name for name in names)
 
 
-def test_frozen_shared_weights_stay(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+def test_frozen_shared_weights_stay(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model")
     train(str(model), pairs, SHORT.model_copy(update={"freeze": "shared"}), tmp_path / "run")
     experts = {name for name in weights_of(model) if ".experts." in name}
@@ -130,7 +130,7 @@ def test_frozen_shared_weights_stay(pairs: PairsFolder, plain: str, tmp_path: Pa
     assert moved(learned, tmp_path / "other") == experts | routers
 
 
-def test_experts_have_their_own_rate(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+def test_experts_have_their_own_rate(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model")
     config = SHORT.model_copy(update={"learning_rate": 1e-12, "expert_learning_rate": 1e-3})
     train(str(model), pairs, config, tmp_path / "run")
@@ -157,7 +157,7 @@ def test_options_that_mean_nothing_are_refused(plain: str, options: dict, messag
         check_settings(dense, TrainConfig(**options))
 
 
-def test_parts_that_a_model_lacks_are_refused(pairs: PairsFolder, plain: str, tmp_path: Path) -> None:
+def test_parts_that_a_model_lacks_are_refused(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     for options, message in (({"freeze": "shared"}, "no experts"), ({"only_expert": "x"}, "no experts")):
         with pytest.raises(UsageError, match=message):
             train(plain, pairs, SHORT.model_copy(update=options), tmp_path / "run")

@@ -12,7 +12,7 @@ from sentence_experts.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.auto_route import Labelled
-    from sentence_experts.pairs.dataset import PairsFolder
+    from sentence_experts.pairs.dataset import Pairs
 
 HELD_OUT = 5  # of a file of texts, every fifth measures the accuracy
 
@@ -60,12 +60,12 @@ def auto_route(
     from sentence_experts.models.loading import load
     from sentence_experts.models.routing.automatic import fit_auto_routes
     from sentence_experts.models.sources import load_quietly
-    from sentence_experts.pairs.dataset import PairsFolder
+    from sentence_experts.pairs.dataset import Pairs
     from sentence_experts.report.model_tables import choice_table, cost_table
 
     if pairs is None and texts is None:
         raise UsageError("give --pairs, or --texts with a file of texts and routes")
-    folder = None if pairs is None else PairsFolder.open(pairs)
+    folder = None if pairs is None else Pairs.open(pairs)
     measured_on = None if folder is None else folder.split(split)
     known, unseen = _learned_and_unseen(folder, texts, column, route_column, texts_per_route, seed)
     load_quietly()
@@ -86,7 +86,7 @@ def auto_route(
 
 
 def _learned_and_unseen(
-    folder: PairsFolder | None, file: Path | None, column: str, route_column: str, of_each: int, seed: int
+    folder: Pairs | None, file: Path | None, column: str, route_column: str, of_each: int, seed: int
 ) -> tuple[list[Labelled], list[Labelled]]:
     """Texts to learn from, and others to measure on."""
     from sentence_experts.evaluation.auto_route import labelled_texts

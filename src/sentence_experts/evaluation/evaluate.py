@@ -127,7 +127,7 @@ def _evaluate_pairs(
             "pairs_fingerprint": pairs.fingerprint(),
             "pairs_settings": pairs.settings,
             "split": config.split,
-            "split_sha256": pairs.split_hash(config.split),
+            "split_sha256": pairs.file_hash(f"{config.split}.parquet"),
             "route_map": config.route_map,
             "linked_only": config.linked_only,
             "versions": library_versions(),

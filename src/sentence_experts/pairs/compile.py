@@ -13,7 +13,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.article_split import ARTICLE_FRACTIONS, articles_seen, split_by_article
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.dataset import Pairs, check_replaceable
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import NegativeSampler, Request
@@ -58,7 +58,7 @@ def compile_pairs(
     """
     config = PairsConfig.of(config, **settings)
     if out is not None:
-        check_replaceable(Path(out))
+        Pairs.check_replaceable(Path(out))
     with open_corpus(corpus) as folder:
         with opened(config, beside=None if out is None else Path(out)) as engine:
             pairs, known_links, made = _compiled(LinkGraph(folder, config, engine), config)

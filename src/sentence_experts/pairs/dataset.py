@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from sentence_experts import __version__
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.card import dataset_card
 from sentence_experts.pairs.splits import SPLITS
-from sentence_experts.storage import (
-    read_json,
-    replacing_folder,
-    sha256_file,
-    sha256_text,
-    write_json,
-    write_parquet,
-)
+from sentence_experts.pairs.table_folder import TableFolder
+from sentence_experts.storage import sha256_text
 from sentence_experts.tables import to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = 1
-MANIFEST = "manifest.json"
 # The sentence-transformers trainer reads anchor, positive and label (1 linked, 0 not); the card's default
 # configuration shows it these alone. The rest says where the pair comes from.
 TRAINER_COLUMNS = ("anchor", "positive", "label")
@@ -50,41 +38,23 @@ LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
 ONE_DOMAIN = "all"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class Pairs:
+class Pairs(TableFolder):
     """Pairs of texts in train, validation and test, in memory or in a folder.
 
     Each split is an Arrow table of `PAIR_COLUMNS`: two texts, label (1 linked, 0 a negative), domain, count
     (how often the pair was linked, 0 for a negative) and the ids of the two papers.
-
-    Attributes:
-        path: the folder; None if the pairs are in memory.
-        manifest: the settings, counts and hashes of the dataset.
-        tables: file name -> table, of pairs in memory.
     """
 
-    path: Path | None
-    manifest: dict[str, Any]
-    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    kind = "pairs"
 
     @classmethod
     def open(cls, path: Path | str) -> Pairs:
         """Open a folder written by `compile_pairs` or `Pairs.save`.
 
         Raises:
-            InputError: the folder holds no pairs dataset.
+            InputError: the folder holds no pairs.
         """
-        path = Path(path)
-        files = [path / MANIFEST, *(path / f"{name}.parquet" for name in SPLITS)]
-        missing = [file.name for file in files if not file.is_file()]
-        if missing:
-            raise InputError(
-                f"{path}: no pairs here ({', '.join(missing)} missing); make them with sentence-experts pairs"
-            )
-        manifest = read_json(files[0])
-        if manifest.get("kind") != "pairs":
-            raise InputError(f"{path}: its {MANIFEST} is not that of a pairs dataset")
-        return cls(path, manifest)
+        return cls(Path(path), cls.read_manifest(Path(path)))
 
     @classmethod
     def of(cls, source: Any) -> Pairs:
@@ -141,8 +111,7 @@ class Pairs:
     ) -> Pairs:
         """Pairs of tables that have all columns already, with a manifest that gets their counts."""
         tables = {f"{name}.parquet": splits[name] for name in SPLITS} | {KNOWN_LINKS: known_links}
-        head = {"kind": "pairs", "format": FORMAT, "version": __version__}
-        return cls(None, {**head, "domains": count_pairs(splits), **manifest}, tables)
+        return cls(None, cls.new_manifest(domains=count_pairs(splits), **manifest), tables)
 
     def split(self, name: str) -> pa.Table:
         """The pairs of `train`, `validation` or `test`.
@@ -153,7 +122,9 @@ class Pairs:
         """
         if name not in SPLITS:
             raise UsageError(f"no split {name!r}; there are {', '.join(SPLITS)}")
-        table = self._table(f"{name}.parquet")
+        table = self.table(f"{name}.parquet")
+        if table is None:
+            raise InputError(f"{self.path}: {name}.parquet is missing")
         missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
         if missing:
             raise InputError(
@@ -162,27 +133,14 @@ class Pairs:
             )
         return table
 
-    @property
-    def has_known_links(self) -> bool:
-        """Whether `known_links` has its table; folders written by early versions lack it."""
-        return self.path is None or (self.path / KNOWN_LINKS).is_file()
-
-    def split_hash(self, name: str) -> str:
-        """The SHA-256 of a split's file, or of the file that saving would write."""
-        file = f"{name}.parquet"
-        return parquet_hash(self.tables[file]) if self.path is None else sha256_file(self.path / file)
-
     def known_links(self) -> pa.Table:
         """Every linked pair of the training works, sampled or not: string columns `left_id` < `right_id`.
 
-        Such works are not negatives of each other, wherever they meet.
-
-        Raises:
-            InputError: the dataset was written before there was such a table.
+        Such works are not negatives of each other, wherever they meet. A folder without this table, of an
+        early version, knows the links of its training pairs.
         """
-        if not self.has_known_links:
-            raise InputError(f"{self.path}: no {KNOWN_LINKS} here; write the pairs again")
-        return self._table(KNOWN_LINKS)
+        links = self.table(KNOWN_LINKS)
+        return _links_of(self.split("train")) if links is None else links
 
     @property
     def domains(self) -> list[str]:
@@ -195,35 +153,23 @@ class Pairs:
         settings: dict[str, Any] = self.manifest.get("settings", {})
         return settings
 
-    @property
-    def name(self) -> str:
-        """The name of the folder, or "pairs in memory"."""
-        return "pairs in memory" if self.path is None else self.path.resolve().name
-
     def fingerprint(self) -> str:
         """A hash that changes when the bytes of a split or of the known links do; the same after saving."""
-        files = self.manifest.get("files")
-        if files is None:
-            files = {name: parquet_hash(table) for name, table in self.tables.items()}
-        return sha256_text(*(digest for _, digest in sorted(files.items())))
+        return sha256_text(*self.hashes().values())
 
     def save(self, out: Path | str) -> Pairs:
-        """Write the dataset to a folder, completely or not at all, and return it as opened from there.
+        """Write the pairs to a folder, completely or not at all, and return them as opened from there.
 
         Raises:
-            UsageError: `out` exists and holds something other than a pairs dataset.
+            UsageError: `out` exists and holds something other than pairs.
         """
-        out = Path(out)
-        check_replaceable(out)
-        with replacing_folder(out) as folder:
-            files = {}
-            for name in (*(f"{split}.parquet" for split in SPLITS), KNOWN_LINKS):
-                write_parquet(folder / name, self._table(name))
-                files[name] = sha256_file(folder / name)
-            manifest = {**self.manifest, "files": files}
-            write_json(folder / MANIFEST, manifest)
-            (folder / "README.md").write_text(dataset_card(manifest, TRAINER_COLUMNS), encoding="utf-8")
+        self.check_replaceable(Path(out))
+        self.write(Path(out))
         return Pairs.open(out)
+
+    def about(self, manifest: dict[str, Any]) -> dict[str, str]:
+        """The dataset card."""
+        return {"README.md": dataset_card(manifest, TRAINER_COLUMNS)}
 
     def to_pandas(self) -> pd.DataFrame:
         """All pairs as one DataFrame, with a column `split`."""
@@ -235,31 +181,9 @@ class Pairs:
         return pa.concat_tables(named).to_pandas()
 
     def __repr__(self) -> str:
-        counts = [f"{name}: {self._rows(f'{name}.parquet'):,}" for name in SPLITS]
+        counts = [f"{name}: {self.number_of_rows(f'{name}.parquet'):,}" for name in SPLITS]
         place = "in memory" if self.path is None else self.path
         return f"Pairs({', '.join(counts)}; domains: {', '.join(self.domains)}; {place})"
-
-    def _rows(self, file: str) -> int:
-        rows: int = (
-            self.tables[file].num_rows if self.path is None else pq.read_metadata(self.path / file).num_rows
-        )
-        return rows
-
-    def _table(self, file: str) -> pa.Table:
-        return self.tables[file] if self.path is None else pq.read_table(self.path / file)
-
-
-def check_replaceable(out: Path) -> None:
-    """Refuse to write a pairs dataset over anything else.
-
-    Raises:
-        UsageError: `out` exists and holds something else, which would be lost.
-    """
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    manifest = out / MANIFEST
-    if not manifest.is_file() or read_json(manifest).get("kind") != "pairs":
-        raise UsageError(f"{out} exists and holds no pairs dataset; choose another `out`")
 
 
 def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
@@ -277,13 +201,6 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
                 "papers": len(papers.unique()),
             }
     return counts
-
-
-def parquet_hash(table: pa.Table) -> str:
-    """The SHA-256 of the file that `write_parquet` writes."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    return hashlib.sha256(sink.getvalue()).hexdigest()
 
 
 def _pair_table(table: pa.Table, split: str) -> pa.Table:
@@ -321,6 +238,3 @@ def _links_of(train: pa.Table) -> pa.Table:
     pairs = sorted({(min(two), max(two)) for two in ends if two[0] != two[1]})
     columns = [pa.array(side, pa.string()) for side in zip(*pairs, strict=True)] if pairs else None
     return pa.table(columns, schema=LINKS_SCHEMA) if columns else LINKS_SCHEMA.empty_table()
-
-
-PairsFolder = Pairs

@@ -1,36 +1,286 @@
-"""A recipe that is ready to run: what it needs, its steps, and what comes of them."""
+"""A recipe at one scale: its data, steps and models, and what is read from the results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
-from sentence_experts.reproduce.comparison import Comparison
-from sentence_experts.reproduce.step import Step
+from sentence_experts.errors import UsageError
+from sentence_experts.models.sources import NAME as PACKAGED
+from sentence_experts.reproduce.config import ReproduceConfig
+from sentence_experts.reproduce.published import Published, PublishedFigure
+from sentence_experts.reproduce.recipe import DOMAIN, MTEB, Baseline, Recipe, Run, without_benchmark
+from sentence_experts.reproduce.steps import Step
 
-SCALES = ("small", "full")
-SMALL, FULL = SCALES
+TFIDF = "tfidf"
+# Published models that the small scale has without the hub.
+LOCAL = {TFIDF: TFIDF, "sentence-transformers/all-MiniLM-L6-v2": PACKAGED}
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One recipe at one scale.
+class Model:
+    """A model of the final comparison.
 
     Attributes:
-        steps: in their order.
-        root: the folder of all recipes of the same protocol and scale.
-        report: the folder of the comparison.
-        pretrained: hub ids, folders and named models that the steps begin with.
-        writes_first: what is written before the first step, in words.
-        prepare: writes it, and sees that what the user has to bring is there.
-        compare: reads the evaluations of finished steps.
+        label: its name in our evaluation.
+        name: its row in the published tables.
+        sources: one folder per seed, or a single hub id, folder or `tfidf`.
+        base: the pretrained model; `published_base` that of the paper.
+        route: the paper's domain or task that it was trained on alone; None for all.
+        run: None for a model that is not trained.
+        pooling: of a baseline.
     """
 
-    steps: tuple[Step, ...]
-    root: Path
-    report: Path
-    pretrained: tuple[str, ...]
-    writes_first: str | None
-    prepare: Callable[[], None]
-    compare: Callable[[], Comparison]
+    label: str
+    name: str
+    sources: tuple[str, ...]
+    base: str
+    published_base: str
+    route: str | None = None
+    run: Run | None = None
+    pooling: str | None = None
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Our result for a published figure; None where there is none.
+
+    Attributes:
+        value: absolute.
+        gain: over the model that the published figure is a gain over.
+        interval: the ends of the 95% interval.
+    """
+
+    value: float | None = None
+    gain: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+class Experiment(ABC):
+    """One recipe at one scale, ready to run. The kinds of recipes are its subclasses.
+
+    Attributes:
+        root: folder of all recipes of the same protocol and scale; they share data and models.
+        report: the folder of the comparison.
+        steps: in their order.
+        models: that are measured.
+        left_out: baselines that only the hub has, at small scale.
+        evaluations: name of an evaluation -> the file of its results.
+        pretrained: hub ids, folders and named models that the steps begin with.
+        routes: the paper's domain or task -> the one here.
+        folder: of the compiled pairs or tasks.
+        words: the data in words.
+        writes_first: what `prepare` writes, for a dry run.
+        unlike_published: lines on what differs from the paper in the data.
+    """
+
+    result: ClassVar[str] = "tasks.json"
+    takes_corpus: ClassVar[bool] = False
+
+    def __init__(self, recipe: Recipe, name: str, config: ReproduceConfig, out: Path) -> None:
+        """Plan a recipe; `name` is the folder of its results, `out` that of all recipes.
+
+        Raises:
+            UsageError: a setting that the recipe does not take, or a corpus that it needs.
+            InputError: its data is not there.
+        """
+        if config.corpus is not None and not self.takes_corpus:
+            raise UsageError("`corpus` is for recipes on pairs; this one is on tasks")
+        self.recipe, self.small = recipe, config.scale == "small"
+        self.published = Published.read(recipe.protocol.published)
+        self.root = out / config.scale / recipe.protocol.name
+        self.report = self.root / name
+        self.seeds = config.seeds or recipe.protocol.seeds
+        self.steps: list[Step] = []
+        self.models: list[Model] = []
+        self.left_out: list[Baseline] = []
+        self.evaluations: dict[str, Path] = {}
+        self.pretrained: list[str] = []
+        self.routes: dict[str, str] = {}
+        self.folder = self.root
+        self.words = ""
+        self.writes_first: str | None = None
+        self.unlike_published: list[str] = []
+        self.find_data(config.corpus)
+        self.plan()
+
+    @abstractmethod
+    def find_data(self, corpus: Path | None) -> None:
+        """Set what there is to say of the data, and plan the steps that compile it."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Write what the first step needs, and check what the user has to bring."""
+
+    def extension(self, route: str | None) -> dict[str, Any]:
+        """What `extend` takes besides the base, for one route or (None) all."""
+        return {"tasks": self.folder}
+
+    @abstractmethod
+    def models_of(self, figure: PublishedFigure) -> list[Model]:
+        """The models of a figure's row or column; several if each was trained on one route."""
+
+    @abstractmethod
+    def applies(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> bool:
+        """Whether the figure belongs in the recipe's comparison."""
+
+    @abstractmethod
+    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> Ours:
+        """Our result for a figure, from the results of the evaluations by their names."""
+
+    def notes(self, evaluations: Mapping[str, Any]) -> list[str]:
+        """More lines on what differs from the paper."""
+        return []
+
+    @property
+    def manifest(self) -> Path:
+        """The file that tells when the data has changed."""
+        return self.folder / "manifest.json"
+
+    # ---- steps ---------------------------------------------------------------------------------------
+
+    def plan(self) -> None:
+        """Plan the steps for all models: search, extend, train, average, evaluate."""
+        self._search()
+        for run in self.recipe.runs:
+            self.models += self._models(run)
+        self.left_out = [each for each in self.recipe.baselines if self.small and each.model not in LOCAL]
+        self.models += [self._baseline(each) for each in self.recipe.baselines if each not in self.left_out]
+        if self.models:
+            for name, settings in self.recipe.evaluate_settings(self.small).items():
+                self._evaluate(name, settings)
+
+    def _add(self, step: Step) -> Step:
+        if step not in self.steps:
+            self.steps.append(step)
+        return step
+
+    def _evaluate(self, name: str, settings: Mapping[str, Any]) -> None:
+        file = self.evaluations[name] = self.report / name / self.result
+        runs = {model.label: list(model.sources) for model in self.models if model.run is not None}
+        trained = {label: own if len(own) > 1 else own[0] for label, own in runs.items()}
+        baseline = {model.label: model.sources[0] for model in self.models if model.run is None}
+        pooling = {model.label: model.pooling for model in self.models if model.pooling}
+        made_by = [step.makes for step in self.steps if step.call in ("train", "average_experts")]
+        self._add(
+            Step(
+                "evaluate",
+                {
+                    "models": trained,
+                    "baseline": baseline,
+                    "data": settings.get(MTEB) or self.folder,
+                    "out": file.parent,
+                },
+                file,
+                {
+                    **without_benchmark(settings),
+                    **({"pooling": pooling} if pooling else {}),
+                    "cache": self.root / "cache",
+                },
+                (self.manifest, *made_by),
+                can_be_replaced=True,
+            )
+        )
+
+    def _models(self, run: Run) -> Iterator[Model]:
+        """The model of a run, or one per domain or task."""
+        if run.average_of is not None:
+            averaged = next(each for each in self.recipe.runs if each.name == run.average_of)
+            (model,) = self._models(averaged)
+            means = []
+            for seed, source in enumerate(model.sources):
+                out = self.root / "runs" / f"{run.name}-seed{seed}" / "model"
+                made_from = (Path(source).parent / "run.json",)
+                arguments = {"model": Path(source), "out": out}
+                means.append(self._add(Step("average_experts", arguments, out, made_from=made_from)))
+            sources = tuple(str(step.makes) for step in means)
+            yield Model(run.name, run.name, sources, model.base, model.published_base, run=run)
+            return
+        for route, here in self.routes.items() if run.per_route else [(None, None)]:
+            yield self._trained(run, route, here)
+
+    def _trained(self, run: Run, route: str | None, here: str | None) -> Model:
+        base, published_base = self._base(str(run.base)), str(run.base)
+        settings = self.recipe.train_settings(run, self.small)
+        label = run.name
+        if here is not None:
+            label = run.name.replace(DOMAIN, here) if DOMAIN in run.name else f"{run.name} {here}"
+            settings = {**settings, "routes": [here]}
+        place = label.replace(" ", "-")
+        model = base if run.extend is None else self._extend(base, here, run.extend, place)
+        runs = [self._train(model, settings, seed, place) for seed in range(self.seeds)]
+        return Model(
+            label=label,
+            name=run.name.replace(DOMAIN, route or ""),
+            sources=tuple(str(out / "model") for out in runs),
+            base=published_base if LOCAL.get(published_base) == base else base,
+            published_base=published_base,
+            route=None if DOMAIN in run.name else route,
+            run=run,
+        )
+
+    def _baseline(self, baseline: Baseline) -> Model:
+        published = baseline.model
+        source = LOCAL[published] if self.small else published
+        self._begin_with(source)
+        return Model(baseline.name, baseline.name, (source,), published, published, pooling=baseline.pooling)
+
+    def _search(self) -> None:
+        search = self.recipe.search
+        if search is None:
+            return
+        here = self.routes[search.domain]
+        model = self._extend(self._base(search.base), here, search.extend, f"search-{here}")
+        shared = {**self.recipe.train_settings(None, self.small), "routes": [here]}
+        settings = {
+            **{key: value for key, value in shared.items() if key not in search.searched},
+            "trials": search.small_trials if self.small else search.trials,
+            "fraction": search.fraction,
+            "search_seed": 0,
+        }
+        out = self.root / "search"
+        arguments = {"model": model, "data": self.folder, "out": out, "resume": True}
+        made_from = (Path(model), self.manifest)
+        self._add(Step("tune", arguments, out / "best.yaml", settings, made_from, resumes=True))
+
+    def _base(self, published: str) -> str:
+        return self._begin_with(self.recipe.protocol.small.base if self.small else published)
+
+    def _begin_with(self, model: str) -> str:
+        self.pretrained = list(dict.fromkeys([*self.pretrained, model]))
+        return model
+
+    def _extend(self, base: str, route: str | None, settings: Mapping[str, Any], place: str) -> str:
+        out = self.root / "untrained" / place
+        extension = self.extension(route)
+        made_from = [Path(base)] if Path(base).is_dir() else []
+        made_from += [self.manifest] if "tasks" in extension else []
+        arguments = {"base": base, "out": out, **extension}
+        return str(self._add(Step("extend", arguments, out, settings, tuple(made_from))).makes)
+
+    def _train(self, model: str, settings: Mapping[str, Any], seed: int, place: str) -> Path:
+        out = self.root / "runs" / f"{place}-seed{seed}"
+        is_folder = self.root in Path(model).parents or Path(model).is_dir()
+        arguments = {"model": model, "data": self.folder, "out": out, "resume": True}
+        made_from = (*([Path(model)] if is_folder else []), self.manifest)
+        seeded = {**settings, "seed": seed}
+        self._add(Step("train", arguments, out / "run.json", seeded, made_from, resumes=True))
+        return out
+
+
+def changed_settings(what: str, published: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
+    """The settings that are not as published, as one line; none if all are."""
+    changes = [
+        f"{key} {_plain(value)} for {_plain(published.get(key, 'none'))}"
+        for key, value in here.items()
+        if _plain(value) != _plain(published.get(key))
+    ]
+    if changes:
+        yield f"{what}: {'; '.join(changes)}"
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value).replace(",", ", ")

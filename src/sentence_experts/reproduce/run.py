@@ -1,47 +1,116 @@
-"""An experiment, step by step: what is done is kept, and the comparison is written at the end."""
+"""A recipe, step by step: what is done is kept, and the comparison is written at the end."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-from sentence_experts.errors import SentenceExpertsError
-from sentence_experts.reproduce.comparison import Comparison
-from sentence_experts.reproduce.experiment import Experiment
-from sentence_experts.reproduce.hub import check_models
-from sentence_experts.reproduce.journal import Journal
-from sentence_experts.reproduce.tables import html, markdown
-from sentence_experts.storage import write_json, write_text
+from sentence_experts.errors import InputError, require
+from sentence_experts.recipes import find_recipe
+from sentence_experts.reproduce.comparison import Comparison, compare
+from sentence_experts.reproduce.config import ReproduceConfig
+from sentence_experts.reproduce.experiment import LOCAL, Experiment
+from sentence_experts.reproduce.kinds import KINDS
+from sentence_experts.reproduce.kinds.pairs import how_to_get_the_corpus
+from sentence_experts.reproduce.recipe import read_recipe
+from sentence_experts.reproduce.report import html, markdown
+from sentence_experts.reproduce.steps import run_steps
+from sentence_experts.storage import read_json, write_json, write_text
 
+HUB_SECONDS = 10
 logger = logging.getLogger(__name__)
 
-# Runs one command line of this package and gives its exit status.
-Command = Callable[[Sequence[str]], int]
+
+def reproduce_recipe(
+    recipe: Path | str,
+    config: ReproduceConfig | None = None,
+    out: Path | str = "reproduced",
+    **settings: Any,
+) -> Comparison:
+    """Run a published experiment and set its figures beside the printed ones.
+
+    Every step calls a public function of this package. Called again, it continues where it stopped.
+
+    Args:
+        recipe: the name of a shipped recipe ("hallee2025/moe_all"), or the path of one.
+        config: the settings; `settings` override its fields, by name.
+        out: the folder for all recipes; those of one paper share data and models.
+
+    Returns:
+        The comparison, which is also written to `out` as report.json, report.md and report.html.
+
+    Raises:
+        InputError: a faulty recipe, missing data, or a model that cannot be had.
+        UsageError: a setting that the recipe does not take, or a result that was made with other settings.
+    """
+    return run_experiment(plan_recipe(recipe, config, out, **settings))
 
 
-def run_experiment(experiment: Experiment, command: Command) -> Comparison:
+def plan_recipe(
+    recipe: Path | str,
+    config: ReproduceConfig | None = None,
+    out: Path | str = "reproduced",
+    dry_run: bool = False,
+    **settings: Any,
+) -> Experiment:
+    """Read a recipe and plan its steps; nothing is run.
+
+    A missing corpus is explained in the log; with `dry_run`, a placeholder takes its place.
+
+    Raises:
+        InputError, UsageError: as `reproduce_recipe`.
+    """
+    config = ReproduceConfig.of(config, **settings)
+    file = find_recipe(recipe)
+    content = read_recipe(file)
+    protocol = content.protocol
+    if protocol.kind == "pairs" and config.scale == "full" and config.corpus is None:
+        for line in how_to_get_the_corpus(protocol):
+            logger.info(line)
+        if dry_run:
+            config = ReproduceConfig.of(config, corpus=Path("CORPUS"))
+    return KINDS[protocol.kind](content, file.stem, config, Path(out))
+
+
+def run_experiment(experiment: Experiment) -> Comparison:
     """Run the steps that are not done yet, then write report.json, report.md and report.html.
 
     Raises:
-        SentenceExpertsError: a step failed.
-        InputError: what the user has to bring is not there, or the hub does not give a model.
-        UsageError: a result is there that was made with other settings.
+        InputError: something that the user has to bring is missing, or the hub does not give a model.
+        UsageError: a result exists that was made with other settings.
     """
     experiment.prepare()
     check_models(experiment.pretrained)
-    journal = Journal(experiment.root.parent / "steps.json")
-    for number, step in enumerate(experiment.steps, start=1):
-        at = f"step {number} of {len(experiment.steps)}"
-        if journal.is_done(step):
-            logger.info(f"{at}: {step.command[0]}: {step.makes} is done")
-            continue
-        logger.info(f"{at}: {step.command[0]}")
-        journal.begin(step)
-        if status := command(step.command):
-            raise SentenceExpertsError(f"{at} ({step.command[0]}) failed with exit status {status}")
-        journal.note(step)
-    comparison = experiment.compare()
+    run_steps(experiment.steps, experiment.root.parent / "steps.json")
+    evaluations = {name: read_json(file) for name, file in experiment.evaluations.items()}
+    comparison = compare(experiment, evaluations)
     write_json(experiment.report / "report.json", comparison.to_json())
     write_text(experiment.report / "report.md", markdown(comparison))
     write_text(experiment.report / "report.html", html(comparison))
     return comparison
+
+
+def check_models(sources: Iterable[str]) -> None:
+    """Check each model that is not on this machine against the hub, before hours of work.
+
+    Raises:
+        InputError: a model is neither on this machine nor on the hub.
+    """
+    hub = require("huggingface_hub", "models")
+    api = hub.HfApi()
+    for source in sources:
+        if source in LOCAL.values() or Path(source).is_dir():
+            continue
+        if isinstance(hub.try_to_load_from_cache(source, "config.json"), str):
+            continue
+        try:
+            # A download would try again and again, with a message each time.
+            api.model_info(source, timeout=HUB_SECONDS)
+            api.auth_check(source)
+        except Exception as error:  # no network, no such model, a licence that was not accepted
+            raise InputError(
+                f"{source}: neither on this machine nor to be had from the Hugging Face hub "
+                f"({type(error).__name__}); download it where there is a network, or use `scale=small`"
+            ) from error

@@ -1,1 +1,1 @@
-"""Task datasets: a hierarchy of tasks and datasets, from a YAML file to training pairs and test sets."""
+"""Task datasets: tasks with their datasets, from a YAML file to training pairs and test sets."""

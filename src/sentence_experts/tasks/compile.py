@@ -18,7 +18,6 @@ from sentence_experts.tasks.dataset import (
     TEXTS,
     TEXTS_SCHEMA,
     Tasks,
-    check_replaceable,
 )
 from sentence_experts.tasks.label_pairs import same_label_pairs
 from sentence_experts.tasks.reading import Reading, read
@@ -86,7 +85,7 @@ def compile_tasks(
     """
     config = TasksConfig.of(config, **settings)
     if out is not None:
-        check_replaceable(Path(out), overwrite)
+        Tasks.check_replaceable(Path(out), overwrite)
     if isinstance(source, Mapping):
         task_file, folder = TaskFile.from_mapping(source), Path()
     else:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.tables import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
-from sentence_experts.pairs.dataset import parquet_hash
+from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file
 from sentence_experts.tables import BadRowError, check_columns, read_columns, read_rows, to_arrow
 from sentence_experts.tasks.kinds import Kind

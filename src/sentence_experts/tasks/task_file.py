@@ -22,11 +22,11 @@ from pydantic import (
 )
 
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.pairs.table_folder import MANIFEST
 from sentence_experts.storage import read_json
 from sentence_experts.tasks.kinds import KINDS, Kind
 from sentence_experts.tasks.source import IN_MEMORY, Source
 
-MANIFEST = "manifest.json"
 # A task's or dataset's name is a folder's name too.
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 

@@ -182,15 +182,12 @@ class LinkedPairs(Objective):
             table = table.append_column("negative", pa.nulls(len(rows), pa.string()))
             with_negative = np.column_stack([numbers[rows], np.full(len(rows), NONE)])
             sources.append(SourceRows(name, name, table, with_negative))
-        return ObjectiveRows(sources, len(papers), self._links(train, papers))
+        return ObjectiveRows(sources, len(papers), self._links(papers))
 
-    def _links(self, train: pa.Table, papers: pa.Array) -> Numbers:
-        """The known links between these papers; a dataset without a file of them knows its training pairs."""
-        if self.pairs.has_known_links:
-            table, columns = self.pairs.known_links(), ("left_id", "right_id")
-        else:
-            table, columns = train, _ID_COLUMNS
-        links = np.stack([_numbers(table[column], papers) for column in columns])
+    def _links(self, papers: pa.Array) -> Numbers:
+        """The known links between these papers."""
+        table = self.pairs.known_links()
+        links = np.stack([_numbers(table[column], papers) for column in ("left_id", "right_id")])
         return links[:, (links != NONE).all(axis=0)]
 
     def validation(

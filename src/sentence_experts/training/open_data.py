@@ -17,8 +17,8 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.table_inputs import as_arrow
 from sentence_experts.storage import read_json, sha256_text
+from sentence_experts.tables import to_arrow
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.objectives import (
@@ -161,9 +161,9 @@ def _of_folder(path: Path) -> Objective:
 def _splits(data: Any) -> dict[str, pa.Table]:
     """The tables of train and, if there is one, validation."""
     if isinstance(data, DatasetDict):
-        tables = {split: as_arrow(data[split]) for split in data if split in SPLITS}
+        tables = {split: to_arrow(data[split]) for split in data if split in SPLITS}
     else:
-        table = as_arrow(data)
+        table = to_arrow(data)
         tables = {"train": table}
         if "split" in table.column_names:
             found = {split: table.filter(pc.equal(table["split"], split)) for split in SPLITS}

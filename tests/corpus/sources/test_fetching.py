@@ -16,6 +16,7 @@ from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus, sampl
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.recipes import RECIPES
 
 PATIENCE = {"email": "a@b.org", "first_wait": 0.01, "timeout": 0.5}
 TABLES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet")
@@ -227,9 +228,8 @@ def test_the_whole_table_of_icite_takes_the_place_of_its_api(
 
 @pytest.mark.parametrize("paper", ["hallee2024", "hallee2025"])
 def test_shipped_plans_ask_what_the_papers_asked(paper: str) -> None:
-    recipes = Path(__file__).resolve().parents[3] / "recipes"
-    plan = FetchConfig.read(recipes / "corpus" / f"{paper}_domains.yaml")
-    rules = DomainRules.read(recipes / paper / "domains.yaml").domains
+    plan = FetchConfig.read(RECIPES / "corpus" / f"{paper}_domains.yaml")
+    rules = DomainRules.read(RECIPES / paper / "domains.yaml").domains
     wanted = {}
     for name, rule in rules.items():
         first, last = rule.years

@@ -15,12 +15,12 @@ from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.local import CANDIDATES, LocalTask, candidates, local_tasks
 from sentence_experts.evaluation.mteb.routes import TaskRoutes
 from sentence_experts.models.loading import load
-from sentence_experts.tasks.dataset import TasksFolder
+from sentence_experts.tasks.dataset import Tasks
 
 
 @pytest.fixture(scope="module")
 def tasks(tasks_folder) -> dict[str, LocalTask]:
-    return {task.name: task for task in local_tasks(TasksFolder.open(tasks_folder))}
+    return {task.name: task for task in local_tasks(Tasks.open(tasks_folder))}
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +146,12 @@ def test_a_query_is_no_answer_to_itself(encoder, tasks):
 def test_the_revision_is_of_rows_and_routes(tasks, tasks_folder):
     revisions = {task.make().metadata.revision for task in tasks.values()}
     assert len(revisions) == len(tasks)
-    again = local_tasks(TasksFolder.open(tasks_folder), ["sts.papers"])
+    again = local_tasks(Tasks.open(tasks_folder), ["sts.papers"])
     assert again[0].revision == tasks["sts.papers"].revision
 
 
 def test_only_keeps_tasks_datasets_and_types(tasks_folder):
-    folder = TasksFolder.open(tasks_folder)
+    folder = Tasks.open(tasks_folder)
     assert [task.name for task in local_tasks(folder, ["sts", "Clustering"])] == [
         "clustering.topics",
         "sts.papers",
@@ -170,6 +170,6 @@ def test_data_that_measure_nothing_say_so(tmp_path):
         "tasks: {clustering: {kind: clustering, datasets: {one: {files: {test: one.jsonl}}}}}"
     )
     compile_tasks(tmp_path / "tasks.yaml", out=tmp_path / "tasks")
-    (task,) = local_tasks(TasksFolder.open(tmp_path / "tasks"))
+    (task,) = local_tasks(Tasks.open(tmp_path / "tasks"))
     with pytest.raises(InputError, match=r"clustering.one: one label alone in the test split"):
         task.make().load_data()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import mteb
 import numpy as np
 import pytest
@@ -14,8 +12,9 @@ from scipy.stats import spearmanr
 
 from sentence_experts.evaluation.mteb.adapter import task_encoder
 from sentence_experts.moee import MoeEmbedder
+from sentence_experts.recipes import RECIPES
 
-MODEL = Path(__file__).parents[2] / "fixtures" / "tiny-olmoe"
+MODEL = RECIPES / "moee" / "tiny-olmoe"
 ROWS = {
     "text": ["Neurons of the cortex fire in sleep.", "The virus spreads from cell to cell."],
     "human_summaries": [

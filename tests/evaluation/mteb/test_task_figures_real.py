@@ -13,7 +13,7 @@ from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.models.loading import load
 from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.config import TasksConfig
-from sentence_experts.tasks.dataset import TasksFolder
+from sentence_experts.tasks.dataset import Tasks
 
 TASKS = """
 tasks:
@@ -37,7 +37,7 @@ def test_minilm_on_sts_benchmark_and_banking77(real_data, minilm, tmp_path):
     found = evaluate("minilm", tmp_path / "tasks", device="cpu")
     figures = {name: figure.value for name, figure in found.models[0].tasks.items()}
 
-    table = TasksFolder.open(tmp_path / "tasks").pairs("sts", "stsb", "test")
+    table = Tasks.open(tmp_path / "tasks").pairs("sts", "stsb", "test")
     assert table.num_rows == 150
     encoder = BatchEncoder(load("minilm", device="cpu"))
     near = cosines(*(encoder.encode(table[side].to_pylist()) for side in ("anchor", "positive")))

@@ -12,7 +12,7 @@ from helpers.task_samples import make_task_model, make_tasks_folder
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.report.write import write_report
-from sentence_experts.tasks.dataset import TasksFolder
+from sentence_experts.tasks.dataset import Tasks
 
 ONLY = ("sts", "same")
 
@@ -127,4 +127,4 @@ def test_wrong_use_is_said_before_anything_is_measured(experts_model, task_model
 
 def test_the_folder_is_named_by_its_hash(task_model, tasks_folder, tmp_path):
     found = measured(task_model, tasks_folder, tmp_path)
-    assert found.settings["tasks_fingerprint"] == TasksFolder.open(tasks_folder).fingerprint()
+    assert found.settings["tasks_fingerprint"] == Tasks.open(tasks_folder).fingerprint()

@@ -131,7 +131,7 @@ def audit(
         if split not in sets:
             raise InputError(f"an audit compares training with test pairs; there are no {split} pairs")
     train, test = sets["train"], sets["test"]
-    known = pairs.known_links() if pairs.path is not None and pairs.has_known_links else None
+    known = pairs.known_links() if pairs.path is not None else None
     leaks = find_leaks(sets, chosen.threshold, known)
     measurements = [
         each

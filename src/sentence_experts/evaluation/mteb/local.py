@@ -71,12 +71,12 @@ class LocalTask:
     @property
     def kind(self) -> str:
         """mteb's type of the task."""
-        return self.folder.hierarchy.tasks[self.task].of.mteb_type
+        return self.folder.task_file.tasks[self.task].of.mteb_type
 
     @property
     def routes(self) -> dict[str, str]:
         """Key -> route of its texts, as the task file has them (`routes`)."""
-        task = self.folder.hierarchy.tasks[self.task]
+        task = self.folder.task_file.tasks[self.task]
         sides = (task.anchor_route, task.positive_route)
         if self.kind in TWO_SIDED:
             return {f"{self.name}.{role}": route for role, route in zip(ROLES, sides, strict=True)}
@@ -88,7 +88,7 @@ class LocalTask:
         read = (TEXTS,) if SHAPES[self.kind].labelled else (f"{split}.parquet" for split in SPLITS)
         hashes = [self.folder.file_hash(f"{self.task}/{self.dataset}/{name}") for name in read]
         routes = (f"{key}={route}" for key, route in self.routes.items())
-        kind = self.folder.hierarchy.tasks[self.task].kind
+        kind = self.folder.task_file.tasks[self.task].kind
         return sha256_text(PROTOCOL, kind, *routes, *filter(None, hashes))[:16]
 
     @property
@@ -139,7 +139,7 @@ def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
     """
     everything = [
         LocalTask(folder, name, dataset)
-        for name, task in folder.hierarchy.tasks.items()
+        for name, task in folder.task_file.tasks.items()
         for dataset in task.datasets
     ]
     tested = [task for task in everything if task.has_test]

@@ -1,0 +1,89 @@
+"""The main job from articles to search, on real articles or a simulated corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.reproduce.material import Material, data_folder
+from sentence_experts.reproduce.steps import Step
+from sentence_experts.storage import read_json
+
+if TYPE_CHECKING:
+    from sentence_experts.retrieval.search import SearchResult
+
+
+def choose_material(out: Path, simulated: bool = False, seed: int = 0) -> Material:
+    """The articles of the demo, written to `out` if they are simulated.
+
+    Raises:
+        InputError: SENTENCE_EXPERTS_DATA is set, but the articles are not there.
+    """
+    material = Material.find(out / "simulated", None if simulated else data_folder())
+    material.prepare(seed)
+    return material
+
+
+def demo_steps(material: Material, out: Path, steps: int, seed: int, base: str = "minilm") -> list[Step]:
+    """Import, pairs, a dense control and a model with experts, training, evaluation.
+
+    Args:
+        material: the articles.
+        out: folder for everything.
+        steps: training steps of each model.
+        seed: of the pairs and of training.
+        base: the pretrained model.
+    """
+    corpus, pairs, untrained, runs = out / "corpus", out / "pairs", out / "untrained", out / "runs"
+    training: dict[str, Any] = {"max_steps": steps, "batch_size": 32, "batches": "homogeneous", "seed": seed}
+    training["eval_steps"] = max(1, steps // 4)
+    planned = [
+        Step("import_corpus", {"sources": list(material.sources), "out": corpus}, corpus / "manifest.json"),
+        Step(
+            "compile_pairs",
+            {"corpus": corpus, "out": pairs},
+            pairs / "manifest.json",
+            {"domains": material.rules, **material.pairs, "seed": seed},
+            (corpus / "manifest.json",),
+        ),
+    ]
+    made_from = (pairs / "manifest.json",)
+    # The control: the same domain tokens, data and steps, but one MLP for all domains.
+    for name, layers in (("dense", "none"), ("experts", "all")):
+        model = untrained / name
+        arguments = {"base": base, "out": model, "experts": material.domains}
+        planned.append(Step("extend", arguments, model, {"layers": layers}))
+        run = {"model": str(model), "data": pairs, "out": runs / name, "resume": True}
+        trained = runs / name / "run.json"
+        planned.append(Step("train", run, trained, training, (model, *made_from), resumes=True))
+    models = {"experts": runs / "experts" / "model", "dense, tokens": runs / "dense" / "model"}
+    baseline = {"TF-IDF": "tfidf", "base": base}
+    evaluation = out / "evaluation"
+    planned.append(
+        Step(
+            "evaluate",
+            {"models": models, "baseline": baseline, "data": pairs, "out": evaluation},
+            evaluation / "evaluation.json",
+            made_from=(*made_from, *(runs / name / "run.json" for name in ("dense", "experts"))),
+            can_be_replaced=True,
+        )
+    )
+    return planned
+
+
+def measured(out: Path) -> list[tuple[str, float, float]]:
+    """Label, F1max and ROC-AUC of each evaluated model, over the pairs of all domains."""
+    models = read_json(out / "evaluation" / "evaluation.json")["models"]
+    metrics = [(model["label"], model["pooled"]["metrics"]) for model in models]
+    return [(label, found["f1_max"], found["roc_auc"]) for label, found in metrics]
+
+
+def searches(material: Material, out: Path) -> Iterator[SearchResult]:
+    """The papers nearest to each query of the material, by the model with experts."""
+    from sentence_experts.models.loading import load
+    from sentence_experts.retrieval.search import search
+
+    model = load(out / "runs" / "experts" / "model")
+    for route, query in material.queries.items():
+        yield search(model, out / "corpus", query, route=route, unit="title", top_k=5)

@@ -1,0 +1,141 @@
+"""Tables and a manifest about them, in memory or in a folder: what pairs and task datasets have in common."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentence_experts import __version__
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import read_json, replacing_folder, sha256_file, write_parquet, write_text
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TableFolder:
+    """Tables by file name, in memory or in a folder.
+
+    Attributes:
+        path: the folder; None if the tables are in memory.
+        manifest: settings, counts and, in a folder, hashes.
+        tables: file name -> table, if they are in memory.
+    """
+
+    path: Path | None
+    manifest: dict[str, Any]
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    kind: ClassVar[str]
+    sort_manifest: ClassVar[bool] = True
+
+    @classmethod
+    def read_manifest(cls, path: Path) -> dict[str, Any]:
+        """The manifest of a folder.
+
+        Raises:
+            InputError: the folder has none, or that of something else, or a file is missing.
+        """
+        if not (path / MANIFEST).is_file():
+            raise InputError(
+                f"{path}: no {cls.kind} here ({MANIFEST} missing); make them with sentence-experts {cls.kind}"
+            )
+        manifest = read_json(path / MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("kind") != cls.kind:
+            raise InputError(f"{path}: its {MANIFEST} is not that of {cls.kind}")
+        if manifest.get("format", FORMAT) != FORMAT:
+            raise InputError(
+                f"{path}: written in format {manifest['format']}, this program reads {FORMAT}: write it again"
+            )
+        missing = [name for name in manifest["files"] if not (path / name).is_file()]
+        if missing:
+            raise InputError(f"{path}: {missing[0]} is missing; write the folder again")
+        return manifest
+
+    @classmethod
+    def new_manifest(cls, **content: Any) -> dict[str, Any]:
+        """A manifest of this kind."""
+        return {"kind": cls.kind, "format": FORMAT, "version": __version__, **content}
+
+    @property
+    def name(self) -> str:
+        """The name of the folder, or "pairs in memory"."""
+        return f"{self.kind} in memory" if self.path is None else self.path.resolve().name
+
+    def table(self, file: str) -> pa.Table | None:
+        """A table by its file name; None if there is none."""
+        if self.path is None:
+            return self.tables.get(file)
+        return pq.read_table(self.path / file) if (self.path / file).is_file() else None
+
+    def number_of_rows(self, file: str) -> int:
+        """The number of rows of a table, without reading it."""
+        table = self.tables[file] if self.path is None else pq.read_metadata(self.path / file)
+        return int(table.num_rows)
+
+    def file_hash(self, file: str) -> str | None:
+        """The SHA-256 of a table's file, or of the file that saving would write; None if there is none."""
+        if self.path is None:
+            return parquet_hash(self.tables[file]) if file in self.tables else None
+        return sha256_file(self.path / file) if (self.path / file).is_file() else None
+
+    def other_files(self) -> dict[str, str]:
+        """Other files of data, by name."""
+        return {}
+
+    def about(self, manifest: dict[str, Any]) -> dict[str, str]:
+        """Files that describe the folder, by name; no hash is kept of them."""
+        return {}
+
+    def hashes(self) -> dict[str, str]:
+        """File name -> SHA-256, in the order of the names; the same before and after saving."""
+        files: dict[str, str] = self.manifest.get("files") or {
+            **{name: parquet_hash(table) for name, table in self.tables.items()},
+            **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.other_files().items()},
+        }
+        return dict(sorted(files.items()))
+
+    def write(self, out: Path) -> None:
+        """Write everything to a folder, completely or not at all."""
+        others = self.other_files()
+        names = [name for name in (self.tables or self.manifest["files"]) if name not in others]
+        with replacing_folder(out) as folder:
+            for name in names:
+                write_parquet(folder / name, self.table(name))
+            for name, text in others.items():
+                write_text(folder / name, text)
+            files = {name: sha256_file(folder / name) for name in (*names, *others)}
+            manifest = {**self.manifest, "files": files}
+            content = json.dumps(manifest, indent=1, sort_keys=self.sort_manifest, ensure_ascii=False)
+            for name, text in {MANIFEST: f"{content}\n", **self.about(manifest)}.items():
+                write_text(folder / name, text)
+
+    @classmethod
+    def check_replaceable(cls, out: Path, overwrite: bool = True) -> None:
+        """Refuse to write over anything else, and over the same kind without `overwrite`.
+
+        Raises:
+            UsageError: `out` exists and holds something else, or `overwrite` is not given.
+        """
+        if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+            return
+        manifest = out / MANIFEST
+        if not manifest.is_file() or read_json(manifest).get("kind") != cls.kind:
+            raise UsageError(f"{out} exists and holds no {cls.kind}; choose another `out`")
+        if not overwrite:
+            raise UsageError(f"{out} exists already; choose another `out`, or replace it with `overwrite`")
+
+
+def parquet_hash(table: pa.Table) -> str:
+    """The SHA-256 of the file that `write_parquet` writes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return hashlib.sha256(sink.getvalue()).hexdigest()

@@ -1,0 +1,93 @@
+"""Recipes on language models with experts (MoEE): an evaluation under each prompt, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sentence_experts.errors import InputError
+from sentence_experts.reproduce.experiment import Experiment, Model, Ours, changed_settings
+from sentence_experts.reproduce.kinds.tasks import DATA, MTEB_TYPES, PERCENT, filled_in
+from sentence_experts.reproduce.material import DATA_VARIABLE, data_folder
+from sentence_experts.reproduce.published import AVERAGES, PublishedFigure
+from sentence_experts.reproduce.recipe import MTEB, without_benchmark
+from sentence_experts.reproduce.steps import Step
+from sentence_experts.storage import write_text
+
+SMALL_DATA = "tweet emotion, 20 Newsgroups and STS12-16 at hand, not the paper's 20 datasets"
+FULL_DATA = "mteb's present versions of the datasets that the paper names"
+
+
+class LanguageModelExperiment(Experiment):
+    """A recipe on a language model; `data` is the folder of the real data, at small scale."""
+
+    def find_data(self, corpus: Path | None) -> None:
+        """Compile the test sets at hand; the full scale loads those of mteb."""
+        self.words, self.data = FULL_DATA, Path()
+        if self.small:
+            found = data_folder()
+            if found is None:
+                raise InputError(
+                    f"the small scale measures on real texts: set {DATA_VARIABLE} to their folder"
+                )
+            self.words, self.data, self.folder = SMALL_DATA, found, self.root / "tasks"
+            self.file = self.root / "tasks.yaml"
+            self.writes_first = f"{self.file}: the tasks, with the folder of their data"
+            compiled = {"source": self.file, "out": self.folder, "overwrite": True}
+            self.steps.append(Step("compile_tasks", compiled, self.manifest, made_from=(self.file,)))
+
+    def prepare(self) -> None:
+        """Write the task file of the small scale."""
+        if self.small:
+            template = self.recipe.protocol.small_file(True)
+            write_text(self.file, filled_in(template, {DATA: self.data}))
+
+    def plan(self) -> None:
+        """An evaluation under each prompt."""
+        recipe, protocol = self.recipe, self.recipe.protocol
+        hub = self.published.models[str(recipe.model)].hub
+        model = str(protocol.file.parent / protocol.small.base) if self.small else hub
+        self.pretrained = [model]
+        base = Path(model).name if self.small else hub
+        self.models = [Model(str(recipe.model), str(recipe.model), (model,), base, hub)]
+        ((_, settings),) = recipe.evaluate_settings(self.small).items()
+        read = recipe.read_settings(self.small)
+        self.unlike_published = list(changed_settings("reading", recipe.read_settings(False), read))
+        for prompt in protocol.prompts:
+            file = self.evaluations[prompt] = self.report / prompt / self.result
+            arguments = {
+                "model": model,
+                "data": settings.get(MTEB) or self.folder,
+                "out": file.parent,
+                "prompt": prompt,
+                "read": read,
+                "states": self.root / "states",
+            }
+            made_from = (self.manifest, Path(model)) if self.small else ()
+            self.steps.append(
+                Step(
+                    "evaluate_language_model",
+                    arguments,
+                    file,
+                    without_benchmark(settings),
+                    made_from,
+                    can_be_replaced=True,
+                )
+            )
+
+    def applies(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> bool:
+        """Whether it is an average of the recipe's model."""
+        return figure.model == self.recipe.model and not figure.group and figure.prompt in evaluations
+
+    def models_of(self, figure: PublishedFigure) -> list[Model]:
+        """The language model."""
+        return self.models
+
+    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> Ours:
+        """In percent; the mean is over the types that were measured."""
+        measured = evaluations[str(figure.prompt)]["models"]
+        types = next(each["types"] for each in measured if each["label"] == figure.row)
+        kinds = MTEB_TYPES.values() if figure.column in AVERAGES else [MTEB_TYPES[figure.column]]
+        values = [PERCENT * float(types[kind]["value"]) for kind in kinds if kind in types]
+        return Ours(sum(values) / len(values) if values else None)

@@ -1,0 +1,174 @@
+"""Recipes of models trained on linked pairs (Hallee et al.)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from sentence_experts.corpus.tables import CITATIONS, DOMAINS, PAPERS, CorpusFolder
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.reproduce.experiment import Experiment, Model, Ours, changed_settings
+from sentence_experts.reproduce.material import Material, data_folder
+from sentence_experts.reproduce.published import ALL_DOMAINS, Published, PublishedFigure
+from sentence_experts.reproduce.reading import checked
+from sentence_experts.reproduce.recipe import Protocol
+from sentence_experts.reproduce.steps import Step
+from sentence_experts.storage import write_text
+
+# What the small scale takes from its articles: it depends on how many there are and what is known of them.
+# How pairs are made and split is the protocol's.
+OF_THE_MATERIAL = (
+    "unit",
+    "min_count",
+    "negatives_min_cited",
+    "max_train_per_domain",
+    "max_eval_per_domain",
+    "max_validation_per_domain",
+)
+
+
+class PairsExperiment(Experiment):
+    """A recipe on pairs.
+
+    Attributes:
+        corpus: the corpus folder.
+        rules: the domain rules; None if a fetched corpus knows whose query found each paper.
+        material: the articles of the small scale.
+    """
+
+    result = "evaluation.json"
+    takes_corpus = True
+
+    def find_data(self, corpus: Path | None) -> None:
+        """Import and compile the articles at hand, or compile the user's corpus."""
+        protocol = self.recipe.protocol
+        self.folder = self.root / "pairs"
+        self.material: Material | None = None
+        if self.small:
+            if corpus is not None:
+                raise UsageError("`corpus` is for `scale=full`; the small scale brings its own articles")
+            settings = self._find_material(protocol)
+        elif corpus is None:
+            raise UsageError(
+                "`scale=full` needs `corpus`: a corpus of the articles that the paper's queries find"
+            )
+        else:
+            self.corpus, settings = corpus, protocol.pairs
+            self.rules = None if (corpus / DOMAINS).is_file() else protocol.domains
+            self.routes = {domain: domain for domain in protocol.queries}
+            self.words = f"the corpus {corpus}, not the authors' files"
+        rules = {} if self.rules is None else {"domains": self.rules}
+        arguments = {"corpus": self.corpus, "out": self.folder, **rules}
+        read = (self.corpus / PAPERS, self.corpus / CITATIONS, self.rules or self.corpus / DOMAINS)
+        self.steps.append(Step("compile_pairs", arguments, self.manifest, settings, read))
+
+    def prepare(self) -> None:
+        """Write simulated articles and the domains in use; or check the corpus of the user.
+
+        Raises:
+            InputError: no corpus, one fetched for other domains, or the rules lack their MeSH descriptors.
+        """
+        if self.material is not None and self.rules is not None:
+            content = yaml.safe_load(self.material.rules.read_text(encoding="utf-8"))
+            used = {name: rule for name, rule in content["domains"].items() if name in self.routes.values()}
+            write_text(self.rules, yaml.safe_dump({**content, "domains": used}, sort_keys=False))
+            self.material.prepare()
+            return
+        found = CorpusFolder.open(self.corpus).domains
+        if self.rules is None:
+            known = set(pq.read_table(found)["domain"].to_pylist()) if found else set()
+            if missing := sorted(set(self.routes) - known):
+                raise InputError(
+                    f"{self.corpus}: was fetched without the paper's domain {', '.join(missing)}"
+                )
+            return
+        descriptors = DomainRules.read(self.rules).mesh_descriptors
+        if descriptors is not None and not descriptors.is_file():
+            raise InputError(
+                f"{self.rules}: mesh_descriptors: {descriptors} is not there; it is NLM's file of MeSH "
+                "headings (https://www.nlm.nih.gov/databases/download/mesh.html)"
+            )
+
+    def extension(self, route: str | None) -> dict[str, Any]:
+        """An expert per domain."""
+        return {"experts": list(self.routes.values()) if route is None else [route]}
+
+    def applies(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> bool:
+        """Whether the recipe has the row, and measures on the set of pairs."""
+        rows = {model.name for model in self.models} | {baseline.name for baseline in self.left_out}
+        return figure.table in self.recipe.tables and figure.group in evaluations and figure.row in rows
+
+    def models_of(self, figure: PublishedFigure) -> list[Model]:
+        """The model of the row; some rows have a model per domain."""
+        return [one for one in self.models if one.name == figure.row and one.route in (None, figure.domain)]
+
+    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> Ours:
+        """The model's metric on the figure's domain, or over all."""
+        results = evaluations[figure.group]["models"]
+        result = next(each for each in results if each["label"] == models[0].label)
+        if figure.domain == ALL_DOMAINS:
+            view = result[view_of(figure, self.published)]
+        else:
+            view = result["domains"][self.routes[str(figure.domain)]]
+        ends = view["intervals"].get(figure.metric)
+        return Ours(view["metrics"][figure.metric], None, (ends["low"], ends["high"]) if ends else None)
+
+    def _find_material(self, protocol: Protocol) -> dict[str, Any]:
+        """Take the articles at hand; returns the settings of the pairs."""
+        real = data_folder()
+        self.material = Material.find(self.root.parent / "simulated", real)
+        self.words, self.routes = self.material.name, protocol.small.domains
+        if missing := sorted(set(self.routes.values()) - set(self.material.domains)):
+            raise InputError(f"small.domains: {self.material.name} have no {', '.join(missing)}")
+        self.corpus = self.root.parent / ("corpus-simulated" if real is None else "corpus")
+        self.rules = self.root / "domains.yaml"
+        self.writes_first = f"{self.rules}: the domains in use"
+        arguments = {"sources": list(self.material.sources), "out": self.corpus}
+        self.steps.append(Step("import_corpus", arguments, self.corpus / "manifest.json"))
+        settings = _small_pairs(protocol, self.material)
+        stand_ins = ", ".join(f"{here} for {paper}" for paper, here in self.routes.items())
+        self.unlike_published = [
+            f"domains: {stand_ins}",
+            *changed_settings("pairs", protocol.pairs, settings),
+        ]
+        return settings
+
+
+def view_of(figure: PublishedFigure, published: Published) -> str:
+    """How a figure of all domains was averaged."""
+    means = published.means_of_domains
+    is_mean = figure.row in means.rows and figure.metric in means.metrics
+    return PAIR_WEIGHTED_MEAN if is_mean else POOLED
+
+
+def how_to_get_the_corpus(protocol: Protocol) -> list[str]:
+    """What to do for `corpus`, line by line: the paper's queries and the commands."""
+    least = min(query.min_citations for query in protocol.queries.values())
+    return [
+        f"queries of PubMed Central (https://www.ncbi.nlm.nih.gov/pmc/), papers cited {least}x:",
+        *(f"  {domain}: {query.text()}" for domain, query in protocol.queries.items()),
+        "fetch them, or first count them with --dry-run:",
+        f"  sentence-experts corpus fetch --config {protocol.plan} --out CORPUS",
+        "or import articles that you have:",
+        "  sentence-experts corpus import ARTICLES... --out CORPUS",
+        f"with the domains of {protocol.domains}, by MeSH headings, which JATS seldom has: give them in a "
+        "table (corpus import --papers, column mesh), and put NLM's descriptors beside that file",
+    ]
+
+
+def _small_pairs(protocol: Protocol, material: Material) -> dict[str, Any]:
+    """The protocol's pair settings, with as many pairs as the material gives."""
+    of_the_material = {key: material.pairs[key] for key in OF_THE_MATERIAL if key in material.pairs}
+    merged = {**protocol.pairs, **of_the_material, **protocol.small.pairs}
+    if "fractions" not in merged and merged.get("split") == material.pairs["split"]:
+        # The same split without shares: those that leave enough pairs in each set here.
+        merged["fractions"] = material.pairs["fractions"]
+    checked(PairsConfig, merged, protocol.file, "pairs with small.pairs")
+    return merged

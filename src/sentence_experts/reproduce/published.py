@@ -1,0 +1,192 @@
+"""The figures that a paper printed, as data: the same schema for all papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from sentence_experts.config import read_yaml
+from sentence_experts.reproduce.reading import Strict, checked
+
+AVERAGES = ("average", "mean")
+ALL_DOMAINS = "all"
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """One printed number and where it stands.
+
+    Attributes:
+        table, row, column: its place in the paper.
+        group: what several columns have in common: a set of pairs, or a type of task; else "".
+        metric: what was measured, such as "f1_max" or "nDCG@10".
+        value: absolute: a gain is added to the figure that it is a gain over.
+        printed: as it stands in the paper.
+        gain: whether it is printed as a gain.
+        decimals: number of printed decimals.
+        domain, model, prompt: what the whole table is of, if it is of one.
+    """
+
+    table: str
+    row: str
+    column: str
+    group: str
+    metric: str
+    value: float
+    printed: float
+    gain: bool
+    decimals: int
+    domain: str | None = None
+    model: str | None = None
+    prompt: str | None = None
+
+    @property
+    def block(self) -> tuple[str, str | None, str | None]:
+        """The figures of one block are printed as one table."""
+        return self.table, self.domain, self.prompt
+
+
+class PublishedTable(Strict):
+    """A table, or a part of one: a figure per row and column."""
+
+    table: str | dict[str, str] = Field(description="name, or the name per group of columns")
+    domain: str | None = Field(None, description="the domain of all figures, or 'all'")
+    model: str | None = None
+    prompt: str | None = None
+    columns: tuple[str, ...] | dict[str, tuple[str, ...]] = Field(
+        description="names in printed order, or group (a set of pairs, a type of task) -> names"
+    )
+    rows: dict[str, tuple[float, ...]]
+    gains_over: str | None = Field(None, description="the column that the others are gains over")
+    decimals: int = 4
+    named_by_us: tuple[str, ...] = Field((), description="rows that the paper prints without their full name")
+
+    @model_validator(mode="after")
+    def _rows_fill_columns(self) -> PublishedTable:
+        order = self.order()
+        for row, values in self.rows.items():
+            if len(values) != len(order):
+                raise ValueError(f"row {row} has {len(values)} figures for {len(order)} columns")
+        names = [name for _, name in order]
+        if self.gains_over is not None and self.gains_over not in names:
+            raise ValueError(f"gains_over: {self.gains_over!r} is none of {', '.join(names)}")
+        return self
+
+    def order(self) -> list[tuple[str, str]]:
+        """(group, name) of each column."""
+        if isinstance(self.columns, dict):
+            return [(group, name) for group, names in self.columns.items() for name in names]
+        return [("", name) for name in self.columns]
+
+    def name_of(self, group: str) -> str:
+        """The name of the printed table that has this group of columns."""
+        return self.table if isinstance(self.table, str) else self.table[group]
+
+    def absolute(self, row: str, column: str) -> float:
+        """A figure; a gain is added to what it is over."""
+        names = [name for _, name in self.order()]
+        values = self.rows[row]
+        value = values[names.index(column)]
+        if self.gains_over in (None, column):
+            return value
+        return values[names.index(str(self.gains_over))] + value
+
+
+class PublishedTask(Strict):
+    """A type of task of a benchmark.
+
+    Attributes:
+        datasets: their names or number; an average over all datasets weighs the types by it.
+        read_as: for a type that no model was trained on, the type whose instruction its texts get.
+    """
+
+    metric: str
+    datasets: int | tuple[str, ...]
+    read_as: str | None = None
+
+
+class PublishedModel(Strict):
+    """A model that a paper lists: hub id, parameters in millions."""
+
+    hub: str
+    parameters: int | None = None
+    active: int | None = None
+
+
+class DomainSizes(Strict):
+    """Number of abstracts and pairs of a domain."""
+
+    abstracts: int
+    training_pairs: int
+    evaluation_pairs: int
+
+
+class MeansOfDomains(Strict):
+    """Which figures for all domains are means of the domains' figures, not figures of all pairs together."""
+
+    rows: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+
+
+class Published(Strict):
+    """All that is recorded of one paper's results. `notes` names its slips and what was inferred."""
+
+    paper: str
+    notes: tuple[str, ...] = ()
+    tables: tuple[PublishedTable, ...]
+    tasks: dict[str, PublishedTask] = Field(default_factory=dict)
+    models: dict[str, PublishedModel] = Field(default_factory=dict)
+    sizes: dict[str, DomainSizes] = Field(default_factory=dict)
+    means_of_domains: MeansOfDomains = MeansOfDomains()
+
+    @model_validator(mode="after")
+    def _tasks_are_known(self) -> Published:
+        known = {*self.tasks, *AVERAGES}
+        for table in self.tables if self.tasks else ():
+            groups = {group or name for group, name in table.order()}
+            if not (groups <= known or set(table.rows) <= known):
+                unknown = next(row for row in table.rows if row not in known)
+                raise ValueError(f"{table.table}: {unknown!r} is none of the tasks")
+        return self
+
+    @classmethod
+    def read(cls, path: Path) -> Published:
+        """Read a `published.yaml`.
+
+        Raises:
+            InputError: no such file, or a key or value that does not belong there.
+        """
+        return checked(cls, read_yaml(path), path)
+
+    def table(self, name: str) -> PublishedTable:
+        """The table of this name."""
+        return next(table for table in self.tables if table.table == name)
+
+    def figures(self) -> Iterator[PublishedFigure]:
+        """Every printed figure of every table."""
+        for table in self.tables:
+            for row, values in table.rows.items():
+                for (group, column), printed in zip(table.order(), values, strict=True):
+                    yield PublishedFigure(
+                        table=table.name_of(group),
+                        row=row,
+                        column=column,
+                        group=group,
+                        metric=self._metric(row, group, column),
+                        value=printed if table.gains_over is None else table.absolute(row, column),
+                        printed=printed,
+                        gain=table.gains_over not in (None, column),
+                        decimals=table.decimals,
+                        domain=table.domain,
+                        model=table.model,
+                        prompt=table.prompt,
+                    )
+
+    def _metric(self, row: str, group: str, column: str) -> str:
+        if not self.tasks:
+            return column
+        task = next((name for name in (row, group, column) if name in self.tasks), None)
+        return "average" if task is None else self.tasks[task].metric

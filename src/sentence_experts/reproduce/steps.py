@@ -1,0 +1,137 @@
+"""The steps of a recipe: calls of this package's public functions, and which of them are done.
+
+A step is done when its result was made by the same call from the same inputs, compared by their content: a
+result is made again whenever something that it was made from has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sentence_experts
+from sentence_experts.errors import UsageError
+from sentence_experts.models.storage.fingerprint import folder_fingerprint
+from sentence_experts.reproduce import calls
+from sentence_experts.storage import StepRecords, sha256_file
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of a public function.
+
+    Attributes:
+        call: a function of `reproduce.calls`, or a public one.
+        arguments: what it works on, as plain values.
+        settings: the settings of its `Config`.
+        makes: exists once the step is done.
+        made_from: files and folders that it reads and that may change; if they do, it is run again.
+        can_be_replaced: nothing is made from it, so it may be made again with other settings.
+        resumes: the call continues in the folder of `makes`, which is removed before it starts over.
+    """
+
+    call: str
+    arguments: Mapping[str, Any]
+    makes: Path
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    made_from: tuple[Path, ...] = ()
+    can_be_replaced: bool = False
+    resumes: bool = False
+
+    def run(self) -> None:
+        """Call the function."""
+        function = getattr(calls, self.call, None) or getattr(sentence_experts, self.call)
+        function(**self.arguments, **self.settings)
+
+    def __str__(self) -> str:
+        """The call as one line of Python."""
+        given = {**self.arguments, **self.settings}
+        return f"{self.call}({', '.join(f'{key}={_plain(value)!r}' for key, value in given.items())})"
+
+    def record(self) -> dict[str, Any]:
+        """What the result is made by and from, as plain values."""
+        return {
+            "call": {
+                "function": self.call,
+                "arguments": _plain(self.arguments),
+                "settings": _plain(self.settings),
+            },
+            "made_from": {str(path): _fingerprint(path) for path in self.made_from},
+        }
+
+
+class FinishedSteps:
+    """Which steps are done, by one file beside their results. Recipes that run at once may share it."""
+
+    def __init__(self, file: Path) -> None:
+        self._records = StepRecords(file)
+
+    def is_done(self, step: Step) -> bool:
+        """Whether the step's result exists, made by this very call from inputs as they are now.
+
+        Raises:
+            UsageError: it was made by another call, and what was made from it since would no longer fit.
+        """
+        before = self._records.get(str(step.makes))
+        if before is None or not step.makes.exists():
+            return False
+        now = step.record()
+        if before.get("call") != now["call"] and not step.can_be_replaced:
+            raise UsageError(
+                f"{step.makes}: made with other settings; give another `out`, or remove that folder and what "
+                "was made from it"
+            )
+        return before == now
+
+    def begin(self, step: Step) -> None:
+        """Forget the record of a step that is about to run: if it is interrupted, it is not done.
+
+        A training or search that was made from other inputs is removed, as its call would only continue it.
+        """
+        if self._records.get(str(step.makes)) is None:
+            return
+        if step.resumes and step.makes.exists():
+            logger.info(f"{step.makes.parent}: removed, what it was made from has changed")
+            shutil.rmtree(step.makes.parent)
+        self._records.note(str(step.makes), None)
+
+    def finish(self, step: Step) -> None:
+        """Record that the step is done."""
+        self._records.note(str(step.makes), step.record())
+
+
+def run_steps(steps: Sequence[Step], records: Path) -> None:
+    """Run the steps that are not done yet; `records` is the file that notes which are.
+
+    Raises:
+        UsageError: a result exists that was made with other settings.
+    """
+    finished = FinishedSteps(records)
+    for number, step in enumerate(steps, start=1):
+        place = f"step {number} of {len(steps)}"
+        if finished.is_done(step):
+            logger.info(f"{place}: {step.call}: {step.makes} is done")
+            continue
+        logger.info(f"{place}: {step}")
+        finished.begin(step)
+        step.run()
+        finished.finish(step)
+
+
+def _plain(value: Any) -> Any:
+    """Paths as text, tuples as lists, so that a record is the same after it was read back."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _fingerprint(path: Path) -> str:
+    return folder_fingerprint(path) if path.is_dir() else sha256_file(path)
