@@ -95,10 +95,10 @@ def test_what_is_no_text_is_named(embedder, text, said):
 @pytest.mark.parametrize(
     "wrong",
     [{"parts": "both"}, {"alpha": -1}, {"tokens": "first"}, {"layers": "2"}, {"weights": "raw"},
-     {"standard": "batch"}, {"dtype": "float7"}, {"quantise": "3bit"}, {"prompt": "no slot"}],
+     {"standard": "batch"}, {"dtype": "float7"}, {"quantize": "3bit"}, {"prompt": "no slot"}],
 )  # fmt: skip
 def test_unknown_choices_name_the_known_ones(olmoe, wrong):
-    with pytest.raises(UsageError, match=r"choose|alpha"):
+    with pytest.raises(UsageError, match=r"choose|alpha|Input should be"):
         MoeEmbedder(str(olmoe), device="cpu", **wrong)
 
 

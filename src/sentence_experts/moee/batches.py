@@ -48,7 +48,7 @@ def _read(reader: StateReader, rows: list[list[int]], device: torch.device) -> S
         if len(rows) == 1:
             raise SentenceExpertsError(
                 f"{reader.name}: out of memory at one text of {len(rows[0])} tokens; cut texts with "
-                "--max-length, or load the model with --dtype bfloat16, --quantise 4bit or --device-map auto"
+                "`max_length`, or load the model with `dtype=bfloat16`, `quantize=4bit` or `device_map=auto`"
             ) from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -17,12 +17,12 @@ from sentence_transformers.util import quantize_embeddings
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
-from sentence_experts.moee.batches import TOKENS_AT_ONCE, read_states
-from sentence_experts.moee.folder import read_embedder, write_embedder
+from sentence_experts.moee.batches import read_states
+from sentence_experts.moee.config import MoeeConfig
+from sentence_experts.moee.folder import is_embedder, read_embedder, write_embedder
 from sentence_experts.moee.loading import loading_options
-from sentence_experts.moee.prompts import PROMPTEOL, Prompt
+from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.reader import StateReader
-from sentence_experts.moee.routing_weights import SCORES
 from sentence_experts.moee.standard import Standard, batch_scores
 from sentence_experts.moee.states import States
 from sentence_experts.moee.vectors import SUM, Rows, check_parts, joined
@@ -54,63 +54,33 @@ class MoeEmbedder(SentenceTransformer):
 
     def __init__(
         self,
-        model: str,
-        parts: str = SUM,
-        alpha: float = 1.0,
-        prompt: str = PROMPTEOL,
-        tokens: str = "last",
-        layers: str | None = None,
+        model: str | Path,
+        config: MoeeConfig | None = None,
         *,
-        weights: str = SCORES,
         standard: Standard | str | None = None,
-        max_length: int | None = None,
-        cache: str | Path | None = None,
-        tokens_at_once: int = TOKENS_AT_ONCE,
-        device: str | None = None,
-        dtype: str | None = None,
-        device_map: Any = None,
-        quantise: str | None = None,
-        trust_remote_code: bool = False,
-        revision: str | None = None,
+        **settings: Any,
     ) -> None:
         """Load a language model.
 
         Args:
             model: folder or hub id of a mixture-of-experts language model.
-            parts: "hs", "rw", "concat" or "sum" (section 3.3).
-            alpha: of "sum"; choose it on a development split (`moee.alpha`), never on the test set.
-            prompt: a name (`moee.prompts.PROMPTS`), "none", or a template with one `{text}`.
-            tokens: "last" or "mean" (Table 5).
-            layers: "last" or "all" for both parts; None, as in the paper: the last of HS, all of RW.
-            weights: "scores" or "logits", the routers' raw numbers.
+            config: the settings; `settings` override its fields, by name.
             standard: standard scores that were fitted before, or "faithful" for those of each batch.
-            max_length: cut texts to so many tokens with the prompt; the model's own when not given.
-            cache: folder that keeps states (float16): all parts cost one reading.
-            tokens_at_once: of a batch, padding included.
-            device: "cpu", "cuda", ...; the best there is when not given.
-            dtype: "float32", "bfloat16", ...; as the weights are stored when not given.
-            device_map: of accelerate: "auto" spreads a large model over what there is.
-            quantise: "4bit" or "8bit", with bitsandbytes.
-            trust_remote_code: run the code that comes with the weights (DeepSeekMoE-16B needs it).
-            revision: of a hub model.
 
         Raises:
             UsageError: an unknown choice, or a library that it needs is not installed.
             InputError: the model cannot be loaded, or has no routers.
         """
-        check_parts(parts, alpha)
+        config = MoeeConfig.of(config, **settings)
         _check_standard(standard)
-        loading = {"dtype": dtype, "device_map": device_map, "quantise": quantise}
-        loading |= {"trust_remote_code": trust_remote_code, "revision": revision}
-        reading: dict[str, Any] = {"tokens": tokens, "layers": layers, "weights": weights}
-        reading["max_length"] = max_length
-        model = str(Path(model).resolve()) if Path(model).is_dir() else model_folder(model)
-        reader = StateReader(model, prompt=Prompt.of(prompt), **reading, **loading_options(**loading))
-        super().__init__(modules=[reader], device=None if device_map or quantise else device)
-        self.given = {"model": model, "prompt": prompt, **reading, **loading}
-        self.given |= {"cache": None if cache is None else str(cache), "tokens_at_once": tokens_at_once}
+        model = str(Path(model).resolve()) if Path(model).is_dir() else model_folder(str(model))
+        reading = config.model_dump(include={"tokens", "layers", "weights", "max_length"})
+        reader = StateReader(model, prompt=Prompt.of(config.prompt), **reading, **loading_options(config))
+        placed = config.device_map or config.quantize
+        super().__init__(modules=[reader], device=None if placed else config.device)
+        self.given = {"model": model, **config.model_dump(mode="json", exclude={"parts", "alpha", "device"})}
         self.standard = standard
-        self._set_parts(parts, alpha)
+        self._set_parts(config.parts, config.alpha)
         self.eval()
 
     @classmethod
@@ -121,6 +91,21 @@ class MoeEmbedder(SentenceTransformer):
             InputError: the folder holds none, or its language model is not there.
         """
         return cls(**read_embedder(Path(folder)), device=device)
+
+    @classmethod
+    def of(cls, model: str | Path, config: MoeeConfig) -> MoeEmbedder:
+        """The embedder of a language model, or of a folder that `save` wrote.
+
+        Raises:
+            UsageError: settings for a folder other than `parts`, `alpha` and `device`: it has its own.
+        """
+        if not is_embedder(model):
+            return cls(model, config)
+        if foreign := sorted(config.model_fields_set - {"parts", "alpha", "device"}):
+            raise UsageError(f"`{foreign[0]}` is for a language model; {model} has settings of its own")
+        embedder = cls.open(model, config.device)
+        given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)
+        return embedder.with_parts(given.get("parts", embedder.parts), given.get("alpha"))
 
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
         """Write how the language model is read, and standard scores; its weights stay where they are.

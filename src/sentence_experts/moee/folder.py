@@ -51,6 +51,8 @@ def read_embedder(path: Path) -> dict[str, Any]:
     settings: dict[str, Any] = read_json(path / FILE)
     if settings.pop("kind", None) != "moee" or settings.pop("format", None) != FORMAT:
         raise InputError(f"{path / FILE}: not in format {FORMAT} of this program; make the embedder again")
+    if "quantise" in settings:  # as 0.1.0 called it
+        settings["quantize"] = settings.pop("quantise")
     if settings["standard"] == FITTED:
         if not (path / STANDARD).is_file():
             raise InputError(f"{path}: {STANDARD} is missing; make the embedder again")

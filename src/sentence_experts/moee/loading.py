@@ -1,37 +1,31 @@
-"""How a large language model is loaded: precision, placement, quantisation."""
+"""How a large language model is loaded: precision, placement, quantization."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sentence_experts.errors import UsageError, require
+from sentence_experts.errors import require
+from sentence_experts.moee.config import MoeeConfig
 
-BITS = {"4bit": "load_in_4bit", "8bit": "load_in_8bit"}
 
-
-def loading_options(
-    dtype: str | None, device_map: Any, quantise: str | None, trust_remote_code: bool, revision: str | None
-) -> dict[str, Any]:
-    """Arguments of sentence-transformers' `Transformer` for these choices (`MoeEmbedder`).
+def loading_options(config: MoeeConfig) -> dict[str, Any]:
+    """Arguments of sentence-transformers' `Transformer` for these settings.
 
     Raises:
-        UsageError: an unknown number type or quantisation, or a library that it needs is not installed.
+        SentenceExpertsError: a library that they need is not installed.
     """
-    shared = {"trust_remote_code": trust_remote_code} | ({"revision": revision} if revision else {})
-    model: dict[str, Any] = dict(shared)
-    if dtype is not None:
-        torch = require("torch", "models")
-        if not isinstance(getattr(torch, dtype, None), torch.dtype):
-            raise UsageError(f"unknown number type {dtype!r}: choose float32, bfloat16 or float16")
-        model["dtype"] = getattr(torch, dtype)
-    if device_map is not None:
+    shared: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
+    if config.revision:
+        shared["revision"] = config.revision
+    model = dict(shared)
+    if config.dtype is not None:
+        model["dtype"] = getattr(require("torch", "models"), config.dtype)
+    if config.device_map is not None:
         require("accelerate", "models")
-        model["device_map"] = device_map
-    if quantise is not None:
-        if quantise not in BITS:
-            raise UsageError(f"unknown quantisation {quantise!r}: choose {', '.join(BITS)}")
-        require("bitsandbytes", "quantise")
+        model["device_map"] = config.device_map
+    if config.quantize is not None:
+        require("bitsandbytes", "quantize")
         transformers = require("transformers", "models")
-        model["quantization_config"] = transformers.BitsAndBytesConfig(**{BITS[quantise]: True})
+        model["quantization_config"] = transformers.BitsAndBytesConfig(**{f"load_in_{config.quantize}": True})
         model.setdefault("device_map", "auto")
     return {"model_kwargs": model, "processor_kwargs": dict(shared), "config_kwargs": dict(shared)}
