@@ -48,7 +48,7 @@ def test_writes_a_model_and_says_how_to_use_it(
 
 def test_instructions_layers_and_default(tiny: str, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    options = ["--layers", "1", "--route", "prefix", "--prefix", "query=search query: "]
+    options = ["--layers", "1", "--route", "prefix", "--prefixes", "query=search query: "]
     names = ["--experts", "query,copd", "--default-route", "copd"]
     assert run(tiny, *names, "--out", str(out), *options) == 0
     encoder = SentenceTransformer(str(out), device="cpu")
@@ -114,7 +114,7 @@ def test_one_more_task_of_a_task_file(tiny: str, tmp_path: Path, capsys: pytest.
     assert np.array_equal(*vectors)
     assert run(*grow, "other", "--out", str(tmp_path / "none")) == 2
     assert "its routes: query, document, same" in " ".join(capsys.readouterr().err.split())
-    assert run(*grow, "same", "--prefix", "same=x: ", "--out", str(tmp_path / "none")) == 2
+    assert run(*grow, "same", "--prefixes", "same=x: ", "--out", str(tmp_path / "none")) == 2
     assert "leave one out" in capsys.readouterr().err
 
 
@@ -133,8 +133,8 @@ def test_a_folder_of_other_things_is_never_replaced(
         (["--experts", ","], "at least one"),
         (["--experts", "a", "--layers", "x"], "alternate"),
         (["--experts", "a", "--layers", "7"], "0 to 1"),
-        (["--experts", "a", "--prefix", "a"], "ROUTE=INSTRUCTION"),
-        (["--experts", "a", "--prefix", "a=x: ", "--prefix", "a=y: "], "already"),
+        (["--experts", "a", "--prefixes", "a"], "ROUTE=INSTRUCTION"),
+        (["--experts", "a", "--prefixes", "a=x: ", "--prefixes", "a=y: "], "given twice"),
         (["--experts", "a", "--route", "x"], "'token', 'prefix'"),
         (["--experts", "a", "--route", "none"], "--router learned"),
         (["--experts", "a", "--router", "x"], "'route', 'learned'"),

@@ -47,14 +47,13 @@ def test_add_compare_and_drop(model: Path, tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "--add-expert or --drop-expert"),
-        (["--experts", "a", "--add-expert", "b"], "give --experts or --tasks for a base"),
+        (["--experts", "a", "--add-expert", "b"], "for a base without experts"),
         (["--add-expert", "a", "--drop-expert", "crops"], "give one of"),
         (["--seed-from", "average"], "give one of"),
         (["--drop-expert", "crops", "--seed-from", "average"], "for --add-expert"),
         (["--add-expert", "a", "--seed-from", "b"], "choose average, base, or an expert"),
-        (["--add-expert", "a", "--seed-from", "base"], "which base"),
-        (["--add-expert", "a", "--prefix", "crops=crops: "], "only the new expert"),
+        (["--add-expert", "a", "--seed-from", "base"], "give --base"),
+        (["--add-expert", "a", "--prefixes", "crops=crops: "], "only the new expert"),
         (["--drop-expert", "a"], "no expert 'a'"),
     ],
 )
@@ -94,7 +93,7 @@ def test_export_a_graph(model: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        ([], 2, "give one of --route NAME and --average"),
+        ([], 2, "give one of --route and --average"),
         (["--route", "crops", "--average"], 2, "give one of"),
         (["--route", "crops", "--weights", "crops=1"], 2, "for --average"),
         (["--average", "--weights", "crops"], 2, "EXPERT=NUMBER"),

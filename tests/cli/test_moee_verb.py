@@ -118,9 +118,9 @@ def test_analyse_writes_one_page(place, tmp_path, capsys):
         (("encode", "MODEL", "--input", "hole.txt", "--out", "v.npy"), 1, "hole.txt: text 2 is empty"),
         (("encode", "ENCODER", "--input", "texts.txt", "--out", "v.npy"), 1, "bert model without routers"),
         (("encode", "./none", "--input", "texts.txt", "--out", "v.npy"), 1, "no such model folder"),
-        (("encode", "MODEL", "--input", "texts.txt", "--out", "v.npy", "--parts", "x"), 2, "choose hs, rw"),
+        (("encode", "MODEL", "--input", "texts.txt", "--out", "v.npy", "--parts", "x"), 2, "--parts: Input"),
         (("make", "MODEL", "--out", "o", "--alpha", "1", "--develop", "dev.jsonl"), 2, "leave out --alpha"),
-        (("evaluate", "MODEL", "--out", "o"), 2, "--mteb NAME and --tasks FOLDER"),
+        (("evaluate", "MODEL", "--out", "o"), 2, "give one of --mteb and --tasks"),
         (("analyse", "MODEL", "--pairs", "sts.jsonl", "--score", "x", "--out", "o"), 1, "lacks the column x"),
     ],
 )  # fmt: skip

@@ -88,7 +88,7 @@ def test_experts_from_a_task_file_and_from_its_folder(
     ("options", "message"),
     [
         (["--experts", "a"], "give --experts or --tasks"),
-        (["--prefix", "a=b: "], "a task file says it under instructions:"),
+        (["--prefixes", "a=b: "], "a task file says it under instructions:"),
         (["--share", "a=b"], "a task file says it under experts:"),
         (["--route", "none", "--router", "learned"], "leave out --route none"),
     ],
@@ -103,7 +103,7 @@ def test_what_goes_not_with_tasks(
 def test_shared_experts_by_hand(tiny: Path, tmp_path: Path) -> None:
     from sentence_experts.models.loading import load
 
-    shared = ("--route", "prefix", "--share", "clustering=document", "--prefix", "clustering=group: ")
+    shared = ("--route", "prefix", "--share", "clustering=document", "--prefixes", "clustering=group: ")
     assert _run("extend", tiny, "--experts", "query,document", *shared, "--out", tmp_path / "m") == 0
     routes = {route.name: (route.expert, route.text) for route in load(tmp_path / "m", device="cpu").routes}
     assert routes["clustering"] == (1, "group: ")

@@ -180,9 +180,8 @@ def test_the_published_scores_depend_on_the_batch_and_say_so(olmoe, texts, capsy
 @pytest.mark.parametrize("standard", [None, "faithful", "fitted"])
 def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_path, standard):
     fitted = standard == "fitted"
-    embedder = MoeEmbedder(
-        str(olmoe), "sum", 0.7, "tone", device="cpu", standard=None if fitted else standard
-    )
+    settings = {"parts": "sum", "alpha": 0.7, "prompt": "tone", "device": "cpu"}
+    embedder = MoeEmbedder(str(olmoe), standard=None if fitted else standard, **settings)
     if fitted:
         embedder.fit_standard(texts)
     folder = tmp_path / "embedder"

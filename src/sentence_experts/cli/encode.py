@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Model, add_verb
+from sentence_experts.cli.options import Input, Model, Vectors, add_verb
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.models.loading import LoadConfig
 
@@ -20,10 +17,8 @@ def register(app: typer.Typer) -> None:
 
 def encode(
     model: Model,
-    input: Annotated[
-        Path, typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet")
-    ],
-    out: Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")],
+    input: Input,
+    out: Vectors,
     config: EncodeConfig,
     load_config: LoadConfig,
 ) -> None:

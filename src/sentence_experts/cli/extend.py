@@ -1,4 +1,4 @@
-"""`sentence-experts extend`: a pretrained encoder -> the same encoder with one expert per route."""
+"""`sentence-experts extend`: give a pretrained encoder experts, or add one to a model, or drop one."""
 
 from __future__ import annotations
 
@@ -6,17 +6,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import Field
 
-from sentence_experts.cli.console import results
-from sentence_experts.cli.grow import GrowOptions, grow
-from sentence_experts.cli.options import Overwrite, add_verb
+from sentence_experts.cli.console import note, show
+from sentence_experts.cli.options import Model, Overwrite, add_verb
+from sentence_experts.config import Config
 from sentence_experts.errors import UsageError
 from sentence_experts.models.surgery.config import ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
 
-EXAMPLES = {"--prefix": "ROUTE=INSTRUCTION, as in 'query=search query: '", "--share": "ROUTE=EXPERT"}
+
+class Routes(Config):
+    """Which experts and routes a base gets."""
+
+    experts: list[str] = Field([], description="Names of experts, such as copd,cvd,cancer")
+    domains: Path | None = Field(None, description="Pairs folder: one expert per domain in it")
+    tasks: Path | None = Field(
+        None,
+        description="Task file or tasks folder: one route per instruction, with its experts; together with "
+        "`experts` or `domains`, or alone. With `add_expert`: where the new route's instruction is",
+    )
+    prefixes: dict[str, str] = Field(
+        {}, description="ROUTE=INSTRUCTION: what texts of a route begin with, for `route` prefix"
+    )
+    share: dict[str, str] = Field(
+        {}, description="ROUTE=EXPERT: a route that uses the expert of another, for `route` prefix"
+    )
+
+
+class Growth(Config):
+    """How a model with experts gets one more or one fewer."""
+
+    add_expert: str | None = Field(None, description="Add an expert of this name to a model with experts")
+    seed_from: str | None = Field(
+        None,
+        description="With `add_expert`, what it begins as: average (of all experts), base, or the name of an "
+        "expert. Default: average",
+    )
+    base: str | None = Field(
+        None, description="With `seed_from` base: the base that the model was made from, such as minilm"
+    )
+    drop_expert: str | None = Field(
+        None, description="Drop this expert, its route and its token from a model with experts"
+    )
 
 
 def register(app: typer.Typer) -> None:
@@ -25,106 +59,90 @@ def register(app: typer.Typer) -> None:
 
 
 def extend(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="BASE",
-            help="A BERT, ModernBERT or NomicBERT model: folder, hub id, or 'minilm' (all-MiniLM-L6-v2); for "
-            "--add-expert and --drop-expert a model with experts",
-        ),
-    ],
+    model: Model,
     out: Annotated[Path, typer.Option(help="Folder to write the model to")],
+    routes: Routes,
     config: ExtendConfig,
-    growth: GrowOptions,
-    experts: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME,...", help="Names of experts: copd,cvd,cancer")
-    ] = None,
-    domains: Annotated[
-        Path | None, typer.Option(metavar="PAIRS", help="Pairs folder: an expert per domain in it")
-    ] = None,
-    tasks: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE_OR_FOLDER",
-            help="Task file or tasks folder: a route per instruction, with its experts; together with "
-            "--experts or --domains, or alone. With --add-expert: where the new route's instruction stands",
-        ),
-    ] = None,
-    prefixes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--prefix", help="A route's instruction, for --route prefix: 'query=search query: ' (repeatable)"
-        ),
-    ] = None,
-    share: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A route that uses another's expert, for --route prefix: 'clustering=document' (repeatable)"
-        ),
-    ] = None,
+    growth: Growth,
     overwrite: Overwrite = False,
 ) -> None:
-    """Copy the MLP of a pretrained encoder into one expert for each domain or task.
+    """Copy the MLPs of a BERT, ModernBERT or NomicBERT encoder into one expert per domain or task.
 
     Every expert gives the base model's vectors until it is trained. With --add-expert or --drop-expert, a
-    model with experts gets one more or one fewer, and all other routes keep their vectors bit-equal.
+    model with experts gets one more or one fewer, and all other routes keep their vectors to the bit.
 
     Example: sentence-experts extend minilm --experts copd,cvd,cancer --out my-model
     """
-    if out.exists() and not overwrite:
-        raise UsageError(f"{out} is there already; choose another `out`, or replace it with --overwrite")
-    growing = bool(growth.model_fields_set)
-    if growing and (experts is not None or domains is not None or (tasks and not growth.add_expert)):
-        raise UsageError(
-            "`experts`, `domains` and `tasks` are for a base; a model with experts gets one by one"
-        )
-    instructions = _parse_named("--prefix", prefixes or [])
-    from sentence_experts.models.encoder import save
+    from sentence_experts.models.encoder import check_vacant, save
     from sentence_experts.models.sources import load_quietly
     from sentence_experts.models.surgery.extend import extend as extend_base
 
+    check_vacant(out, overwrite)
     load_quietly()
-    if growing:
-        encoder = grow(model, growth, instructions, tasks)
+    if growth.model_fields_set:
+        encoder = _grow(model, growth, routes)
     else:
-        names = None if experts is None else [name.strip() for name in experts.split(",") if name.strip()]
-        shared = _parse_named("--share", share or [])
-        encoder = extend_base(
-            model, names, config, domains=domains, tasks=tasks, prefixes=instructions, share=shared
-        )
+        given = routes.model_dump(exclude_unset=True)
+        encoder = extend_base(model, config=config, **given)
     save(encoder, out)
     _describe(encoder, out)
+
+
+def _grow(model: str, growth: Growth, routes: Routes) -> ExpertEncoder:
+    """Add or drop an expert.
+
+    Raises:
+        UsageError: both or neither is asked for, or an option that belongs to something else.
+    """
+    from sentence_experts.models.routing.route_classifier import has_auto_route
+    from sentence_experts.models.surgery.grow import AVERAGE, add_expert, drop_expert
+
+    add, drop = growth.add_expert, growth.drop_expert
+    if (add is None) == (drop is None):
+        raise UsageError("give one of `add_expert` and `drop_expert`")
+    if routes.experts or routes.domains or routes.share or (drop and routes.tasks):
+        raise UsageError("`experts`, `domains`, `tasks` and `share` are for a base without experts")
+    if has_auto_route(model):
+        note("the new model has no automatic routes: train them again with sentence-experts auto-route")
+    if add is None:
+        if growth.seed_from or growth.base or routes.prefixes:
+            raise UsageError("`seed_from`, `base` and `prefixes` are for `add_expert`")
+        return drop_expert(model, str(drop))
+    prefixes = _instruction(routes, add)
+    if unknown := sorted(set(prefixes) - {add}):
+        raise UsageError(f"`prefixes` {unknown[0]}=...: only the new expert takes an instruction")
+    seed_from = growth.seed_from or AVERAGE
+    return add_expert(model, add, seed_from=seed_from, prefix=prefixes.get(add), base=growth.base)
+
+
+def _instruction(routes: Routes, added: str) -> dict[str, str]:
+    """The instruction of the route that is added, if there is one."""
+    if routes.tasks is None:
+        return routes.prefixes
+    from sentence_experts.tasks.task_file import TaskFile
+
+    if routes.prefixes:
+        raise UsageError("`prefixes` and `tasks` both give the new route's instruction: leave one out")
+    instructions = TaskFile.read(routes.tasks).instructions()
+    if added not in instructions:
+        raise UsageError(f"`tasks` has no route {added!r}; its routes: {', '.join(instructions)}")
+    return {added: instructions[added]}
 
 
 def _describe(encoder: ExpertEncoder, out: Path) -> None:
     from sentence_experts.models.surgery.heads import described
 
     total, active = encoder.parameter_counts()
-    results.print(f"{out}: {total:,} parameters, {active:,} active per text", markup=False)
+    show(f"{out}: {total:,} parameters, {active:,} active per text")
     learned = encoder.routed_model.config.router != "route"
     if learned:
-        results.print(f"  experts: {', '.join(encoder.experts)}; each block chooses by itself", markup=False)
+        show(f"  experts: {', '.join(encoder.experts)}; each block chooses by itself")
     for one in encoder.routes:
         expert = encoder.experts[one.expert]
         shares = "" if expert == one.name else f", which shares the expert of {expert}"
         whose = one.name if learned else f"expert {one.expert}: {one.name}{shares}"
-        results.print(f"  {whose}, texts begin with {one.text!r}", markup=False)
-    results.print(f"  vectors: {described(encoder)}", markup=False)
+        show(f"  {whose}, texts begin with {one.text!r}")
+    show(f"  vectors: {described(encoder)}")
     prompt = f', prompt_name="{encoder.routes[0].name}"' if encoder.routes else ""
-    results.print(
-        "use it: import sentence_experts.register; from sentence_transformers import SentenceTransformer\n"
-        f'        SentenceTransformer("{out}").encode(texts{prompt})',
-        markup=False,
-    )
-
-
-def _parse_named(flag: str, given: list[str]) -> dict[str, str]:
-    named: dict[str, str] = {}
-    for one in given:
-        name, equals, text = one.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"{flag} {one!r}: write {EXAMPLES[flag]}")
-        if name.strip() in named:
-            raise UsageError(f"{flag} {one!r}: {name.strip()!r} has one already")
-        named[name.strip()] = text
-    return named
+    show("use it: import sentence_experts.register; from sentence_transformers import SentenceTransformer")
+    show(f'        SentenceTransformer("{out}").encode(texts{prompt})')

@@ -35,7 +35,7 @@ VERBS = (
     "search",
     "moee",
     "export",
-    "quantise",
+    "quantize",
     "reproduce",
     "demo",
 )

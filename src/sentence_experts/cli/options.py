@@ -27,6 +27,10 @@ Model = Annotated[
 Models = Annotated[
     list[str] | None, typer.Argument(metavar="MODEL...", help="Model folders or hub ids", show_default=False)
 ]
+Input = Annotated[
+    Path, typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet")
+]
+Vectors = Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in that folder")]
 ConfigFile = Annotated[
     Path | None,
@@ -34,6 +38,13 @@ ConfigFile = Annotated[
         "--config", metavar="FILE", help="YAML file with any of the settings below; flags override it"
     ),
 ]
+
+
+class Fields:
+    """Which fields of a settings class are flags: `Annotated[EvaluateConfig, Fields("seed")]`."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
 
 
 class Verb(TyperCommand):
@@ -68,11 +79,14 @@ def add_verb(
 def with_options(command: Callable[..., Any], short: Mapping[str, str] = {}) -> Callable[..., Any]:
     """`command` with one keyword per field of its `Config` parameters, as typer reads them."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    own = [each for each in parameters if not _is_config(each.annotation)]
-    configs: dict[str, type[Config]] = {p.name: p.annotation for p in parameters if _is_config(p.annotation)}
-    fields = {name: field for config in configs.values() for name, field in config.model_fields.items()}
-    fields = {name: field for name, field in fields.items() if _has_flag(field)}
-    fields = {name: field for name, field in fields.items() if name not in {each.name for each in own}}
+    own = [each for each in parameters if _config_of(each.annotation) is None]
+    configs = {p.name: config for p in parameters if (config := _config_of(p.annotation)) is not None}
+    fields = {
+        name: config.model_fields[name]
+        for config, names in configs.values()
+        for name in names
+        if name not in {each.name for each in own} and _has_flag(config.model_fields[name])
+    }
 
     @wraps(command)
     def run(config_file: Path | None = None, **values: Any) -> Any:
@@ -121,22 +135,28 @@ def _has_flag(field: FieldInfo) -> bool:
     )
 
 
-def _is_config(annotation: Any) -> bool:
-    return inspect.isclass(annotation) and issubclass(annotation, Config)
+def _config_of(annotation: Any) -> tuple[type[Config], list[str]] | None:
+    """The settings class that a parameter asks for, and which of its fields; None for other parameters."""
+    names: list[str] | None = None
+    if get_origin(annotation) is Annotated:
+        annotation, *others = get_args(annotation)
+        names = next((list(each.names) for each in others if isinstance(each, Fields)), None)
+    if not (inspect.isclass(annotation) and issubclass(annotation, Config)):
+        return None
+    return annotation, list(annotation.model_fields) if names is None else names
 
 
 def _build(
-    configs: Mapping[str, type[Config]], given: dict[str, Any], file: Path | None
+    configs: Mapping[str, tuple[type[Config], list[str]]], given: dict[str, Any], file: Path | None
 ) -> dict[str, Config]:
     content = {} if file is None else read_yaml(file)
-    known = [name for config in configs.values() for name in config.model_fields]
+    known = [name for _, names in configs.values() for name in names]
     if unknown := [str(name) for name in content if name not in known]:
         raise InputError(f"{file}: {unknown[0]}: no such setting; known: {', '.join(known)}")
     built: dict[str, Config] = {}
-    for parameter, config in configs.items():
+    for parameter, (config, names) in configs.items():
         of_file, of_flags = (
-            {name: value for name, value in source.items() if name in config.model_fields}
-            for source in (content, given)
+            {name: value for name, value in source.items() if name in names} for source in (content, given)
         )
         built[parameter] = config.checked({**of_file, **of_flags}, of_flags, file)
     return built

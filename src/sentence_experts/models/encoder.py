@@ -299,6 +299,18 @@ def is_replaceable(folder: Path) -> bool:
     return folder.is_dir() and ((folder / "modules.json").is_file() or not any(folder.iterdir()))
 
 
+def check_vacant(folder: Path | str, overwrite: bool) -> None:
+    """Check, before the work, that a model may be written to a folder.
+
+    Raises:
+        UsageError: the folder is there, and `overwrite` is not given.
+    """
+    if Path(folder).exists() and not overwrite:
+        raise UsageError(
+            f"{folder} is there already; choose another `out`, or replace it with `overwrite=True`"
+        )
+
+
 def save(encoder: SentenceTransformer, path: str | Path) -> None:
     """Write the encoder as a sentence-transformers directory (safetensors), whole or not at all.
 

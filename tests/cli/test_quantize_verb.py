@@ -1,4 +1,4 @@
-"""`sentence-experts quantise`, and what encodes with the folder that it writes."""
+"""`sentence-experts quantize`, and what encodes with the folder that it writes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def texts(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def made(model, texts, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     folder = tmp_path_factory.mktemp("made") / "eight"
-    return folder, run("quantise", model, "--texts", texts, "--out", folder)
+    return folder, run("quantize", model, "--texts", texts, "--out", folder)
 
 
 def test_a_model_in_8_bits_encodes_like_the_whole(model, texts, made, tmp_path):
     eight, done = made
     assert done.returncode == 0, done.stderr
-    found = re.search(r"on 20 other texts: mean (0\.\d+|1\.0+), least (0\.\d+|1\.0+)", done.stdout)
+    found = re.search(r"on 20 other texts: mean (0\.\d+|1\.0+), minimum (0\.\d+|1\.0+)", done.stdout)
     assert found, done.stdout
     assert float(found[2]) > 0.9
     assert "deprecated" not in done.stderr
@@ -87,7 +87,7 @@ def test_mistakes_end_in_one_line(model, texts, tmp_path, capsys):
         (("--texts", tmp_path / "none.txt", "--out", tmp_path / "new"), 1, "no such file"),
     ):
         with pytest.raises(SystemExit) as end:
-            main(["quantise", str(model), *map(str, arguments)])
+            main(["quantize", str(model), *map(str, arguments)])
         assert end.value.code == status
         (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
         assert said in line

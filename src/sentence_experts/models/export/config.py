@@ -1,0 +1,37 @@
+"""Settings of `export` and `quantize`."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from sentence_experts.config import Config
+
+
+class ExportConfig(Config):
+    """Settings of `export`."""
+
+    route: str | None = Field(
+        None, description="Route to export; the name of an expert if the model has no routes"
+    )
+    average: bool = Field(False, description="Export the mean of all experts and of their tokens (MoTE)")
+    weights: dict[str, float] | None = Field(
+        None,
+        description="EXPERT=NUMBER: weights of the mean, with `average`; experts without one are left out",
+    )
+    onnx: bool = Field(False, description="Also write model.onnx, checked against the vectors of torch")
+    overwrite: bool = Field(False, description="Replace the model in the output folder")
+
+    @model_validator(mode="after")
+    def _check_choice(self) -> ExportConfig:
+        if (self.route is None) != self.average:
+            raise ValueError("give one of `route` and `average`")
+        if self.weights is not None and not self.average:
+            raise ValueError("`weights` is for `average`")
+        return self
+
+
+class QuantizeConfig(Config):
+    """Settings of `quantize`."""
+
+    column: str | None = Field(None, description="Column with the texts; needed if there are several")
+    overwrite: bool = Field(False, description="Replace the model in the output folder")

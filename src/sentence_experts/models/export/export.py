@@ -1,0 +1,88 @@
+"""`export`: one route, or the mean of all experts, as a plain dense model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.models.encoder import check_experts, check_vacant, save
+from sentence_experts.models.export.config import ExportConfig
+from sentence_experts.models.loading import load
+from sentence_experts.models.surgery.merge import average_experts, export_route
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A dense model that `export` wrote.
+
+    Attributes:
+        out: its folder.
+        model: the model.
+        onnx_difference: largest difference of the ONNX graph's vectors from torch's, if it was written.
+    """
+
+    out: Path
+    model: SentenceTransformer
+    onnx_difference: float | None = None
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
+    def model_type(self) -> str:
+        """The family, as transformers calls it, such as "bert"."""
+        transformer: Any = self.model[0]
+        return str(transformer.config.model_type)
+
+    @property
+    def default_prompt(self) -> str | None:
+        """The prompt in front of every text, if there is one."""
+        name = self.model.default_prompt_name
+        return None if name is None else self.model.prompts[name]
+
+    def __repr__(self) -> str:
+        return f"Exported({self.out}: {self.model_type}, {self.parameters:,} parameters)"
+
+
+def export(
+    model: SentenceTransformer | Path | str,
+    out: Path | str,
+    config: ExportConfig | None = None,
+    **settings: Any,
+) -> Exported:
+    """Write a dense model of the base's family that loads without this package.
+
+    It has the base's tokenizer and number of parameters, and gives the route's vectors.
+
+    Args:
+        model: a model with experts: in memory, a folder or a hub id.
+        out: the folder to write to.
+        config: the settings; `settings` override its fields, by name.
+
+    Raises:
+        UsageError: the settings do not fit, or `out` is there already.
+        RouteError: the model has no such route.
+
+    Example:
+        >>> export("model", "dense", route="genomics").model_type
+        'bert'
+    """
+    config, out = ExportConfig.of(config, **settings), Path(out)
+    check_vacant(out, config.overwrite)
+    encoder = check_experts(load(model, device="cpu", int8=False))
+    if config.route is None:
+        dense = average_experts(encoder, config.weights)
+    else:
+        dense = export_route(encoder, config.route)
+    save(dense, out)
+    if not config.onnx:
+        return Exported(out, dense)
+    from sentence_experts.models.export.onnx import write_onnx
+
+    return Exported(out, dense, write_onnx(dense, out))

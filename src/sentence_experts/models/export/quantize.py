@@ -1,0 +1,94 @@
+"""`quantize`: a model that computes in 8 bits on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentence_experts.models.encoder import ExpertEncoder, check_vacant, save
+from sentence_experts.models.export import int8
+from sentence_experts.models.export.config import QuantizeConfig
+from sentence_experts.models.loading import load
+from sentence_experts.tables import TextTable
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+MAX_TEXTS = 512  # texts that are read
+CHECKED_EVERY = 4  # one text in this many is not calibrated on, but compared
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A model that `quantize` wrote.
+
+    Attributes:
+        out: its folder.
+        texts: number of texts, not calibrated on, whose vectors were compared with full precision.
+        mean_cosine, min_cosine: cosines between both vectors of a text, over all texts and routes.
+    """
+
+    out: Path
+    texts: int
+    mean_cosine: float
+    min_cosine: float
+
+
+def quantize(
+    model: SentenceTransformer | Path | str,
+    texts: Sequence[str] | Any,
+    out: Path | str,
+    config: QuantizeConfig | None = None,
+    **settings: Any,
+) -> Quantized:
+    """Calibrate a model for 8 bits, in which it then computes on a CPU.
+
+    The folder holds the weights as they were, and int8.safetensors beside them, which stock
+    sentence-transformers does not read.
+
+    Args:
+        model: a model with experts, or a dense one: in memory, a folder or a hub id.
+        texts: texts like those to encode: a list, a file or a table; 500 are enough.
+        out: the folder to write to.
+        config: the settings; `settings` override its fields, by name.
+
+    Raises:
+        UsageError: too few texts, a model without linear layers, or `out` is there already.
+        InputError: the texts cannot be read.
+    """
+    config, out = QuantizeConfig.of(config, **settings), Path(out)
+    check_vacant(out, config.overwrite)
+    table = (
+        texts
+        if isinstance(texts, list | tuple)
+        else next(TextTable(texts, config.column).chunks(MAX_TEXTS), [])
+    )
+    read = [text if isinstance(text, str) else text.text for text in table][:MAX_TEXTS]
+    read = [text for text in read if text.strip()]
+    compared = read[::CHECKED_EVERY]
+    others = [text for number, text in enumerate(read) if number % CHECKED_EVERY]
+    whole = load(model, device="cpu", dtype="float32", int8=False)
+    prefixes = _prefixes(whole)
+    int8_state = int8.calibrate(whole, [prefix + text for prefix in prefixes for text in others])
+    save(whole, out)
+    int8.write(int8_state, out)
+    eight = load(out, device="cpu")
+    cosines = np.concatenate(
+        [_cosines(whole, eight, [prefix + text for text in compared]) for prefix in prefixes]
+    )
+    return Quantized(out, len(compared), float(cosines.mean()), float(cosines.min()))
+
+
+def _prefixes(model: SentenceTransformer) -> list[str]:
+    """What texts begin with, one per route."""
+    routes = model.routes if isinstance(model, ExpertEncoder) else []
+    return [route.text for route in routes] or [""]
+
+
+def _cosines(first: SentenceTransformer, second: SentenceTransformer, texts: list[str]) -> Any:
+    a, b = (model.encode(texts, normalize_embeddings=True) for model in (first, second))
+    return (a * b).sum(axis=1)
