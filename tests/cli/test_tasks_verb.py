@@ -87,9 +87,8 @@ def test_experts_from_a_task_file_and_from_its_folder(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--experts", "a"], "give --experts or --tasks"),
-        (["--prefixes", "a=b: "], "a task file says it under instructions:"),
-        (["--share", "a=b"], "a task file says it under experts:"),
+        (["--prefixes", "a=b: "], "a task file has its own under instructions:"),
+        (["--share", "a=b"], "a task file has its own under experts:"),
         (["--route", "none", "--router", "learned"], "leave out --route none"),
     ],
 )
