@@ -9,11 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sentence_experts.demo.plan import HERE as DEMO
 
 import sentence_experts
 from helpers.samples import make_tiny_encoder
 from sentence_experts.corpus.simulate import simulate_corpus
+from sentence_experts.recipes import RECIPES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOMAINS = ("neuroscience", "cell_biology", "genomics")
@@ -24,7 +24,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
     """A folder with what the examples name: articles, a corpus, pairs, a base and a model."""
     folder = tmp_path_factory.mktemp("examples")
     simulate_corpus(folder / "articles", articles=120, seed=0)
-    shutil.copy(DEMO / "simulated_domains.yaml", folder / "domains.yaml")
+    shutil.copy(RECIPES / "material" / "simulated_domains.yaml", folder / "domains.yaml")
     sentence_experts.import_corpus([folder / "articles"], folder / "corpus", workers=1)
     sentence_experts.compile_pairs(
         folder / "corpus",

@@ -17,6 +17,7 @@ from sentence_experts.config import Config, read_yaml
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules
@@ -35,15 +36,6 @@ NEEDED = {
     "tasks": ("tasks", "train"),
     "language_models": ("prompts",),
 }
-
-
-class MoeeConfig(Config):
-    """How a language model is read."""
-
-    alpha: float = 1.0
-    dtype: str | None = None
-    trust_remote_code: bool = False
-    tokens_at_once: int = 8192
 
 
 class Choice(Strict):
