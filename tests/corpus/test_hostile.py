@@ -258,7 +258,7 @@ def test_archives_that_expand_too_much_are_stopped(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archives, "_FREE_EXPANSION", 1 << 20)
-    monkeypatch.setattr(archives, "_LARGEST_EXPANSION", 20)
+    monkeypatch.setattr(archives, "_MAX_EXPANSION", 20)
     path = tmp_path / f"bomb.{ending}"
     bomb = jats("10.1000/b", abstract=" " * 300_000).encode()
     if ending == "zip":
@@ -276,7 +276,7 @@ def test_archives_that_expand_too_much_are_stopped(
 def test_documents_over_the_limit_are_refused(
     folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "LARGEST_DOCUMENT", 2000)
+    monkeypatch.setattr(archives, "MAX_DOCUMENT_BYTES", 2000)
     corpus = import_corpus(
         [folder(small=jats(), large=jats(abstract="x" * 3000))], tmp_path / "out", workers=1
     )

@@ -168,7 +168,7 @@ def test_an_external_entity_is_refused_streamed_and_whole() -> None:
 
 
 def test_a_record_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secure_xml, "LARGEST_RECORD_ELEMENTS", 500)
+    monkeypatch.setattr(secure_xml, "MAX_RECORD_ELEMENTS", 500)
     long = record("2", references="<Reference><Citation/></Reference>" * 400)
     first, refused = read_articles(io.BytesIO(record_set(record("1"), long, record("3")).encode()))
     assert isinstance(first, Paper)
@@ -211,7 +211,7 @@ def test_a_large_packed_file_is_streamed_and_a_bomb_is_stopped(
     path = packed_file(tmp_path / "big.xml.gz", *(record(str(number)) for number in range(1, 300)))
     monkeypatch.setattr(packed, "WHOLE_DOCUMENT_BYTES", 5000)
     assert len(papers(import_corpus([path], tmp_path / "out", workers=1))) == 299
-    monkeypatch.setattr(packed, "LARGEST_UNPACKED", 100_000)
+    monkeypatch.setattr(packed, "MAX_UNPACKED", 100_000)
     stopped = import_corpus([path], tmp_path / "stopped", workers=1)
     assert [line["reason"] for line in rejected(stopped)] == ["expands-too-much"]
     assert 0 < len(papers(stopped)) < 299

@@ -25,10 +25,10 @@ _PMCID_URL = re.compile(r"/(?:pmc/)?articles/(?:PMC)?0*([1-9]\d{0,9})\b", re.IGN
 
 
 def _trimmed(doi: str) -> str | None:
-    """`doi` without the punctuation of the sentence or the bracket it stood in."""
+    """`doi` without the punctuation or bracket of the sentence around it."""
     while doi:
         last = doi[-1]
-        # The old Wiley and Allen Press DOIs hold brackets: take one off only where nothing opened it.
+        # Old Wiley and Allen Press DOIs contain brackets: remove one only if nothing opened it.
         if last in ".,;:'\"`\u2019\u201d\u2212" or (
             last in _BRACKETS and doi.count(last) > doi.count(_BRACKETS[last]) and "::" not in doi
         ):
@@ -39,7 +39,7 @@ def _trimmed(doi: str) -> str | None:
 
 
 def normalise_doi(value: str | None) -> str | None:
-    """A DOI in lower case, out of any case, a `doi:` or URL prefix, URL escapes and trailing punctuation.
+    """A DOI in lower case, without a `doi:` or URL prefix, URL escapes and trailing punctuation.
 
     >>> normalise_doi("https://dx.doi.org/10.1000%2FABC.1.")
     '10.1000/abc.1'
@@ -59,7 +59,7 @@ def normalise_doi(value: str | None) -> str | None:
 
 
 def find_doi(text: str) -> str | None:
-    """The first DOI in running text that is called one: `doi: 10.1000/abc` or a doi.org address."""
+    """The first DOI in running text that is marked as one: `doi: 10.1000/abc` or a doi.org address."""
     found = _DOI_IN_TEXT.search(text)
     return normalise_doi(found.group(1)) if found else None
 
@@ -77,7 +77,7 @@ def normalise_pmcid(value: str | None) -> str | None:
 
 
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
-    """The (DOI, PMID, PMCID) that a web address names; None where it names none."""
+    """The (DOI, PMID, PMCID) that a web address names; None if it names none."""
     doi = normalise_doi(url) if "10." in url else None
     if "nih.gov" not in url and "europepmc" not in url:
         return doi, None, None
@@ -86,9 +86,9 @@ def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
 
 
 def parse_identifier(value: str) -> tuple[str | None, str | None, str | None]:
-    """The (DOI, PMID, PMCID) of a value that says which of them it is; all None for anything else.
+    """The (DOI, PMID, PMCID) of a value that shows which of them it is; all None for anything else.
 
-    Bare digits are no PMID here: they may be anybody's row number.
+    Bare digits are no PMID here: they may be row numbers.
     """
     value = value.strip()
     low = value.lower()

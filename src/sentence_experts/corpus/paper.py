@@ -1,4 +1,4 @@
-"""The vocabulary of this room: a paper, what it cites, and what was set aside."""
+"""The records of a corpus: a paper, its citations, and what was set aside."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ class Citation:
     title: str | None = None
     year: int | None = None
     other: str | None = None
-    """An identifier of the user's own, from tables; JATS has none."""
+    """The user's own identifier, from tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """One article as its record states it, before identifiers are resolved over the corpus."""
+    """One article as its record has it, before identifiers are resolved over the corpus."""
 
     doi: str | None = None
     pmid: str | None = None
     pmcid: str | None = None
     other: str | None = None
-    """An identifier that stands when the work has no DOI, PMID or PMCID: the user's own, or one of the
-    content."""
+    """The identifier if the work has no DOI, PMID or PMCID: the user's own, or a hash of the content."""
     title: str | None = None
     abstract: str | None = None
     year: int | None = None
@@ -43,12 +42,12 @@ class Paper:
     """The papers that this one, a retraction notice, withdraws."""
     citations: tuple[Citation, ...] = ()
     version: int | None = None
-    """PubMed's version of its record: of the same one in several files the last counts. Others have none."""
+    """The version of a PubMed record; other records have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """PubMed's word, in a file of updates, that its earlier files' record is no more."""
+    """A note in a PubMed update file that an earlier record was deleted."""
 
     pmid: str
     version: int = 1
@@ -56,7 +55,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Something that did not become a paper or a citation, and why."""
+    """Something that could not become a paper or a citation, and why."""
 
     source: str
     member: str | None

@@ -1,5 +1,4 @@
-"""A simulated corpus: JATS files with planted topics and citations, for tests and for a demo without real
-articles.
+"""A simulated corpus: JATS files with planted topics and citations, for tests and a demo without articles.
 
 Nothing in it is real, and every file says so: the journal is "Simulated Journal", DOIs begin with
 `10.5555/simulated.`, titles and abstracts call themselves simulated. The words are ordinary terms of each
@@ -72,41 +71,17 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _VERBS = [
-    "shapes",
-    "limits",
-    "drives",
-    "predicts",
-    "precedes",
-    "restores",
-    "weakens",
-    "amplifies",
-    "delays",
-    "requires",
-]
+    "shapes", "limits", "drives", "predicts", "precedes", "restores", "weakens", "amplifies",
+    "delays", "requires",
+]  # fmt: skip
 _MEASURES = [
-    "imaging",
-    "sequencing",
-    "recordings",
-    "modelling",
-    "screening",
-    "titration",
-    "mutants",
-    "tracing",
-    "simulation",
-    "profiling",
-]
+    "imaging", "sequencing", "recordings", "modelling", "screening", "titration", "mutants",
+    "tracing", "simulation", "profiling",
+]  # fmt: skip
 _QUALITIES = [
-    "early",
-    "late",
-    "transient",
-    "robust",
-    "graded",
-    "sparse",
-    "coordinated",
-    "local",
-    "global",
+    "early", "late", "transient", "robust", "graded", "sparse", "coordinated", "local", "global",
     "variable",
-]
+]  # fmt: skip
 _FRAMES = (
     "How {a} and {b} interact is poorly understood.",
     "We combined {m} with {n} to follow {a} over time.",
@@ -118,7 +93,7 @@ _FRAMES = (
     "These simulated results link {a} to {c} through {b}.",
 )
 _FIRST_YEAR, _YEARS = 2005, 8
-_OUTSIDE_WORKS = 110  # a topic; each is cited by few, as most works are
+_OUTSIDE_WORKS = 110  # per topic; each is cited by few articles, as most works are
 _METHODS = 6  # cited by all fields, as methods papers are
 
 
@@ -144,12 +119,12 @@ def simulate_corpus(out: Path | str, seed: int = 0, articles: int = 1440) -> Pat
     the corpus that its topic shares, and a methods paper or two. Equal arguments give equal bytes.
 
     Raises:
-        UsageError: fewer than one article a topic.
+        UsageError: fewer than one article per topic.
     """
     topics = sum(len(words) for words in TOPICS.values())
     if articles < topics:
         raise UsageError(
-            f"a simulated corpus needs at least {topics} articles, one a topic; {articles} were asked for"
+            f"a simulated corpus needs at least {topics} articles, one per topic, got {articles}"
         )
     out = Path(out)
     dice = random.Random(f"simulated corpus {seed}")
@@ -197,7 +172,7 @@ def _references(
     references = [(other.doi, other.title, other.year) for other in cited]
     field = list(TOPICS).index(article.field)
     for work in dice.sample(range(_OUTSIDE_WORKS), 11):
-        # A title of its own for every outside work, the same wherever it is cited.
+        # Every outside work has a title of its own, the same wherever it is cited.
         name = f"{field}-{article.topic}-{work}"
         title_dice = random.Random(f"simulated work {name}")
         words = [word.replace("-", " ") for word in TOPICS[article.field][article.topic].split()]

@@ -37,7 +37,7 @@ def test_a_small_result_takes_one_search_and_its_pages(
 
 
 def test_a_large_result_is_cut_by_date(world: Replay, connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrez_module, "MOST_RESULTS", 90)
+    monkeypatch.setattr(entrez_module, "MAX_RESULTS", 90)
     world.cap = 90
     world.queries["cancer[MeSH]"] = dated(1000, 60)
     assert Entrez(connect()).search("pubmed", "cancer[MeSH]") == [str(n + 1) for n in range(1000)]
@@ -46,7 +46,7 @@ def test_a_large_result_is_cut_by_date(world: Replay, connect, monkeypatch: pyte
 def test_a_cut_search_goes_on_where_it_stopped(
     world: Replay, connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entrez_module, "MOST_RESULTS", 90)
+    monkeypatch.setattr(entrez_module, "MAX_RESULTS", 90)
     world.cap = 90
     world.queries["cancer[MeSH]"] = dated(1000, 60)
     # The server is lost in the middle.
@@ -67,7 +67,7 @@ def test_a_cut_search_goes_on_where_it_stopped(
 def test_a_day_with_too_many_records_fails_loudly(
     world: Replay, connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entrez_module, "MOST_RESULTS", 90)
+    monkeypatch.setattr(entrez_module, "MAX_RESULTS", 90)
     world.cap = 90
     world.queries["a[MeSH]"] = [(str(n), "2020/01/01") for n in range(91)]
     with pytest.raises(InputError, match="91 records of 2020-01-01 alone"):

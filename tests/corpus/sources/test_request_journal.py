@@ -56,7 +56,7 @@ def test_a_second_writer_is_told(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with (
         open_journal(path),
-        pytest.raises(InputError, match="in use: another fetch"),
+        pytest.raises(InputError, match="is in use by process"),
         open_journal(path) as other,
     ):
         other.put("a", b"")

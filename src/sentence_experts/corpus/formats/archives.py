@@ -1,14 +1,12 @@
-"""Folders, XML files and archives to a stream of named documents, in a defined order, never written to disk.
+"""Folders, XML files and archives to a stream of named documents, in a defined order, never on disk.
 
-Nothing outside a source is ever opened: links, devices, absolute names and names with `..` are set aside by
-name.
+Nothing outside a source is ever opened: links, devices, absolute names and names with `..` are set aside.
 """
 
 from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
 import stat
@@ -20,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from sentence_experts.compat.tarfile import TooLargeError, read_forward
 from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.errors import InputError
 
-LARGEST_DOCUMENT = 1 << 30
-"""A document of more bytes than this is refused."""
+MAX_DOCUMENT_BYTES = 1 << 30
+"""Larger documents are refused."""
 _FREE_EXPANSION = 2 << 30
-_LARGEST_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 times
-_BLOCK = 1 << 20
+_MAX_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 times
 
 DOCUMENT_SUFFIXES = (".xml", ".nxml", ".xml.gz", ".nxml.gz")
 _TAR_OPENERS: dict[str, Callable[..., Any]] = {
@@ -48,8 +46,8 @@ _BROKEN = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One XML document of a source: a file's path, the bytes, or a stream that lasts until the next
-    document. `size` is in bytes as it lies there; a document whose name ends in `.gz` is still packed."""
+    """One XML document of a source: a file's path, the bytes, or a stream that lasts until the next document.
+    `size` is the number of stored bytes; a document whose name ends in `.gz` is still packed."""
 
     name: str
     size: int
@@ -60,17 +58,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A member that is no XML document by its name (a figure, a PDF, a read-me)."""
+    """A member whose name is not that of an XML document (a figure, a PDF)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Something that documents come from: `kind` is `folder`, `file`, `tar`, `zip`, or what `documents` says.
+    """A source of documents: `kind` is `folder`, `file`, `tar`, `zip`, or, with `documents`, another name.
 
     Attributes:
-        documents: gives the documents, in a defined order, of a source that is no path of the user's.
+        documents: gives the documents, in a defined order, if they come from no path.
     """
 
     name: str
@@ -83,7 +81,7 @@ Member = Document | Passed | Rejection
 
 
 def find_sources(paths: list[Path]) -> list[Source]:
-    """The sources that the given paths mean: archives inside a folder are sources of their own.
+    """The sources at some paths; archives inside a folder are sources of their own.
 
     Raises:
         InputError: a path is missing or is neither a folder, an XML file nor an archive.
@@ -110,7 +108,7 @@ def find_sources(paths: list[Path]) -> list[Source]:
 
 
 def kind_of(path: Path) -> str:
-    """`file`, `tar`, `zip`, or an empty string for anything else, by the name's ending."""
+    """`file`, `tar`, `zip`, or an empty string for anything else, by the ending of the name."""
     name = path.name.lower()
     if name.endswith(DOCUMENT_SUFFIXES):
         return "file"
@@ -130,8 +128,7 @@ def _with_unique_names(sources: list[Source]) -> list[Source]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Every file and link under `folder`, by name; links to folders are given, not followed, so no walk
-    loops."""
+    """Every file and link under `folder`, by name; links to folders are not followed."""
     for base, folders, files in os.walk(folder, followlinks=False):
         folders.sort()
         links = [name for name in folders if os.path.islink(os.path.join(base, name))]
@@ -139,8 +136,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def members(source: Source) -> Iterator[Member]:
-    """The members of a source in its order (a folder's by path). What an archive gave before it broke is
-    kept."""
+    """The members of a source in its order (a folder's by path), up to damage in an archive."""
     if source.documents is not None:
         yield from source.documents()
         return
@@ -154,16 +150,18 @@ def members(source: Source) -> Iterator[Member]:
             yield member
         if empty:
             yield Rejection(source.name, None, None, "empty", "the archive holds no file")
-    except _TooMuchError as error:
+    except TooLargeError as error:
         yield Rejection(source.name, None, None, "expands-too-much", str(error))
     except _BROKEN as error:
         reason = "unreadable" if isinstance(error, PermissionError) else "broken-archive"
-        yield Rejection(source.name, None, None, reason, f"{_said(error)}; what stood before it was kept")
-    except RuntimeError as error:  # zipfile's word for an encrypted member
-        yield Rejection(source.name, None, None, "broken-archive", _said(error))
+        yield Rejection(
+            source.name, None, None, reason, f"{_describe(error)}; the documents before it were kept"
+        )
+    except RuntimeError as error:  # zipfile raises this for an encrypted member
+        yield Rejection(source.name, None, None, "broken-archive", _describe(error))
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     text = " ".join(str(error).split()).replace("\0", "")
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror
@@ -190,75 +188,23 @@ def _file(source: str, path: Path, name: str) -> Member:
     try:
         status = path.lstat()
     except OSError as error:
-        return Rejection(source, name, None, "unreadable", _said(error))
+        return Rejection(source, name, None, "unreadable", _describe(error))
     if stat.S_ISLNK(status.st_mode):
         return Rejection(source, name, None, "link", "links in a folder are not followed")
     if not stat.S_ISREG(status.st_mode):
         return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
-    if status.st_size > LARGEST_DOCUMENT:
+    if status.st_size > MAX_DOCUMENT_BYTES:
         return _too_large(source, name, status.st_size)
     return Document(name, status.st_size, path=path)
 
 
 def _too_large(source: str, name: str, size: int) -> Rejection:
     return Rejection(
-        source, name, None, "too-large", f"{size:,} bytes; at most {LARGEST_DOCUMENT:,} are read"
+        source, name, None, "too-large", f"{size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read"
     )
 
 
 # ---- archives ------------------------------------------------------------------------------------
-
-
-class _TooMuchError(Exception):
-    pass
-
-
-class _Forward(io.RawIOBase):
-    """A stream that tarfile can walk: forward seeks read, one byte back is remembered, expansion is
-    bounded."""
-
-    def __init__(self, raw: Any, packed_bytes: int) -> None:
-        self._raw = raw
-        self._position = 0
-        self._last = b""
-        self._back = False
-        self._limit = max(_FREE_EXPANSION, _LARGEST_EXPANSION * packed_bytes)
-
-    def tell(self) -> int:
-        return self._position - self._back
-
-    def read(self, size: int = -1) -> bytes:
-        if size < 0 or size > LARGEST_DOCUMENT:
-            raise _TooMuchError(f"a header or member asks for {size:,} bytes at once")
-        if size == 0:
-            return b""
-        first = b""
-        if self._back:
-            self._back, first = False, self._last
-        blocks = [first] if first else []
-        missing = size - len(first)
-        while missing and (block := self._raw.read(min(missing, _BLOCK))):
-            blocks.append(block)
-            missing -= len(block)
-            self._position += len(block)
-        data = b"".join(blocks) if len(blocks) != 1 else blocks[0]
-        self._last = data[-1:] or self._last
-        if self._position > self._limit:
-            raise _TooMuchError(f"more than {self._limit:,} bytes came out of it")
-        return data
-
-    def seek(self, target: int, whence: int = 0) -> int:
-        ahead = target - self.tell()
-        if whence == 0 and ahead == -1 and self._last and not self._back:
-            self._back = True
-        elif whence or ahead < 0:
-            raise io.UnsupportedOperation("this archive is read forward only")
-        while ahead > 0:
-            data = self.read(min(ahead, _BLOCK))
-            if not data:
-                break
-            ahead -= len(data)
-        return self.tell()
 
 
 def _unsafe(name: str) -> str | None:
@@ -275,16 +221,10 @@ def _tar(source: Source) -> Iterator[Member]:
         if source.path.name.lower().endswith(suffix)
     )
     with opener(source.path, "rb") as raw:
-        forward: Any = _Forward(raw, source.path.stat().st_size)
-        with tarfile.open(fileobj=forward, mode="r:") as archive:
-            while (entry := archive.next()) is not None:
-                setattr(archive, "members", [])  # noqa: B010 - or a million headers pile up
-                if not entry.isdir():
-                    yield _tar_member(source.name, archive, entry)
-        # tarfile takes a header that it cannot read for the end.
-        while block := forward.read(_BLOCK):
-            if block.strip(b"\0"):
-                raise tarfile.ReadError("data that are no member follow the last one that can be read")
+        limit = max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
+        for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, limit):
+            if not entry.isdir():
+                yield _tar_member(source.name, archive, entry)
 
 
 def _tar_member(source: str, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
@@ -297,7 +237,7 @@ def _tar_member(source: str, archive: tarfile.TarFile, entry: tarfile.TarInfo) -
         return Rejection(source, name, None, "unsafe-name", problem)
     if not entry.name.lower().endswith(DOCUMENT_SUFFIXES):
         return Passed(name)
-    if entry.size > LARGEST_DOCUMENT:
+    if entry.size > MAX_DOCUMENT_BYTES:
         return _too_large(source, name, entry.size)
     stream: Any = archive.extractfile(entry)
     if entry.size > WHOLE_DOCUMENT_BYTES:
@@ -309,7 +249,7 @@ def _tar_member(source: str, archive: tarfile.TarFile, entry: tarfile.TarInfo) -
 
 
 def _zip(source: Source) -> Iterator[Member]:
-    limit = max(_FREE_EXPANSION, _LARGEST_EXPANSION * source.path.stat().st_size)
+    limit = max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
     with zipfile.ZipFile(source.path) as archive:
         for entry in archive.infolist():
             if entry.is_dir():
@@ -317,7 +257,7 @@ def _zip(source: Source) -> Iterator[Member]:
             member = _zip_member(source.name, archive, entry)
             limit -= member.size if isinstance(member, Document) else 0
             if limit < 0:
-                raise _TooMuchError(
+                raise TooLargeError(
                     "its documents are larger together than an archive of its size should hold"
                 )
             yield member
@@ -333,7 +273,7 @@ def _zip_member(source: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
         return Passed(name)
     if entry.flag_bits & 1:
         return Rejection(source, name, None, "encrypted", "the member is encrypted")
-    if entry.file_size > LARGEST_DOCUMENT:
+    if entry.file_size > MAX_DOCUMENT_BYTES:
         return _too_large(source, name, entry.file_size)
     try:
         stream = archive.open(entry)
@@ -342,4 +282,4 @@ def _zip_member(source: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
         with stream:
             return Document(name, entry.file_size, data=stream.read())
     except _BROKEN as error:
-        return Rejection(source, name, None, "broken-member", _said(error))
+        return Rejection(source, name, None, "broken-member", _describe(error))

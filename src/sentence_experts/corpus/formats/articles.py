@@ -1,4 +1,4 @@
-"""One XML document of any kind that is known here to its articles."""
+"""One XML document, of any known kind, to its articles."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ Outcome = Paper | Deletion | UnreadableArticleError
 
 
 def read_articles(document: bytes | IO[bytes]) -> Iterator[Outcome]:
-    """The articles of one XML document, in its order: JATS (`article`, or a set of them) or PubMed's records.
+    """Read the articles of one XML document, in order: JATS (`article`, or a set of them) or PubMed records.
 
-    `document` is the whole document as bytes, or a binary stream that is read in pieces, so that a document
-    of any size takes memory for one front matter and its references, or one record, only. What was read
-    before an error is kept.
+    `document` is the whole document, or a binary stream, of which only one front matter with its references,
+    or one record, is in memory at a time. What was read before an error is kept.
     """
     try:
         if isinstance(document, bytes):
@@ -44,7 +43,7 @@ def read_articles(document: bytes | IO[bytes]) -> Iterator[Outcome]:
     except BROKEN_PACKING as error:
         yield UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")
     except (UnicodeError, LookupError) as error:
-        if isinstance(error, KeyError | IndexError):  # a fault of ours, no unknown encoding
+        if isinstance(error, KeyError | IndexError):  # a bug, not an unknown encoding
             raise
         yield UnreadableArticleError("encoding", str(error))
 

@@ -1,4 +1,4 @@
-"""The front matter of a JATS article to a `Paper`: titles, abstract, dates, subjects, licence, retraction."""
+"""The front matter of a JATS article to a `Paper`: title, abstract, date, subjects, licence, retraction."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def read_front(
     hashed: Callable[[], Any],
     position: int,
 ) -> Paper:
-    """The paper of one article element, from its front matter and its references.
+    """Read the paper of one article element, from its front matter and its references.
 
-    `hashed` gives the hash of the document and `position` is the article's place in it: together they are the
-    identifier of an article that states none.
+    The hash of the document (`hashed`) and the article's `position` in it are the identifier of an article
+    without any.
 
     Raises:
         UnreadableArticleError: there is no article metadata.
@@ -92,7 +92,7 @@ def _title(meta: Element) -> str | None:
 
 # ---- abstract ------------------------------------------------------------------------------------
 
-# The words that publishers use for the abstract itself, best first; every other type is some other text.
+# Types of the abstract itself, best first; every other type is another text.
 _MAIN_TYPES = ("", "abstract", "main", "normal", "full", "structured", "long", "longsummary", "summary")
 _OTHER_ABSTRACTS = re.compile(
     r"(elife |plain[- ]language |lay |editor\S* |author\S* |web |non[- ]?technical )\s*"
@@ -127,7 +127,7 @@ def _abstract_text(abstract: Element) -> str | None:
 
 
 def _section_parts(section: Element) -> Iterator[str]:
-    """The paragraphs of a section in order, those of a labelled subsection after its label."""
+    """The paragraphs of a section in order; the label of a subsection precedes its first one."""
     for child in section:
         tag = child.tag
         if tag == "sec":
@@ -152,7 +152,7 @@ _ABSTRACT_BLOCKS = frozenset({
 
 # ---- date, subjects, keywords, journal -----------------------------------------------------------
 
-# Dates of an archive's own handling, and of later events in an article's life, are no publication dates.
+# Dates of archiving and of later events are no publication dates.
 _LATER_DATES = frozenset(
     {"pmc-release", "nihms-submitted", "retraction", "retracted", "corrected", "ecorrected", "update"}
 )
@@ -189,7 +189,7 @@ _KIND_OF_ARTICLE = re.compile(
 
 
 def _subjects(meta: Element) -> tuple[str, ...]:
-    """What the article is about; the kind of article ("Research Article") only where nothing else is said."""
+    """The topics of the article; its kind ("Research Article") only if there is nothing else."""
     topics: list[str | None] = []
     channels: list[str | None] = []
     for group in meta.iterfind("article-categories/subj-group"):

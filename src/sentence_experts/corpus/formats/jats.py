@@ -11,13 +11,13 @@ from sentence_experts.corpus.formats.references import citations_of
 from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError
 from sentence_experts.corpus.paper import Citation, Paper
 
-# Parts of an article that are texts of their own: decision letters, replies, translations.
+# Parts of an article with references of their own: decision letters, replies, translations.
 _PARTS = frozenset({"sub-article", "response"})
 
 
 def read_whole(root: Element, hashed: Callable[[], Any]) -> Iterator[Paper | UnreadableArticleError]:
-    """The articles under a root element: an `article`, or a set of them
-    (`pmc-articleset`, an OAI-PMH answer).
+    """Read the articles under a root element: an `article`, or a set of them (`pmc-articleset`, an OAI-PMH
+    answer).
 
     `hashed` gives the hash of the document.
 
@@ -51,7 +51,7 @@ def _no_article(root_tag: str) -> UnreadableArticleError:
 def read_stream(
     events: Iterable[tuple[str, Element]], stream: Hashing
 ) -> Iterator[Paper | UnreadableArticleError]:
-    """The same from the start and end events of a parser, with every element dropped once it is read, but for
+    """Read the same from a parser's start and end events; elements are dropped once they are read, except
     the front matter of the current article."""
     limits = RecordLimits(stream)
     front: Element | None = None
@@ -107,7 +107,7 @@ def _drop(node: Element, keep: Element | None) -> None:
 
 
 def _without_namespace(root: Element) -> None:
-    """Give JATS elements that stand in a namespace (OAI-PMH answers) their plain names."""
+    """Remove the namespace of JATS elements that have one (OAI-PMH answers)."""
     if not any(
         tag and "jats" in tag for tag in {root.tag, *(child.tag for child in root.iter("{*}article"))}
     ):

@@ -1,4 +1,4 @@
-"""A licence statement to one short name."""
+"""Licence statements to short names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CC_NAME = re.compile(
     r"|share[\s-]?alike|nc|nd|sa)\b)*)(?:[^.]{0,40}?(?P<version>\d\.\d))?",
     re.I,
 )
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 def _short_name(kind: str, version: str | None, place: str | None = None) -> str:
@@ -28,8 +28,7 @@ def _short_name(kind: str, version: str | None, place: str | None = None) -> str
 
 
 def licence_from_text(text: str) -> str | None:
-    """`CC-BY-4.0`, `CC0-1.0` and the like out of an address or a sentence; None if it names no such
-    licence."""
+    """`CC-BY-4.0`, `CC0-1.0` or similar from an address or a sentence; None if it names no such licence."""
     if found := _CC_URL.search(text):
         return _short_name(found["kind"], found["version"], found["place"])
     if found := _PUBLIC_URL.search(text):
@@ -52,8 +51,7 @@ def licence_of(permissions: list[Element]) -> str | None:
     """The licence of an article, from its `permissions` elements.
 
     An address in the licence's own attributes comes first, then the addresses in its text. A public-domain
-    dedication in the text counts only when nothing else is there: publishers waive rights in the *data* that
-    way.
+    dedication in the text counts only without any other: publishers use it for the *data*.
     """
     licences = [licence for node in permissions for licence in node.iter("license")]
     own: list[str] = []
@@ -77,4 +75,4 @@ def licence_of(permissions: list[Element]) -> str | None:
         if name := licence_from_text(text):
             return name
     stated = own + texts + [kind for kind in (licence.get("license-type") for licence in licences) if kind]
-    return stated[0][:_LONGEST] if stated else None
+    return stated[0][:_MAX_LENGTH] if stated else None

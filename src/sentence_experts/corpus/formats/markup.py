@@ -11,7 +11,7 @@ Element = Any  # lxml-stubs has no useful type for what iteration yields (commen
 
 MATHML = "{http://www.w3.org/1998/Math/MathML}"
 
-# What stands inside running text without being part of it.
+# Elements inside running text that are not part of it.
 _NO_TEXT = frozenset({
     "fn", "fn-group", "label", "object-id", "graphic", "inline-graphic", "media", "fig", "fig-group",
     "table-wrap",
@@ -54,21 +54,9 @@ _TEX_NAMES = {
 _TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
 _TEX_STYLES = (
-    "text",
-    "math",
-    "up",
-    "bold",
-    "rm",
-    "it",
-    "bf",
-    "over",
-    "under",
-    "hat",
-    "bar",
-    "tilde",
-    "vec",
-    "style",
-)
+    "text", "math", "up", "bold", "rm", "it", "bf", "over", "under",
+    "hat", "bar", "tilde", "vec", "style",
+)  # fmt: skip
 
 
 def clean(text: str) -> str | None:
@@ -79,7 +67,7 @@ def clean(text: str) -> str | None:
 
 
 def tex_to_text(tex: str) -> str:
-    """A TeX formula without its document preamble, as readable as a few replacements make it."""
+    """A TeX formula without its preamble, made readable by a few replacements."""
     body = _TEX_BODY.search(tex)
     text = (body.group(1) if body else tex).replace("$", "")
     text = _TEX_FRACTION.sub(r"\1/\2", text)
@@ -94,7 +82,7 @@ def tex_to_text(tex: str) -> str:
 
 
 def _math_parts(node: Element, parts: list[str]) -> None:
-    """MathML tokens in reading order: fractions get a slash, roots a sign, indices stand as they are."""
+    """Add MathML tokens in reading order: fractions get a slash, roots a sign."""
     name = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
     if not name or name.startswith("annotation"):
         return
@@ -115,7 +103,7 @@ def _math_parts(node: Element, parts: list[str]) -> None:
 
 
 def _is_mark(node: Element) -> bool:
-    """Whether a cross reference is only a mark (a star, a superscript number), not a word of the sentence."""
+    """Whether a cross reference is only a mark (a star, a superscript number), not a word."""
     kind = node.get("ref-type")
     if kind in _NOTE_MARKS:
         return True
@@ -150,7 +138,7 @@ def _child(child: Element, parts: list[str]) -> None:
 
 
 def _one_rendering(node: Element, parts: list[str]) -> None:
-    """Of the renderings that stand side by side, the most readable; the rest of the element as it is."""
+    """Add the most readable of several renderings, and the rest of the element."""
     side_by_side = [child for child in node if child.tag in _RENDERINGS]
     if node.tag == "alternatives" and not side_by_side:
         side_by_side = [child for child in node if isinstance(child.tag, str)]
@@ -167,7 +155,7 @@ def _one_rendering(node: Element, parts: list[str]) -> None:
 
 
 def plain_text(node: Element) -> str | None:
-    """The readable text of an element: no note marks, labels or graphics, math once, white space single."""
+    """The readable text of an element, without note marks, labels and graphics, and with single spaces."""
     if not len(node):
         return clean(node.text) if node.text else None
     parts: list[str] = []
@@ -179,5 +167,5 @@ def plain_text(node: Element) -> str | None:
 
 
 def unique(texts: Iterable[str | None]) -> tuple[str, ...]:
-    """The texts in their order, each once, without the empty ones."""
+    """The distinct texts in their order, without empty ones."""
     return tuple(dict.fromkeys(text for text in texts if text))

@@ -13,7 +13,7 @@ from lxml import etree
 from sentence_experts.errors import InputError, UsageError
 
 TREE_NUMBER = re.compile(r"[A-Z]\d{2}(\.\d{3})*")
-"""A place in the tree ("C14.280"), told from a heading's name by its form."""
+"""The form of a place in the tree ("C14.280")."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def read_descriptors(path: Path) -> list[Descriptor]:
 
 
 class MeshTree:
-    """Which descriptor names stand under a heading or a tree number."""
+    """The tree of headings."""
 
     def __init__(self, descriptors: Iterable[Descriptor]) -> None:
         self._numbers: dict[str, tuple[str, ...]] = {}
@@ -60,7 +60,7 @@ class MeshTree:
             self._names[descriptor.ui.casefold()] = name
 
     def name_of(self, heading: str) -> str:
-        """The descriptor's name in lower case, where `heading` is its name or its unique id."""
+        """The descriptor's name in lower case, given its name or its unique id."""
         folded = heading.casefold()
         return self._names.get(folded, folded)
 
@@ -68,11 +68,11 @@ class MeshTree:
         return self.name_of(heading) in self._numbers
 
     def numbers_of(self, heading: str) -> tuple[str, ...]:
-        """The tree numbers of a heading; none where the file does not know it."""
+        """The tree numbers of a heading; none if the file does not have it."""
         return self._numbers.get(self.name_of(heading), ())
 
     def is_under(self, heading: str, tree_number: str) -> bool:
-        """Whether `heading` stands at `tree_number` or below it."""
+        """Whether `heading` is at `tree_number` or below it."""
         return any(f"{number}.".startswith(f"{tree_number}.") for number in self.numbers_of(heading))
 
 
@@ -82,11 +82,11 @@ def descriptor_of(heading: str) -> str:
 
 
 def under_any(headings: Iterable[str], tree: MeshTree | None) -> Callable[[str], bool]:
-    """Whether a heading is one of `headings` or stands under one of them.
+    """A test whether a heading is one of `headings` or under one of them.
 
     Args:
         headings: names or unique ids of descriptors, and tree numbers ("C14").
-        tree: what knows their subtrees; without it a heading stands for itself only.
+        tree: has their subtrees; without it a heading matches only itself.
 
     Raises:
         UsageError: the tree does not know a heading, or a tree number is given without one.
@@ -106,7 +106,7 @@ def under_any(headings: Iterable[str], tree: MeshTree | None) -> Callable[[str],
             names.add(tree.name_of(heading))
             numbers += tree.numbers_of(heading)
         else:
-            raise UsageError(f"the MeSH descriptor file knows no heading {heading!r}")
+            raise UsageError(f"the MeSH descriptor file has no heading {heading!r}")
 
     @lru_cache(maxsize=100_000)
     def matches(descriptor: str) -> bool:

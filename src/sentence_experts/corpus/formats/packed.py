@@ -1,4 +1,4 @@
-"""Single documents that gzip packed (`pubmed26n0001.xml.gz`), unpacked while they are read."""
+"""Gzipped documents (`pubmed26n0001.xml.gz`), decompressed while they are read."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sentence_experts.corpus.formats.secure_xml import (
     UnreadableArticleError,
 )
 
-LARGEST_UNPACKED = 1 << 30
-"""More bytes than this do not come out of one packed document."""
+MAX_UNPACKED = 1 << 30
+"""Maximum number of bytes that may come out of one document."""
 USUAL_EXPANSION = 10
-"""How many times its packed size a document of XML has, about."""
+"""Approximate ratio of the sizes of an XML document and its gzipped form."""
 
 _BLOCK = 1 << 16
 
 
 def is_packed(name: str) -> bool:
-    """Whether a document of this name is packed."""
+    """Whether a document of this name is gzipped."""
     return name.lower().endswith(".gz")
 
 
 def unpacked(stream: IO[bytes]) -> bytes | IO[bytes]:
-    """What the packed stream holds: all of it where that is little and whole, else a stream.
+    """The content of a gzipped stream: bytes if it is small and whole, otherwise a stream.
 
-    Reading that stream raises `UnreadableArticleError` where the data break, after all that stood before, and
-    where more than `LARGEST_UNPACKED` bytes have come out.
+    Reading that stream raises `UnreadableArticleError` where the data are broken, after everything before,
+    and once more than `MAX_UNPACKED` bytes have come out.
     """
     source = _Unpacking(stream)
     head = io.BytesIO()
@@ -52,22 +52,22 @@ class _Unpacking:
         if self._broken is not None:
             raise self._broken
         try:
-            # Not `read`: before an error it would swallow what came out until then.
+            # Not `read`, which loses what came out before an error.
             data = self._packed.read1(size if size >= 0 else _BLOCK)
         except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
             self._broken = UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")
             raise self._broken from error
         self._length += len(data)
-        if self._length > LARGEST_UNPACKED:
+        if self._length > MAX_UNPACKED:
             self._broken = UnreadableArticleError(
-                "expands-too-much", f"more than {LARGEST_UNPACKED:,} bytes came out"
+                "expands-too-much", f"more than {MAX_UNPACKED:,} bytes came out"
             )
             raise self._broken
         return data
 
 
 class _After:
-    """What was read already, then the rest."""
+    """A stream of what was read already, then the rest."""
 
     def __init__(self, head: io.BytesIO, rest: _Unpacking) -> None:
         self._head = head

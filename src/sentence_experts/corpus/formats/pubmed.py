@@ -1,8 +1,8 @@
-"""PubMed's own XML to `Paper`: what efetch answers, and the yearly baseline and its files of updates.
+"""PubMed's own XML to `Paper`: answers of efetch, the yearly baseline and its update files.
 
 The elements are those of NLM's PubMed DTD (https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd). MeSH
 headings are written as MEDLINE does, `Asthma/*drug therapy`: the descriptor's name, then its qualifiers, with
-a star at what the article is mainly about.
+a star at the main topics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_pubmed(root_tag: str) -> bool:
 
 
 def read_whole(root: Element) -> Iterator[Outcome]:
-    """The records and deletions under a root element, in their order.
+    """Read the records and deletions under a root element, in their order.
 
     Raises:
         UnreadableArticleError: there is none.
@@ -45,7 +45,7 @@ def read_whole(root: Element) -> Iterator[Outcome]:
 
 
 def read_stream(events: Iterable[tuple[str, Element]], stream: Hashing) -> Iterator[Outcome]:
-    """The same from the start and end events of a parser; each record is dropped once it is read."""
+    """Read the same from the start and end events of a parser; each record is dropped once it is read."""
     limits = RecordLimits(stream)
     empty = True
     inside: Element | None = None
@@ -138,7 +138,7 @@ _RETRACTED = frozenset({"Retracted Publication", "D016441"})
 _RETRACTED_BY = frozenset({"RetractionIn", "RetractedandRepublishedIn"})
 _JOURNALS = ("Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle")
 _TITLES = ("ArticleTitle", "VernacularTitle", "Book/BookTitle")
-# NLM's words where there is no title, and what it puts behind the titles it translated.
+# NLM's words for a missing title, and its mark behind a translated one.
 _NO_TITLE = re.compile(r"\W*(?:not available|in process citation)\W*", re.I)
 _TRANSLATED = re.compile(r"\s*\(author'?s transl\.?\)", re.I)
 _CUT_ABSTRACT = re.compile(r"\s*\(ABSTRACT TRUNCATED[^()]*\)\s*$")
@@ -154,7 +154,7 @@ def _first_text(article: Element, paths: Iterable[str]) -> str | None:
 
 
 def _title(article: Element) -> str | None:
-    """The title without NLM's own marks: the brackets round a translation, the full stop behind it."""
+    """The title without NLM's own marks: brackets around a translation, a full stop at the end."""
     for path in _TITLES:
         text = _first_text(article, (path,))
         if text and not _NO_TITLE.fullmatch(text):
@@ -163,13 +163,13 @@ def _title(article: Element) -> str | None:
             if inner.startswith("[") and inner.endswith("]") and not re.search(r"[\[\]]", inner[1:-1]):
                 text = inner[1:-1].strip()
             last = text.rpartition(" ")[2]
-            # The stop of "U.S.A." or of "..." belongs to the word.
+            # The full stop of "U.S.A." or "..." belongs to the word.
             return (text[:-1] if last.endswith(".") and last.count(".") == 1 else text) or None
     return None
 
 
 def _abstract(article: Element) -> str | None:
-    """The main abstract, the parts of a structured one after their labels. `OtherAbstract` is none."""
+    """The main abstract, with the labels of a structured one. `OtherAbstract` does not count."""
     parts = []
     for node in article.iterfind("Abstract/AbstractText"):
         text = plain_text(node)
@@ -180,7 +180,7 @@ def _abstract(article: Element) -> str | None:
 
 
 def _year(article: Element, data: Element | None) -> int | None:
-    """The year it first came out, on paper or online; where none is given, when PubMed entered it."""
+    """The first year of publication, on paper or online; if none is given, the year of PubMed's entry."""
     dates = [
         node
         for path in ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
@@ -201,8 +201,7 @@ _NORMALISE = {
 
 
 def _listed(holder: Element | None) -> dict[str, str]:
-    """The identifiers in the holder's own list, not in those of the works it cites; the first of a kind
-    counts."""
+    """The identifiers in an element's own list, not in those of cited works; the first of a kind counts."""
     known: dict[str, str] = {}
     for node in holder.iterfind("ArticleIdList/ArticleId") if holder is not None else ():
         field, normalise = _NORMALISE.get(node.get("IdType", "").lower(), ("", None))
@@ -222,7 +221,7 @@ def _identifiers(article: Element, data: Element | None) -> tuple[str | None, st
 
 # ---- kind of article and headings ----------------------------------------------------------------
 
-# PubMed's publication types and JATS's article types, the one that says most first.
+# PubMed's publication types and JATS's article types, the most specific first.
 _ARTICLE_TYPES = {
     "Retraction of Publication": "retraction", "Retraction Notice": "retraction",
     "Published Erratum": "correction", "Expression of Concern": "expression-of-concern",
@@ -277,7 +276,7 @@ def _cited_year(text: str) -> int | None:
 
 
 def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[Citation]:
-    """The reference lists' works, then those that only NLM's older list of cited articles names."""
+    """The works in the reference lists, then those that only NLM's older list of cited articles has."""
     seen = set()
     for node in holder.iterfind("ReferenceList") if holder is not None else ():
         for reference in node.iter("Reference"):
@@ -291,8 +290,8 @@ def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[C
 
 
 def _reference(node: Element) -> Citation:
-    """`Citation` is a whole line of a bibliography (of 4,288 real ones not one is a bare title), so its text
-    gives a year and perhaps a DOI, never a title."""
+    """`Citation` is a whole line of a bibliography (none of 4,288 real ones is a bare title), so its
+    text gives a year and perhaps a DOI, never a title."""
     cited = node.find("Citation")
     text = (plain_text(cited) if cited is not None else None) or ""
     known: dict[str, Any] = _listed(node)

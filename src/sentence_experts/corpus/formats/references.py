@@ -81,7 +81,7 @@ def _citation(renderings: Iterable[Element]) -> Citation:
     return Citation(**known)
 
 
-# Their children are names and numbers, so a citation made of these alone needs no second look.
+# Elements of names and numbers: a citation of these alone has no further identifiers.
 _NEVER_IDENTIFY = frozenset({
     "person-group", "source", "volume", "fpage", "lpage", "issue", "name", "publisher-name", "publisher-loc",
     "edition", "month", "day", "size", "elocation-id", "collab", "etal", "page-range", "label", "issn",
@@ -96,7 +96,7 @@ def _add_typed(known: dict[str, Any], kind: str | None, node: Element) -> None:
 
 
 def _add_nested(known: dict[str, Any], citation: Element) -> None:
-    """What a citation says outside its own `pub-id` children: deeper ids, links, and ids in running text."""
+    """Add what a citation has outside its own `pub-id` children: deeper ids, links, ids in running text."""
     links: list[str] = []
     for node in citation.iter(
         "pub-id", "object-id", "article-id", "ext-link", "uri", "article-title", "year"

@@ -1,4 +1,4 @@
-"""XML that strangers wrote: how it is parsed, what is refused, and what an error is called.
+"""Untrusted XML: parser settings, limits, and the names of errors.
 
 Nothing outside the bytes is ever read: no DTD, no external entity, no network. libxml2's own limits (depth,
 text size, entity amplification) stay on, so an entity bomb is an error like any other malformed file.
@@ -14,19 +14,19 @@ from typing import IO, Any
 from lxml import etree
 
 WHOLE_DOCUMENT_BYTES = 16 << 20
-"""Documents up to this size are parsed in one go; larger ones are streamed and dropped on the way."""
-LARGEST_RECORD_ELEMENTS = 200_000
-"""A streamed document may hold this many elements of one record in memory, and no more."""
-LARGEST_RECORD_BYTES = 64 << 20
-"""Nor may one record take more than this of the document."""
+"""Documents up to this size are parsed in one go; larger ones are streamed."""
+MAX_RECORD_ELEMENTS = 200_000
+"""Maximum number of elements per record of a streamed document."""
+MAX_RECORD_BYTES = 64 << 20
+"""Maximum number of bytes per record of a streamed document."""
 
-# Not `collect_ids=False`: libxml2 keeps that in the same word as "load the DTD" and would then ask for it.
+# Not `collect_ids=False`: libxml2 stores it with "load the DTD" and would then request the DTD.
 SECURE: dict[str, Any] = {
     "resolve_entities": "internal", "no_network": True, "load_dtd": False, "dtd_validation": False,
     "attribute_defaults": False, "huge_tree": False, "remove_comments": True, "remove_pis": True,
 }  # fmt: skip
 BROKEN_PACKING = (EOFError, lzma.LZMAError, zlib.error)
-"""What decompression says of broken data, beside OSError."""
+"""Errors of decompression on broken data, besides OSError."""
 
 
 class UnreadableArticleError(Exception):
@@ -39,7 +39,7 @@ class UnreadableArticleError(Exception):
 
 
 class Hashing:
-    """A binary stream that remembers the hash and the length of what was read."""
+    """A binary stream with the hash and the length of what was read."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -55,7 +55,7 @@ class Hashing:
 
 
 class RecordLimits:
-    """Counts what a streamed record holds and refuses one that would fill the memory."""
+    """Counts the elements and bytes of a streamed record and refuses one that would fill the memory."""
 
     def __init__(self, stream: Hashing) -> None:
         self._stream = stream
@@ -63,28 +63,26 @@ class RecordLimits:
         self._began = 0
 
     def begin(self) -> None:
-        """A record begins; what was counted before is gone from memory."""
+        """Begin a record; what was counted before is no longer in memory."""
         self._elements, self._began = 0, self._stream.length
 
     def count(self, what: str) -> None:
-        """One more element of the record.
+        """Count one more element of the record.
 
         Raises:
             UnreadableArticleError: it is one too many, or the record is too long.
         """
         self._elements += 1
-        if self._elements > LARGEST_RECORD_ELEMENTS:
+        if self._elements > MAX_RECORD_ELEMENTS:
             raise UnreadableArticleError(
-                "too-large", f"{what} holds more than {LARGEST_RECORD_ELEMENTS:,} elements"
+                "too-large", f"{what} holds more than {MAX_RECORD_ELEMENTS:,} elements"
             )
-        if self._stream.length - self._began > LARGEST_RECORD_BYTES:
-            raise UnreadableArticleError(
-                "too-large", f"{what} takes more than {LARGEST_RECORD_BYTES:,} bytes"
-            )
+        if self._stream.length - self._began > MAX_RECORD_BYTES:
+            raise UnreadableArticleError("too-large", f"{what} takes more than {MAX_RECORD_BYTES:,} bytes")
 
 
 def refuse_external_entities(docinfo: Any) -> None:
-    """Refuse a document whose own declarations point outside: it is an attack or it lacks a part of its
+    """Refuse a document whose own declarations point outside: an attack, or a document without part of its
     text.
 
     Raises:
@@ -101,7 +99,7 @@ def refuse_external_entities(docinfo: Any) -> None:
 
 
 def syntax_error(error: etree.XMLSyntaxError) -> UnreadableArticleError:
-    """The parser's error under the name that `rejected.jsonl` gives it."""
+    """A parser error with its reason code for `rejected.jsonl`."""
     message = " ".join(str(error.msg or error).split())[:300]
     low = message.lower()
     if "amplification" in low or "entity reference loop" in low or ("entities" in low and "loop" in low):

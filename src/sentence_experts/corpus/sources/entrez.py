@@ -1,7 +1,7 @@
 """NCBI's E-utilities: esearch, esummary, efetch and elink.
 
-Source: "Entrez Programming Utilities Help" (NCBI Bookshelf, NBK25499). PubMed's esearch gives the first
-9,999 records of a query only, so larger ones are cut by publication date.
+Source: "Entrez Programming Utilities Help" (NCBI Bookshelf, NBK25499). PubMed's esearch gives only the first
+9,999 records of a query, so larger ones are split by publication date.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from sentence_experts.corpus.sources.requests import ABSENT, Requests, batches_o
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.storage import sha256_text
 
-MOST_RESULTS = 9_999
+MAX_RESULTS = 9_999
 _PAGE = 5_000
-_RECORDS_A_FETCH = 200
-_SUMMARIES_A_REQUEST = 200
-_LINKS_A_REQUEST = 100
+_RECORDS_PER_FETCH = 200
+_SUMMARIES_PER_REQUEST = 200
+_LINKS_PER_REQUEST = 100
 _EXAMPLES = 3
-_LONGEST_ADDRESS = 2_000
+_MAX_ADDRESS = 2_000
 """Characters of a query beyond which NCBI wants a form (POST)."""
 _FIRST_DAY = date(1600, 1, 1)
 _LAST_DAY = date(2100, 12, 31)
@@ -34,10 +34,10 @@ _LAST_DAY = date(2100, 12, 31)
 
 @dataclass(frozen=True)
 class Search:
-    """What a query finds, kept on NCBI's history server.
+    """The result of a query, stored on NCBI's history server.
 
     Attributes:
-        count: how many records.
+        count: the number of records.
         environment: WebEnv of the history server.
         query_key: the query's number there.
         translation: how Entrez understood the query.
@@ -50,7 +50,7 @@ class Search:
 
 
 class Entrez:
-    """The E-utilities, with the journal before them."""
+    """The E-utilities, answered from the journal where possible."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -59,7 +59,7 @@ class Entrez:
     # ---- esearch ---------------------------------------------------------------------------------
 
     def count(self, database: str, query: str) -> int:
-        """How many records a query finds now; nothing is kept.
+        """The number of records that a query finds now; nothing is stored.
 
         Raises:
             UsageError: Entrez does not know a phrase of the query, or finds nothing.
@@ -80,7 +80,7 @@ class Entrez:
 
     def _all_ids(self, database: str, query: str) -> list[str]:
         whole = self._search(database, query, None)
-        if whole.count <= MOST_RESULTS:
+        if whole.count <= MAX_RESULTS:
             found = self._ids(database, query, whole)
         else:
             found = [
@@ -93,18 +93,18 @@ class Entrez:
     def _by_date(
         self, database: str, query: str, first: date, last: date, count: int | None = None
     ) -> Iterator[list[str]]:
-        """The ids of a period, halved until each part is within what a query may give."""
+        """The ids of a period, halved until no part has more than a query may give."""
         key = f"esearch/{database}/{sha256_text(query)[:16]}/{first}..{last}"
         before = self._requests.journal.get(key)
         known = None if before is None else json.loads(before.body or b"[]")
         if isinstance(known, list):
             yield known
             return
-        # A period that was cut before is kept as its count.
+        # A period that was split before is stored as its count.
         count = known if count is None else count
         if count is None:
             period = self._search(database, query, (first, last))
-            if period.count <= MOST_RESULTS:
+            if period.count <= MAX_RESULTS:
                 ids = self._ids(database, query, period) if period.count else []
                 self._requests.journal.put(key, json.dumps(ids).encode())
                 yield ids
@@ -113,7 +113,7 @@ class Entrez:
         if first == last:
             raise InputError(
                 f"{database}: {count:,} records of {first} alone match the query, more than the "
-                f"{MOST_RESULTS:,} that one query may give, and a day cannot be cut: narrow the query"
+                f"{MAX_RESULTS:,} that one query may give, and a day cannot be split: narrow the query"
             )
         if before is None:
             self._requests.journal.put(key, json.dumps(count).encode())
@@ -138,7 +138,7 @@ class Entrez:
         )
 
     def _ids(self, database: str, query: str, search: Search) -> list[str]:
-        """The ids of a search, in pages out of the history server, so that all pages are of one answer."""
+        """The ids of a search, page by page from the history server, so that all belong to one answer."""
         found: list[str] = []
         while len(found) < search.count:
             root = self._ask(
@@ -163,7 +163,7 @@ class Entrez:
     def records(self, pmids: list[str]) -> Iterator[None]:
         """Fetch PubMed records into the journal under `pubmed/PMID`; yields after each batch.
 
-        A PMID that the answer leaves out is kept as absent.
+        A PMID that the answer leaves out is stored as absent.
         """
         journal = self._requests.journal
         missing = [pmid for pmid in pmids if journal.get(f"pubmed/{pmid}") is None]
@@ -181,17 +181,17 @@ class Entrez:
             for pmid in wanted:
                 journal.put(f"pubmed/{pmid}", None, "PubMed has no such record any more")
 
-        yield from self._requests.in_turn("pubmed", batches_of(missing, _RECORDS_A_FETCH), fetch)
+        yield from self._requests.in_turn("pubmed", batches_of(missing, _RECORDS_PER_FETCH), fetch)
 
     def absent_records(self, pmids: list[str]) -> Iterator[Rejection]:
-        """Those of the records that PubMed did not have."""
+        """The records that PubMed did not have."""
         for pmid in pmids:
             answer = self._requests.journal.get(f"pubmed/{pmid}")
             if answer is not None and answer.body is None:
                 yield Rejection("pubmed", None, pmid, ABSENT, answer.note)
 
     def examples(self, database: str, query: str) -> list[str]:
-        """The titles of the first few records that a query finds; nothing is kept."""
+        """The titles of the first few records that a query finds; nothing is stored."""
         root = self._ask("esearch", db=database, term=query, retmax=_EXAMPLES)
         ids = [str(node.text) for node in root.iterfind("IdList/Id")]
         return list(self.titles(database, ids).values()) if ids else []
@@ -199,7 +199,7 @@ class Entrez:
     def titles(self, database: str, ids: list[str]) -> dict[str, str]:
         """The titles of some records, by esummary; ids that it does not know are left out."""
         found: dict[str, str] = {}
-        for _, batch in batches_of(ids, _SUMMARIES_A_REQUEST):
+        for _, batch in batches_of(ids, _SUMMARIES_PER_REQUEST):
             root = self._ask("esummary", db=database, id=",".join(batch))
             for summary in root.iterfind("DocSum"):
                 title = summary.findtext("Item[@Name='Title']")
@@ -210,7 +210,7 @@ class Entrez:
     # ---- links -----------------------------------------------------------------------------------
 
     def links(self, name: str, ids: list[str]) -> dict[str, list[str]]:
-        """The records that each record is linked to, such as what cites it.
+        """The records that each record is linked to, such as those that cite it.
 
         Args:
             name: of the link: `pubmed_pubmed_citedin`, `pubmed_pubmed_refs`, `pmc_pmc_cites`,
@@ -224,14 +224,14 @@ class Entrez:
             key = f"elink/{name}/{sha256_text(*batch)[:24]}"
 
             def request() -> bytes:
-                # One `id` parameter a record keeps their links apart.
+                # One `id` parameter per record keeps their links apart.
                 root = self._ask("elink", dbfrom=origin, db=target, linkname=name, id=batch)
                 return json.dumps(linked(root, name)).encode()
 
             answered: dict[str, list[str]] = json.loads(self._requests.once(key, request).body or b"{}")
             return answered
 
-        for answered in self._requests.in_turn("elink", batches_of(ids, _LINKS_A_REQUEST), ask):
+        for answered in self._requests.in_turn("elink", batches_of(ids, _LINKS_PER_REQUEST), ask):
             found.update(answered)
         return found
 
@@ -246,7 +246,7 @@ class Entrez:
         who: dict[str, str] = {"tool": TOOL, "email": self._requests.email}
         if self._requests.api_key:
             who["api_key"] = self._requests.api_key
-        long = sum(len(str(value)) for value in params.values()) > _LONGEST_ADDRESS
+        long = sum(len(str(value)) for value in params.values()) > _MAX_ADDRESS
         address = f"{self._base}/{utility}.fcgi"
         body = self._requests.client.get(address, {**params, **who}, is_xml, form=long)
         root = etree.fromstring(
@@ -259,7 +259,7 @@ class Entrez:
 
 
 def linked(root: Element, name: str) -> dict[str, list[str]]:
-    """Id -> the ids that it is linked to under a name, out of an elink answer of one LinkSet a record."""
+    """Id -> the ids that it is linked to under a name, from an elink answer with one LinkSet per record."""
     found: dict[str, list[str]] = {}
     for links in root.iterfind("LinkSet"):
         origins = [str(node.text) for node in links.iterfind("IdList/Id")]
@@ -277,7 +277,7 @@ def linked(root: Element, name: str) -> dict[str, list[str]]:
 
 
 def _refuse_misunderstood(root: Element, database: str, query: str, count: int) -> None:
-    """A phrase that Entrez does not know is left out of the query without a word; the user must know."""
+    """Refuse a query with a phrase that Entrez does not know and would silently leave out."""
     unknown = [
         str(node.text)
         for tag in ("PhraseNotFound", "FieldNotFound", "QuotedPhraseNotFound")

@@ -27,17 +27,17 @@ _RESEARCH = {"journal article": "research-article", "review": "review-article", 
 
 
 class EuropePmc:
-    """The articles API, with the journal before it."""
+    """The articles API, answered from the journal where possible."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
         self._base = requests.services.europe_pmc.url
 
     def count(self, query: str) -> int:
-        """How many papers a query finds now.
+        """The number of papers that a query finds now.
 
         Raises:
-            UsageError: none.
+            UsageError: it finds none.
         """
         found = int(self._page(query, "*", 1).get("hitCount") or 0)
         if not found:
@@ -45,7 +45,7 @@ class EuropePmc:
         return found
 
     def examples(self, query: str) -> list[str]:
-        """The titles of the first few records that a query finds; nothing is kept."""
+        """The titles of the first few records that a query finds; nothing is stored."""
         records = self._page(query, "*", 3).get("resultList", {}).get("result", [])
         return [title for record in records if (title := to_paper(record).title)]
 
@@ -53,7 +53,7 @@ class EuropePmc:
         """The ids (`SOURCE/ID`) that a query finds, page by page; the records go into the journal under
         `europepmc/SOURCE/ID`.
 
-        A search that was broken off goes on at its last page.
+        An interrupted search goes on at its last page.
         """
         journal, name = self._requests.journal, f"epmc-search/{sha256_text(query)[:16]}"
         mark: str | None = "*"
@@ -70,7 +70,7 @@ class EuropePmc:
             stored = json.loads(kept.body or b"{}")
             if stored["ids"]:
                 yield stored["ids"]
-            # The last page gives the mark that was asked with, or none.
+            # The last page repeats the mark of its request, or has none.
             if not stored["ids"] or not stored["next"] or stored["next"] == mark:
                 return
             mark = stored["next"]
@@ -85,7 +85,7 @@ class EuropePmc:
         return page
 
     def linked(self, relation: str, paper: str) -> list[str]:
-        """What a paper (`SOURCE/ID`) refers to, or what cites it: `pmid:...`, `pmc:PMC...` or `doi:...`.
+        """The works that a paper (`SOURCE/ID`) cites, or that cite it: `pmid:...`, `pmc:PMC...` or `doi:...`.
 
         Args:
             relation: `references` or `citations`.
@@ -112,13 +112,13 @@ class EuropePmc:
         return page
 
     def paper(self, one: str) -> Paper | None:
-        """A record of the journal as a paper; None if it was not found by a search."""
+        """A record in the journal as a paper; None if no search has found it."""
         answer = self._requests.journal.get(f"europepmc/{one}")
         return None if answer is None or answer.body is None else to_paper(json.loads(answer.body))
 
 
 def to_paper(record: dict[str, Any]) -> Paper:
-    """A result of a search with `resultType=core` as a paper, without citations."""
+    """A search result with `resultType=core` as a paper, without citations."""
     headings = (record.get("meshHeadingList") or {}).get("meshHeading") or []
     kinds = [str(kind).lower() for kind in (record.get("pubTypeList") or {}).get("pubType") or []]
     year = str(record.get("pubYear") or "")
@@ -147,7 +147,7 @@ def _heading(heading: dict[str, Any]) -> str | None:
 
 
 def _key(item: dict[str, Any]) -> str | None:
-    """The canonical name of a linked work; None where it has no identifier."""
+    """The canonical name of a linked work; None if it has no identifier."""
     source, own = str(item.get("source") or ""), str(item.get("id") or "")
     if source == "MED" and (pmid := normalise_pmid(own)):
         return f"pmid:{pmid}"
@@ -158,5 +158,5 @@ def _key(item: dict[str, Any]) -> str | None:
 
 
 def _plain(text: Any) -> str | None:
-    """Text without markup: a heading is set off by a space, `<i>` and its like leave no trace."""
+    """Text without markup; block elements become spaces."""
     return clean(html.unescape(_TAG.sub("", _BLOCK.sub(" ", str(text))))) if text else None

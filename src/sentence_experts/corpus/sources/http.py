@@ -1,8 +1,8 @@
-"""Requests that are polite and patient: paced for each host, tried again, and told apart when they fail.
+"""HTTP requests with a rate limit per host and several attempts.
 
-Every failure is one of four: the host cannot be reached (stop and tell the user), the server refuses the
-request as it is (asking again is of no use), what was asked for is not there, or the answer was bad every
-time it was asked for. The last two are recorded by the caller, and the rest goes on.
+A failure is one of four: the host cannot be reached (stop and tell the user), the server refuses the request
+(and would do so again), the thing requested does not exist, or every attempt had a bad answer. The caller
+records the last two and goes on.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from sentence_experts import __version__
 from sentence_experts.errors import SentenceExpertsError
 
 TOOL = "sentence-experts"
-_LONGEST_WAIT = 120.0
-"""Seconds; a server that asks for more (Retry-After) is asked again after this."""
-_TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-_NOT_THERE = frozenset({404, 410})
+_MAX_WAIT = 120.0
+"""Maximum number of seconds between two attempts, even if the server asks for more (Retry-After)."""
+_RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ABSENT_STATUS = frozenset({404, 410})
 
 Params = Mapping[str, str | int | list[str]]
 
@@ -42,15 +42,15 @@ class RefusedError(SentenceExpertsError):
 
 
 class AbsentError(SentenceExpertsError):
-    """What was asked for is not on the server."""
+    """The server does not have the thing requested."""
 
 
 class FailedError(SentenceExpertsError):
     """Every attempt ended in a bad answer or none."""
 
 
-class _PassingError(Exception):
-    """An attempt that may do better next time."""
+class _RetryError(Exception):
+    """A failed attempt that may succeed when repeated."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -58,11 +58,11 @@ class _PassingError(Exception):
 
 
 Check = Callable[[bytes], None]
-"""Raises ValueError with the reason if a body is not what was asked for."""
+"""Raises ValueError with the reason if a body is not what was requested."""
 
 
 def is_xml(body: bytes) -> None:
-    """The body is a whole, well-formed XML document, not a web page.
+    """Check that a body is a whole, well-formed XML document and no web page.
 
     Raises:
         ValueError: it is not.
@@ -75,7 +75,7 @@ def is_xml(body: bytes) -> None:
 
 
 def looks_like_xml(body: bytes) -> None:
-    """The body begins and ends as an XML document does; whether it is well-formed is for its reader to say.
+    """Check that a body begins and ends like an XML document, without parsing it.
 
     Raises:
         ValueError: it does not, or it is a web page.
@@ -90,7 +90,7 @@ def looks_like_xml(body: bytes) -> None:
 
 
 def is_json(body: bytes) -> None:
-    """The body is JSON.
+    """Check that a body is JSON.
 
     Raises:
         ValueError: it is not.
@@ -102,8 +102,8 @@ def is_json(body: bytes) -> None:
 
 
 @dataclass
-class _Pace:
-    """Lets at most so many requests a second begin, from however many threads."""
+class _RateLimit:
+    """Limits the number of requests that begin per second, over all threads."""
 
     seconds: float
     _next: float = 0.0
@@ -119,10 +119,10 @@ class _Pace:
 
 
 class Client:
-    """Asks servers, in any number of threads.
+    """An HTTP client for any number of threads.
 
     Attributes:
-        asked: how many requests have been sent, attempts counted one by one.
+        asked: the number of requests sent, every attempt counted.
     """
 
     def __init__(
@@ -135,15 +135,15 @@ class Client:
         timeout: float = 60.0,
     ) -> None:
         """Args:
-        email: of the person who asks; sent in the User-Agent, so that a service can write before it blocks.
-        per_second: host (with its port, where it has one) -> requests a second; 3 for any other.
-        attempts: how often a request is tried.
+        email: the user's address; sent in the User-Agent, so that a service can write before it blocks.
+        per_second: host (with its port, if it has one) -> requests per second; 3 for any other.
+        attempts: maximum number of attempts per request.
         first_wait: seconds before the second attempt; doubled for each further one.
         timeout: seconds without a byte after which an attempt has failed.
         """
-        self._paces = {host: _Pace(1 / rate) for host, rate in (per_second or {}).items()}
+        self._rate_limits = {host: _RateLimit(1 / rate) for host, rate in (per_second or {}).items()}
         self._lock = threading.Lock()
-        # Wakes whoever waits for another attempt, so that an interrupted program ends at once.
+        # Wakes threads that wait for another attempt, so that an interrupted program ends at once.
         self._closed = threading.Event()
         self._attempts = attempts
         self._first_wait = first_wait
@@ -169,26 +169,26 @@ class Client:
         Args:
             url: the address, without its query.
             params: the query.
-            check: what a good body is; a bad one is asked for again.
+            check: tells a good body from a bad one, which is requested again.
             form: send the query as a form (POST), for services that take longer ones so.
 
         Raises:
             UnreachableError: there is no connection.
-            RefusedError: the server refuses the request (any 4xx not named here).
+            RefusedError: the server refuses the request (any other 4xx).
             AbsentError: there is no such thing (404, 410).
             FailedError: every attempt failed (408, 425, 429, 5xx, timeouts, broken or bad bodies).
         """
         attempts = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._attempts),
             wait=self._wait,
-            retry=tenacity.retry_if_exception_type(_PassingError),
+            retry=tenacity.retry_if_exception_type(_RetryError),
             sleep=tenacity.sleep_using_event(self._closed),
             reraise=True,
         )
         host = urlsplit(url).netloc
         try:
             return attempts(self._once, url, params or {}, check, form)
-        except _PassingError as error:
+        except _RetryError as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
                 raise UnreachableError(
                     f"cannot reach {host}: {error}; are you online? What was fetched is kept: give the same "
@@ -198,14 +198,14 @@ class Client:
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        if isinstance(error, _PassingError) and error.wait is not None:
-            return min(error.wait, _LONGEST_WAIT)
-        return min(self._first_wait * 2.0 ** (state.attempt_number - 1), _LONGEST_WAIT)
+        if isinstance(error, _RetryError) and error.wait is not None:
+            return min(error.wait, _MAX_WAIT)
+        return min(self._first_wait * 2.0 ** (state.attempt_number - 1), _MAX_WAIT)
 
     def _once(self, url: str, params: Params, check: Check | None, form: bool) -> bytes:
         if self._closed.is_set():
-            raise FailedError(f"{urlsplit(url).netloc}: not asked any more")
-        self._pace(urlsplit(url).netloc).wait()
+            raise FailedError(f"{urlsplit(url).netloc}: no longer asked")
+        self._rate_limit(urlsplit(url).netloc).wait()
         with self._lock:
             self.asked += 1
         try:
@@ -214,35 +214,35 @@ class Client:
             else:
                 answer = self._http.get(url, params=dict(params))
         except httpx.TransportError as error:
-            raise _PassingError(str(error) or type(error).__name__) from error
+            raise _RetryError(str(error) or type(error).__name__) from error
         except httpx.HTTPError as error:  # too many redirects, an encoding that cannot be undone
-            raise _PassingError(str(error)) from error
+            raise _RetryError(str(error)) from error
         _check_status(answer)
         if check is not None:
             try:
                 check(answer.content)
             except ValueError as error:
-                raise _PassingError(f"the answer is {error}") from error
+                raise _RetryError(f"the answer is {error}") from error
         return answer.content
 
-    def _pace(self, host: str) -> _Pace:
+    def _rate_limit(self, host: str) -> _RateLimit:
         with self._lock:
-            return self._paces.setdefault(host, _Pace(1 / 3))
+            return self._rate_limits.setdefault(host, _RateLimit(1 / 3))
 
 
 def _check_status(answer: httpx.Response) -> None:
     status, host = answer.status_code, answer.url.netloc.decode()
-    if status in _TRY_AGAIN:
-        raise _PassingError(f"HTTP {status}", _retry_after(answer))
-    if status in _NOT_THERE:
+    if status in _RETRIED_STATUS:
+        raise _RetryError(f"HTTP {status}", _retry_after(answer))
+    if status in _ABSENT_STATUS:
         raise AbsentError(f"{host} has no {answer.url.path}")
     if status >= 400:
-        said = " ".join(answer.text.split())[:200]
-        raise RefusedError(f"{host} refuses the request with HTTP {status}: {said or 'no reason given'}")
+        reason = " ".join(answer.text.split())[:200] or "no reason given"
+        raise RefusedError(f"{host} refuses the request with HTTP {status}: {reason}")
 
 
 def _retry_after(answer: httpx.Response) -> float | None:
-    """Seconds to wait, as the header says, in seconds or as a date."""
+    """The seconds to wait that the header states, as a number or a date."""
     value = answer.headers.get("Retry-After", "").strip()
     if value.isdigit():
         return float(value)

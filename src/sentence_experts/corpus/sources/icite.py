@@ -17,14 +17,14 @@ from sentence_experts.corpus.sources.http import is_json
 from sentence_experts.corpus.sources.requests import Requests, batches_of
 from sentence_experts.errors import InputError
 
-_PMIDS_A_CALL = 1_000
+_PMIDS_PER_REQUEST = 1_000
 Links = tuple[str, str]
 """(citing PMID, cited PMID)"""
 
 
 def fetch_links(requests: Requests, pmids: list[str]) -> Iterator[None]:
     """Fetch into the journal, under `icite/PMID`, who cites each paper and whom it cites; yields after each
-    call."""
+    request."""
     journal = requests.journal
     missing = [pmid for pmid in pmids if journal.get(f"icite/{pmid}") is None]
 
@@ -41,16 +41,16 @@ def fetch_links(requests: Requests, pmids: list[str]) -> Iterator[None]:
         for pmid in left:
             journal.put(f"icite/{pmid}", None, "iCite does not know it")
 
-    yield from requests.in_turn("icite", batches_of(missing, _PMIDS_A_CALL), ask)
+    yield from requests.in_turn("icite", batches_of(missing, _PMIDS_PER_REQUEST), ask)
 
 
 def fetched_links(requests: Requests, pmids: list[str]) -> Iterator[Links]:
-    """The links that `fetch_links` kept: every citation of one of the papers and by one, each once."""
+    """The links that `fetch_links` stored: every citation of the papers or by them, each once."""
     answers = {pmid: requests.journal.get(f"icite/{pmid}") for pmid in pmids}
     known = {pmid: json.loads(answer.body) for pmid, answer in answers.items() if answer and answer.body}
     for pmid, links in known.items():
         yield from ((citing, pmid) for citing in links["cited_by"])
-        # A reference to another of the papers is among those that cite that one.
+        # A reference to another of these papers is among the citations of that one.
         yield from ((pmid, cited) for cited in links["references"] if cited not in known)
 
 
@@ -60,14 +60,14 @@ def _pmids(value: Any) -> list[str]:
 
 
 def bulk_links(table: Path, pmids: list[str], threads: int, memory: str = "2GB") -> pa.RecordBatchReader:
-    """The links of some papers out of the whole collection (`open_citation_collection.csv`, some 870 million
-    rows), one pass over the file, memory bounded.
+    """The links of some papers from the whole collection (`open_citation_collection.csv`, about 870 million
+    rows), in one pass over the file and bounded memory.
 
     Args:
         table: a CSV file (also .gz or .zst) or Parquet, with the columns `citing` and `referenced`.
         pmids: the papers.
-        threads: that read.
-        memory: that may be taken.
+        threads: the number of threads.
+        memory: maximum memory of DuckDB.
 
     Returns:
         Record batches with the text columns `citing`, `cited` (`pmid:...`), in order and each pair once.

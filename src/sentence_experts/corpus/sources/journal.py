@@ -1,16 +1,17 @@
-"""What a fetch has asked and got: one SQLite file, whole after every answer, whenever the process dies."""
+"""The answers of services to a fetch: one SQLite file, whole after every answer."""
 
 from __future__ import annotations
 
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sentence_experts.errors import InputError, SentenceExpertsError
+from sentence_experts.storage import locked
 
 MEMORY = Path(":memory:")
 _FORMAT = 1
@@ -18,11 +19,11 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a service answered to one request.
+    """The answer of a service to one request.
 
     Attributes:
-        key: of the request, the same on every run.
-        body: the answer; None where the service has no such thing.
+        key: of the request, the same in every run.
+        body: the content; None if the service has no such thing.
         note: why there is no body.
     """
 
@@ -32,19 +33,19 @@ class Answer:
 
 
 class Journal:
-    """The answers so far, by request. One process at a time writes it."""
+    """The answers so far, by request; used by one process at a time."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database = database
         self.path = path
 
     def get(self, key: str) -> Answer | None:
-        """The answer to a request that was asked before."""
+        """The stored answer to a request."""
         row = self._database.execute("SELECT body, note FROM answers WHERE key = ?", (key,)).fetchone()
         return None if row is None else _answer(key, *row)
 
     def put(self, key: str, body: bytes | None, note: str = "") -> Answer:
-        """Keep an answer; it is on disk when this returns."""
+        """Store an answer; it is on disk when this returns."""
         packed = None if body is None else zlib.compress(body, 6)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._database:
@@ -72,42 +73,40 @@ def _answer(key: str, body: bytes | None, note: str) -> Answer:
 
 @contextmanager
 def open_journal(path: Path) -> Iterator[Journal]:
-    """The journal in a file, which is made if there is none; `MEMORY` is one that leaves no trace.
+    """Open the journal in a file, which is made if missing; `MEMORY` is one without a file.
 
     Raises:
-        InputError: the file is no journal, or another process is writing it.
+        InputError: the file is no journal, or another process is using it.
         SentenceExpertsError: the disk is full, or the folder cannot be written to.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    database = None
-    try:
-        database = sqlite3.connect(path, timeout=1.0)
-        _prepare(database, path)
-        yield Journal(database, path)
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise InputError(f"{path} is in use: another fetch writes to this corpus") from error
-        raise SentenceExpertsError(
-            f"{path}: {error}; what was fetched before is kept: make room or give another --out, then give "
-            "the same command again"
-        ) from error
-    except sqlite3.DatabaseError as error:
-        raise InputError(
-            f"{path} cannot be read as the journal of a fetch ({error}); move it away to begin anew"
-        ) from error
-    finally:
-        if database is not None:
-            database.close()
+    with nullcontext() if path == MEMORY else locked(path, "fetch"):
+        database = None
+        try:
+            database = sqlite3.connect(path)
+            _prepare(database, path)
+            yield Journal(database, path)
+        except sqlite3.OperationalError as error:
+            raise SentenceExpertsError(
+                f"{path}: {error}; what was fetched before is kept: make room or give another `out`, then "
+                "give the same command again"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"{path} cannot be read as the journal of a fetch ({error}); move it away to begin anew"
+            ) from error
+        finally:
+            if database is not None:
+                database.close()
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    # Held until the connection closes or its process dies.
+    # One process at a time (`locked`): no shared memory beside the file.
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version not in (0, _FORMAT):
-        raise InputError(f"{path} is of format {version}, this program writes {_FORMAT}; give another --out")
+        raise InputError(f"{path} is of format {version}, this program writes {_FORMAT}; give another `out`")
     with database:
         database.execute(
             "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body BLOB, note TEXT NOT NULL, "

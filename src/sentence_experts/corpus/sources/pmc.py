@@ -1,7 +1,7 @@
-"""PubMed Central's open-access articles, out of its public bucket, and its ID converter.
+"""PubMed Central's open-access articles, from its public bucket, and its ID converter.
 
-Since 2026 an article is `PMC{id}.{version}/PMC{id}.{version}.xml` in `pmc-oa-opendata`, with what is known
-of it in `metadata/PMC{id}.{version}.json` (PMC, "Cloud Service").
+Since 2026 an article is `PMC{id}.{version}/PMC{id}.{version}.xml` in `pmc-oa-opendata`, with its metadata in
+`metadata/PMC{id}.{version}.json` (PMC, "Cloud Service").
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sentence_experts.corpus.sources.requests import ABSENT, Requests, batches_o
 from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text
 
-_IDS_A_CALL = 200
+_IDS_PER_REQUEST = 200
 _VERSION = re.compile(r"\.(\d+)/$")
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
@@ -34,7 +34,7 @@ LICENCES: Licences = {
     "noncommercial": lambda code: code.startswith("CC"),
     "commercial": lambda code: code.startswith("CC") and "NC" not in re.split(r"[^A-Z0-9]+", code),
 }
-"""`--licences` -> whether an article version with a `license_code` (upper case) may be kept."""
+"""`licences` -> whether an article version with a `license_code` (upper case) may be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Version:
 
     Attributes:
         name: `PMC{id}.{version}`.
-        metadata: what the bucket says of it.
+        metadata: as the bucket has it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Version:
 
     @property
     def licence(self) -> str:
-        """Its `license_code`, in upper case; empty where there is none."""
+        """Its `license_code`, in upper case; empty if there is none."""
         return str(self.metadata.get("license_code") or "").upper()
 
     @property
@@ -65,7 +65,7 @@ class Version:
 
 
 class Bucket:
-    """The articles of the open-access bucket, with the journal before them.
+    """The articles of the open-access bucket, answered from the journal where possible.
 
     The journal has `pmc/PMCID` (name and metadata of the newest version) and `jats/PMCID` (its XML).
     """
@@ -88,7 +88,7 @@ class Bucket:
 
         def keep(pmcid: str, got: tuple[Version | None, bytes | None]) -> None:
             version, text = got
-            # The text first: where the version is known, the text is there if it was wanted.
+            # The text first: if the version is known, the text is there if it was wanted.
             if text is not None:
                 journal.put(f"jats/{pmcid}", text)
             elif version is not None and wanted(version):
@@ -105,14 +105,14 @@ class Bucket:
         )  # fmt: skip
 
     def version(self, pmcid: str) -> Version | None:
-        """What the journal knows of an article; None if it is not in the bucket, or was not asked for."""
+        """The version in the journal; None if the article is not in the bucket, or was not requested."""
         answer = self._requests.journal.get(f"pmc/{pmcid}")
         if answer is None or answer.body is None:
             return None
         return Version(**json.loads(answer.body))
 
     def absent(self, pmcids: Iterable[str]) -> Iterator[Rejection]:
-        """Those articles that the bucket did not have, or not as XML."""
+        """The articles that the bucket did not have, or not as XML."""
         for pmcid in pmcids:
             for kind in ("pmc", "jats"):
                 answer = self._requests.journal.get(f"{kind}/{pmcid}")
@@ -121,11 +121,11 @@ class Bucket:
                     break
 
     def address(self, version: Version) -> str:
-        """Where the XML of a version is."""
+        """The address of the XML of a version."""
         return f"{self._base}/{version.name}/{version.name}.xml"
 
     def _ask(self, pmcid: str, wanted: Callable[[Version], bool]) -> tuple[Version | None, bytes | None]:
-        """Runs in a thread: the newest version, and its XML if it is wanted and there."""
+        """The newest version, and its XML if it is wanted and there; runs in a thread."""
         get = self._requests.client.get
         # The dot: without it PMC12 would list PMC123 too.
         listing = get(f"{self._base}/", {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}, is_xml)
@@ -148,14 +148,14 @@ class Bucket:
 
 
 def _checked(version: Version) -> Callable[[bytes], None]:
-    """The check of an article's XML: it looks whole, and has the MD5 that its metadata gives, if any."""
+    """A check that an article's XML looks whole and has the MD5 in its metadata, if any."""
     address = urlsplit(str(version.metadata.get("xml_url") or ""))
     expected = parse_qs(address.query).get("md5", [""])[0].lower()
 
     def check(body: bytes) -> None:
         looks_like_xml(body)
         if expected and hashlib.md5(body, usedforsecurity=False).hexdigest() != expected:
-            raise ValueError("not of the MD5 that its metadata gives")
+            raise ValueError("not what its MD5 in the metadata says")
 
     return check
 
@@ -164,7 +164,7 @@ def converted(requests: Requests, ids: list[str], to: str) -> dict[str, str]:
     """Ids -> their other ids, by PMC's ID converter; an id without one is left out.
 
     Args:
-        requests: what to ask through.
+        requests: the access to the service.
         ids: PMIDs or PMCIDs, all of one kind.
         to: `pmid` or `pmcid`.
     """
@@ -187,6 +187,6 @@ def converted(requests: Requests, ids: list[str], to: str) -> dict[str, str]:
                 pairs[own] = other
         return pairs
 
-    for pairs in requests.in_turn("id converter", batches_of(ids, _IDS_A_CALL), ask):
+    for pairs in requests.in_turn("id converter", batches_of(ids, _IDS_PER_REQUEST), ask):
         found.update(pairs)
     return found

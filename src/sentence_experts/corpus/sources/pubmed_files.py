@@ -1,6 +1,6 @@
-"""PubMed whole: its yearly baseline and the daily files of updates, fetched, checked and filtered.
+"""All of PubMed: its yearly baseline and daily update files, downloaded, checked and filtered.
 
-NLM gives them as https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/pubmed26n0001.xml.gz and so on, some 30,000
+NLM publishes them as https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/pubmed26n0001.xml.gz and so on, some 30,000
 records each; https://ftp.ncbi.nlm.nih.gov/pubmed/updatefiles/ continues the numbers. A later file replaces
 and deletes the records of earlier ones (https://pubmed.ncbi.nlm.nih.gov/download/).
 """
@@ -35,7 +35,7 @@ _DIGEST = re.compile(r"\b[0-9a-f]{32}\b", re.IGNORECASE)
 
 
 class Getter(Protocol):
-    """Something that gets what lies at an address, such as `sources.http.Client`."""
+    """Something that downloads an address, such as `sources.http.Client`."""
 
     def get(self, url: str) -> bytes:
         """The body of the answer."""
@@ -45,18 +45,18 @@ class Getter(Protocol):
 
 
 def download(client: Getter, base_url: str, folder: Path) -> list[Path]:
-    """Get the PubMed files that a page lists into `folder`, in the order of their names.
+    """Download the PubMed files that a page lists into `folder`, in the order of their names.
 
-    A file that is there already and has its checksum is not fetched again, and none appears before it is
-    whole, so that the same call goes on where it was interrupted.
+    A file that is there with its checksum is not downloaded again, so the same call goes on where it was
+    interrupted.
 
     Args:
-        client: asks the server.
-        base_url: of the page that lists the files, such as `BASELINE`.
-        folder: made if it is not there.
+        client: the HTTP client.
+        base_url: address of the page that lists the files, such as `BASELINE`.
+        folder: made if missing.
 
     Raises:
-        InputError: the page lists no such file, or a file came twice with another checksum than it should.
+        InputError: the page lists no such file, or a file twice had the wrong checksum.
     """
     base_url = base_url.rstrip("/") + "/"
     page = client.get(base_url).decode("utf-8", "replace")
@@ -85,9 +85,9 @@ def _fetch(client: Getter, url: str, path: Path) -> None:
         if hashlib.md5(content, usedforsecurity=False).hexdigest() == expected:
             _write(path, content)
             return
-    # The stored checksum may be what is wrong: the next run asks for it again.
+    # The stored checksum may be wrong: the next run downloads it again.
     checksum.unlink()
-    raise InputError(f"{url}: came twice with another MD5 checksum than {expected}; try again later")
+    raise InputError(f"{url}: twice had another MD5 checksum than {expected}; try again later")
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -96,7 +96,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def checksum_file(path: Path) -> Path:
-    """Where the checksum of a PubMed file lies: beside it, as NLM has it."""
+    """The file with the checksum of a PubMed file, beside it as on NLM's server."""
     return path.with_name(f"{path.name}.md5")
 
 
@@ -122,12 +122,11 @@ def select_papers(
     years: tuple[int, int] | None = None,
     tree: MeshTree | None = None,
 ) -> Iterator[Paper]:
-    """The papers of the PubMed files under `folder` that have one of some headings, as they are after all
-    updates.
+    """The papers with one of some headings in the PubMed files under `folder`, as they are after all updates.
 
-    The files are read from the last to the first, one pass, so that each record is met in its last state
-    first; memory holds one file's matches and a bit for each PMID. Of several versions of a record the
-    highest in the last file that has any counts.
+    The files are read once, from the last to the first, so that the last state of each record comes first;
+    memory holds the matches of one file and a bit per PMID. Of several versions of a record, the highest in
+    the last file that has any counts.
 
     Args:
         folder: holds the files, in any subfolders; a checksum file beside one is checked.
@@ -155,9 +154,9 @@ def _newest_first(files: list[Path], wanted: Callable[[Paper], bool]) -> Iterato
     mentioned, settled = _Pmids(), _Pmids()
     with progress("PubMed files", len(files)) as advance:
         for path in reversed(files):
-            last_words = _last_words(path, wanted)
-            for pmid, version in sorted(last_words, key=lambda key: (int(key[0]), -key[1])):
-                state = last_words[pmid, version]
+            last_states = _last_states(path, wanted)
+            for pmid, version in sorted(last_states, key=lambda key: (int(key[0]), -key[1])):
+                state = last_states[pmid, version]
                 if not mentioned.add(pmid, version) or state is _State.GONE or not settled.add(pmid):
                     continue
                 if isinstance(state, Paper):
@@ -166,14 +165,14 @@ def _newest_first(files: list[Path], wanted: Callable[[Paper], bool]) -> Iterato
 
 
 class _State(Enum):
-    """What a file says last of a record, where that is no paper to keep."""
+    """The last state of a record in a file, if it is no paper to keep."""
 
     GONE = "deleted"
     OTHER = "not wanted"
 
 
-def _last_words(path: Path, wanted: Callable[[Paper], bool]) -> dict[tuple[str, int], Paper | _State]:
-    """What one file says last of each record that it mentions, by PMID and version."""
+def _last_states(path: Path, wanted: Callable[[Paper], bool]) -> dict[tuple[str, int], Paper | _State]:
+    """The last state of each record in one file, by PMID and version."""
     checksum = checksum_file(path)
     if checksum.exists() and _digest_of(path) != _stated_digest(
         checksum.read_text("ascii", "replace"), str(checksum)
@@ -196,7 +195,7 @@ def _last_words(path: Path, wanted: Callable[[Paper], bool]) -> dict[tuple[str, 
 
 
 def _files(folder: Path) -> list[Path]:
-    """The PubMed files under a folder in the order they revise each other; gaps in their numbers are told."""
+    """The PubMed files under a folder in the order of their numbers; logs gaps."""
     found = {path.name: path for path in sorted(Path(folder).rglob("*.xml.gz")) if _NAME.fullmatch(path.name)}
     if not found:
         raise InputError(f"{folder}: holds no PubMed files (pubmed26n0001.xml.gz and so on)")
@@ -226,14 +225,14 @@ def _gaps(places: Iterable[tuple[int, int]]) -> list[str]:
 
 
 class _Pmids:
-    """A set of PMIDs in a bit each (5 MB for all of PubMed), and of the rare versions beyond the first."""
+    """A set of PMIDs with one bit each (5 MB for all of PubMed), and of the rare later versions."""
 
     def __init__(self) -> None:
         self._bits = bytearray()
         self._later: set[tuple[str, int]] = set()
 
     def add(self, pmid: str, version: int = 1) -> bool:
-        """Whether it is new."""
+        """Add a PMID; returns whether it is new."""
         if version > 1:
             before = len(self._later)
             self._later.add((pmid, version))

@@ -1,4 +1,4 @@
-"""A client and a journal together: what was answered once is not asked for again."""
+"""A client with a journal: what was answered once is not requested again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sentence_experts.corpus.sources.services import Services
 from sentence_experts.progress import Advance
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 NOT_FETCHED = "not-fetched"
 ABSENT = "absent"
@@ -22,16 +22,16 @@ ABSENT = "absent"
 
 @dataclass
 class Requests:
-    """What every source asks through.
+    """The access of all sources to services.
 
     Attributes:
         client: sends the requests.
-        journal: keeps the answers.
-        services: where each service is.
-        email: of the person who asks; NCBI wants it with every request.
-        api_key: of NCBI, for 10 requests a second instead of 3.
-        set_aside: what could not be fetched, and why; tried again by the next run.
-        asking: whether anything may be asked for; once all is fetched, the journal alone answers.
+        journal: stores the answers.
+        services: the address of each service.
+        email: the user's address, which NCBI requires with every request.
+        api_key: an NCBI key, for 10 requests per second instead of 3.
+        set_aside: what could not be fetched, and why; the next run tries again.
+        asking: whether anything may be requested; once all is fetched, only the journal answers.
     """
 
     client: Client
@@ -43,12 +43,12 @@ class Requests:
     asking: bool = True
 
     def once(self, key: str, ask: Callable[[], bytes]) -> Answer:
-        """The journal's answer to `key`, or else what `ask` gets, kept.
+        """The journal's answer to `key`; if it has none, the result of `ask`, which is stored.
 
-        A thing that the service does not have is an answer without a body.
+        If the service has no such thing, the answer has no body.
 
         Raises:
-            FailedError: every attempt failed; nothing is kept, so that the next run asks again.
+            FailedError: every attempt failed; nothing is stored, so the next run asks again.
             RefusedError: the service refuses the request.
         """
         before = self.journal.get(key)
@@ -62,9 +62,9 @@ class Requests:
             return self.journal.put(key, None, str(error))
 
     def in_turn(
-        self, source: str, batches: Iterable[tuple[str, Item]], ask: Callable[[Item], Found]
-    ) -> Iterator[Found]:
-        """What `ask` gives for each named batch; one that fails is set aside under its name."""
+        self, source: str, batches: Iterable[tuple[str, Item]], ask: Callable[[Item], Result]
+    ) -> Iterator[Result]:
+        """Yield the result of `ask` for each named batch; one that fails is set aside under its name."""
         for name, batch in batches:
             try:
                 yield ask(batch)
@@ -75,22 +75,22 @@ class Requests:
         self,
         source: str,
         items: Iterable[str],
-        ask: Callable[[str], Found],
-        keep: Callable[[str, Found], object],
+        ask: Callable[[str], Result],
+        keep: Callable[[str, Result], object],
         workers: int,
         advance: Advance,
     ) -> None:
-        """Ask for many things in threads, and keep each as it comes, in this one.
+        """Ask for many things in threads, and store each result in this one.
 
         Args:
             source: the service's name, for what is set aside.
             items: what to ask for.
             ask: asks, in a thread.
-            keep: keeps the answer, in the caller's thread.
-            workers: how many threads.
+            keep: stores the result, in the caller's thread.
+            workers: the number of threads.
             advance: counts an item.
         """
-        waiting: dict[Future[Found], str] = {}
+        waiting: dict[Future[Result], str] = {}
         pool = ThreadPoolExecutor(workers)
         try:
             for item in items:
@@ -100,14 +100,14 @@ class Requests:
             while waiting:
                 self._keep_done(source, waiting, keep, advance)
         finally:
-            # An error or Ctrl-C must not wait for requests that nobody will read.
+            # An error or Ctrl-C must not wait for requests whose results are not needed.
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _keep_done(
         self,
         source: str,
-        waiting: dict[Future[Found], str],
-        keep: Callable[[str, Found], object],
+        waiting: dict[Future[Result], str],
+        keep: Callable[[str, Result], object],
         advance: Advance,
     ) -> None:
         done, _ = wait(waiting, return_when=FIRST_COMPLETED)
@@ -121,7 +121,7 @@ class Requests:
 
 
 def batches_of(items: list[str], size: int) -> Iterator[tuple[str, list[str]]]:
-    """`items` in order, `size` at a time, each batch with a name for messages."""
+    """The items in order, `size` at a time, each batch with a name for messages."""
     for start in range(0, len(items), size):
         batch = items[start : start + size]
         yield f"{batch[0]} and {len(batch) - 1} more" if len(batch) > 1 else batch[0], batch
