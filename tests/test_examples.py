@@ -13,10 +13,9 @@ import pytest
 import sentence_experts
 from helpers.samples import make_tiny_encoder
 from sentence_experts.corpus.simulate import simulate_corpus
-from sentence_experts.recipes import RECIPES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DOMAINS = ("neuroscience", "cell_biology", "genomics")
+MATERIAL = Path(sentence_experts.__file__).parent / "recipes" / "material"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
     """A folder with what the examples name: articles, a corpus, pairs, a base and a model."""
     folder = tmp_path_factory.mktemp("examples")
     simulate_corpus(folder / "articles", articles=120, seed=0)
-    shutil.copy(RECIPES / "material" / "simulated_domains.yaml", folder / "domains.yaml")
+    shutil.copy(MATERIAL / "simulated_domains.yaml", folder / "domains.yaml")
     sentence_experts.import_corpus([folder / "articles"], folder / "corpus", workers=1)
     sentence_experts.compile_pairs(
         folder / "corpus",
@@ -73,6 +72,9 @@ def test_docstring_example(example: doctest.DocTest, workplace: Path) -> None:
     assert runner.failures == 0, "".join(messages)
 
 
-def python_blocks(page: str) -> list[str]:
-    text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+def test_the_whole_job_of_the_docs(workplace: Path) -> None:
+    text = (REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
+    job = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
+    assert len([line for line in job.splitlines() if line.strip()]) <= 20
+    exec(compile(job, "docs/python-api.md", "exec"), {"__name__": "__main__"})
+    assert (workplace / "my-model" / "modules.json").is_file()

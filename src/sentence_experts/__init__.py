@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sentence_experts.config import Config
     from sentence_experts.corpus.config import FetchConfig, ImportConfig
-    from sentence_experts.corpus.fetching import fetch_corpus
+    from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
     from sentence_experts.corpus.importing import import_corpus
     from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.encoding.config import EncodeConfig
@@ -30,13 +30,23 @@ if TYPE_CHECKING:
     from sentence_experts.evaluation.evaluate import evaluate
     from sentence_experts.evaluation.similarity import similarity
     from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.export.config import ExportConfig, QuantizeConfig
+    from sentence_experts.models.export.export import export
+    from sentence_experts.models.export.quantize import quantize
     from sentence_experts.models.loading import LoadConfig, load
+    from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
+    from sentence_experts.models.routing.config import AutoRouteConfig
+    from sentence_experts.models.surgery.config import ExtendConfig
     from sentence_experts.models.surgery.extend import extend
     from sentence_experts.models.surgery.grow import add_expert, drop_expert
+    from sentence_experts.moee.config import MoeeConfig
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.pairs.compile import compile_pairs
     from sentence_experts.pairs.config import PairsConfig
     from sentence_experts.pairs.dataset import Pairs
+    from sentence_experts.report.write import write_report
+    from sentence_experts.reproduce.config import ReproduceConfig
+    from sentence_experts.reproduce.run import reproduce_recipe
     from sentence_experts.retrieval.config import SearchConfig
     from sentence_experts.retrieval.search import search
     from sentence_experts.tasks.compile import compile_tasks
@@ -50,58 +60,70 @@ __version__ = "0.1.0"
 
 # Module -> the public names that it has, imported when first used.
 _PUBLIC = {
-    "sentence_experts.config": ("Config",),
-    "sentence_experts.corpus.config": ("FetchConfig", "ImportConfig"),
-    "sentence_experts.corpus.fetching": ("fetch_corpus",),
-    "sentence_experts.corpus.importing": ("import_corpus",),
-    "sentence_experts.encoding.config": ("EncodeConfig",),
-    "sentence_experts.encoding.encode": ("encode",),
-    "sentence_experts.corpus.tables": ("CorpusFolder",),
-    "sentence_experts.errors": ("InputError", "RouteError", "SentenceExpertsError", "UsageError"),
-    "sentence_experts.evaluation.audit.run": ("audit",),
-    "sentence_experts.evaluation.compare": ("compare",),
-    "sentence_experts.evaluation.config": (
-        "AuditConfig",
-        "CompareConfig",
-        "EvaluateConfig",
-        "SimilarityConfig",
-    ),
-    "sentence_experts.evaluation.evaluate": ("evaluate",),
-    "sentence_experts.evaluation.similarity": ("similarity",),
-    "sentence_experts.models.encoder": ("ExpertEncoder",),
-    "sentence_experts.models.loading": ("LoadConfig", "load"),
-    "sentence_experts.models.surgery.extend": ("extend",),
-    "sentence_experts.models.surgery.grow": ("add_expert", "drop_expert"),
-    "sentence_experts.moee.embedder": ("MoeEmbedder",),
-    "sentence_experts.pairs.compile": ("compile_pairs",),
-    "sentence_experts.pairs.config": ("PairsConfig",),
-    "sentence_experts.pairs.dataset": ("Pairs",),
-    "sentence_experts.tasks.compile": ("compile_tasks",),
-    "sentence_experts.tasks.config": ("TasksConfig",),
-    "sentence_experts.tasks.dataset": ("Tasks",),
-    "sentence_experts.training.config": ("TrainConfig", "TuneConfig"),
-    "sentence_experts.training.run": ("train",),
-    "sentence_experts.training.tune": ("tune",),
-    "sentence_experts.retrieval.config": ("SearchConfig",),
-    "sentence_experts.retrieval.search": ("search",),
+    "config": ("Config",),
+    "corpus.config": ("FetchConfig", "ImportConfig"),
+    "corpus.fetching": ("estimate_fetch", "fetch_corpus"),
+    "corpus.importing": ("import_corpus",),
+    "corpus.tables": ("CorpusFolder",),
+    "encoding.config": ("EncodeConfig",),
+    "encoding.encode": ("encode",),
+    "errors": ("InputError", "RouteError", "SentenceExpertsError", "UsageError"),
+    "evaluation.audit.run": ("audit",),
+    "evaluation.compare": ("compare",),
+    "evaluation.config": ("AuditConfig", "CompareConfig", "EvaluateConfig", "SimilarityConfig"),
+    "evaluation.evaluate": ("evaluate",),
+    "evaluation.similarity": ("similarity",),
+    "models.encoder": ("ExpertEncoder",),
+    "models.export.config": ("ExportConfig", "QuantizeConfig"),
+    "models.export.export": ("export",),
+    "models.export.quantize": ("quantize",),
+    "models.loading": ("LoadConfig", "load"),
+    "models.routing.automatic": ("AutoRoutedEncoder", "fit_auto_routes"),
+    "models.routing.config": ("AutoRouteConfig",),
+    "models.surgery.config": ("ExtendConfig",),
+    "models.surgery.extend": ("extend",),
+    "models.surgery.grow": ("add_expert", "drop_expert"),
+    "moee.config": ("MoeeConfig",),
+    "moee.embedder": ("MoeEmbedder",),
+    "pairs.compile": ("compile_pairs",),
+    "pairs.config": ("PairsConfig",),
+    "pairs.dataset": ("Pairs",),
+    "report.write": ("write_report",),
+    "reproduce.config": ("ReproduceConfig",),
+    "reproduce.run": ("reproduce_recipe",),
+    "retrieval.config": ("SearchConfig",),
+    "retrieval.search": ("search",),
+    "tasks.compile": ("compile_tasks",),
+    "tasks.config": ("TasksConfig",),
+    "tasks.dataset": ("Tasks",),
+    "training.config": ("TrainConfig", "TuneConfig"),
+    "training.run": ("train",),
+    "training.tune": ("tune",),
 }
-_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+_MODULE_OF = {name: f"sentence_experts.{module}" for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [
     "AuditConfig",
+    "AutoRouteConfig",
+    "AutoRoutedEncoder",
     "CompareConfig",
     "Config",
     "CorpusFolder",
     "EncodeConfig",
     "EvaluateConfig",
     "ExpertEncoder",
+    "ExportConfig",
+    "ExtendConfig",
     "FetchConfig",
     "ImportConfig",
     "InputError",
     "LoadConfig",
     "MoeEmbedder",
+    "MoeeConfig",
     "Pairs",
     "PairsConfig",
+    "QuantizeConfig",
+    "ReproduceConfig",
     "RouteError",
     "SearchConfig",
     "SentenceExpertsError",
@@ -119,15 +141,21 @@ __all__ = [
     "compile_tasks",
     "drop_expert",
     "encode",
+    "estimate_fetch",
     "evaluate",
+    "export",
     "extend",
     "fetch_corpus",
+    "fit_auto_routes",
     "import_corpus",
     "load",
+    "quantize",
+    "reproduce_recipe",
     "search",
     "similarity",
     "train",
     "tune",
+    "write_report",
 ]
 
 

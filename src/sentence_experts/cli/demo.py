@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import results
+from sentence_experts.cli.console import results, show
+from sentence_experts.cli.options import add_verb
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("demo")(demo)
+    add_verb(app, demo)
 
 
 def demo(
@@ -40,14 +41,14 @@ def demo(
 
     began = time.monotonic()
     material = choose_material(out, simulated, seed)
-    results.print(f"demo on {material.name}", style="bold", markup=False)
+    show(f"demo on {material.name}")
     run_steps(demo_steps(material, out, steps, seed), out / "steps.json")
     table = Table("model", "F1max", "ROC-AUC", title="test pairs of all domains")
     for label, f1_max, roc_auc in measured(out):
         table.add_row(label, f"{f1_max:.3f}", f"{roc_auc:.3f}")
     results.print(table)
     for found in searches(material, out):
-        results.print(f"\n{found}", markup=False, highlight=False)
+        show(f"\n{found}")
     minutes = (time.monotonic() - began) / 60
-    results.print(f"\ndone in {minutes:.1f} minutes, on {material.name}", markup=False)
-    results.print(f"report: {out / 'evaluation' / 'report.html'}", markup=False)
+    show(f"\ndone in {minutes:.1f} minutes, on {material.name}")
+    show(f"report: {out / 'evaluation' / 'report.html'}")

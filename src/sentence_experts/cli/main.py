@@ -39,7 +39,6 @@ VERBS = (
     "reproduce",
     "demo",
 )
-RUN_OTHERS = ("reproduce", "demo")  # verbs that run other verbs
 INTERRUPTED = 130
 
 
@@ -99,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         # Only the verb that runs is imported; all of them for the list of verbs.
-        alone = [argument for argument in arguments[:1] if argument in VERBS and argument not in RUN_OTHERS]
+        alone = [argument for argument in arguments[:1] if argument in VERBS]
         status = app_with_verbs(*alone)(arguments, standalone_mode=False)
     except TyperException as error:
         if error.format_message():  # empty where the help text was shown instead

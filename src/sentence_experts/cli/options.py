@@ -8,13 +8,12 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
-from typer.models import OptionInfo
 
 from sentence_experts.config import Config, read_yaml
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
@@ -282,73 +281,3 @@ def _mapping(name: str, values: list[str], kind: _Kind) -> dict[str, Any]:
         else:
             found[key] = text
     return found
-
-
-Settings = TypeVar("Settings", bound=BaseModel)
-BATCH_SIZE_HELP = (
-    "Texts encoded at once. When not given, a CPU's cores each take batches of some 2,000 tokens, another "
-    "device takes 32 texts."
-)
-
-
-def with_settings(settings: type[BaseModel], parameter: str = "given") -> Callable[[Callable], Callable]:
-    """Give a command one option for each field of `settings`.
-
-    The command's parameter `given` receives a dict of the options that were written on the command line.
-    Help texts are the fields' descriptions, with their defaults. A field that is `Annotated` with a
-    `typer.Option` keeps that one (for a list, a path, a flag without its opposite), and its default is always
-    in the dict.
-    """
-
-    def decorate(command: Callable) -> Callable:
-        own = [
-            p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != parameter
-        ]
-
-        def wrapper(**values: Any) -> Any:
-            given = {name: values.pop(name) for name in settings.model_fields}
-            return command(**values, **{parameter: {k: v for k, v in given.items() if v is not None}})
-
-        flags = [_old_flag(name, field) for name, field in settings.model_fields.items()]
-        wrapper.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
-        wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *flags]}
-        wrapper.__doc__ = command.__doc__
-        wrapper.__name__ = command.__name__
-        return wrapper
-
-    return decorate
-
-
-def _old_flag(name: str, field: FieldInfo) -> inspect.Parameter:
-    for option in field.metadata:
-        if isinstance(option, OptionInfo):
-            default = inspect.Parameter.empty if field.is_required() else field.default
-            return _parameter(name, Annotated[field.annotation, option], default)
-    kinds = [
-        kind for kind in (field.annotation, *get_args(field.annotation)) if kind in (bool, int, float, str)
-    ]
-    kind = kinds[0] if kinds else str
-    help_text = field.description or ""
-    if field.default is not None:
-        help_text = f"{help_text}. Default: {field.default}"
-    option = typer.Option(help=help_text, show_default=False)
-    return _parameter(name, Annotated[kind | None, option], None)  # type: ignore[valid-type]
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def parse_settings(settings: type[Settings], values: Mapping[str, Any]) -> Settings:
-    """Build settings from flags.
-
-    Raises:
-        UsageError: a value is not allowed; the message names the flag.
-    """
-    try:
-        return settings.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        flag = "--" + str(first["loc"][0]).replace("_", "-")
-        message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{flag} {first['input']!r}: {message}") from error

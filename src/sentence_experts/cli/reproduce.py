@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentence_experts.cli.console import note, results
+from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import add_verb
 from sentence_experts.reproduce.config import ReproduceConfig
 
@@ -51,7 +51,7 @@ def _show_steps(experiment: Experiment) -> None:
     if experiment.writes_first is not None:
         note(f"written first: {experiment.writes_first}")
     for step in experiment.steps:
-        results.print(str(step), markup=False, highlight=False)
+        show(str(step))
 
 
 def _show(comparison: Comparison, report: Path) -> None:
@@ -60,7 +60,7 @@ def _show(comparison: Comparison, report: Path) -> None:
     for table in comparison.tables:
         results.print(for_terminal(table))
     if comparison.figures:
-        results.print(f"\n{comparison.legend}.", markup=False, highlight=False)
+        show(f"\n{comparison.legend}.")
     for line in comparison.differences:
-        results.print(f"- {line}", markup=False, highlight=False)
-    results.print(f"report: {report / 'report.html'}", markup=False, highlight=False)
+        show(f"- {line}")
+    show(f"report: {report / 'report.html'}")

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import results
+from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, add_verb
 from sentence_experts.errors import UsageError
 from sentence_experts.training.config import TrainConfig
 
-Pairs = Annotated[Path | None, typer.Option(help="Folder written by `pairs`")]
-Tasks = Annotated[Path | None, typer.Option(help="Folder written by `tasks`; may be given with --pairs")]
+Pairs = Annotated[Path | None, typer.Option(help="Pairs folder")]
+Tasks = Annotated[Path | None, typer.Option(help="Tasks folder; may be given together with --pairs")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,12 +29,12 @@ def train(
     config: TrainConfig,
     pairs: Pairs = None,
     tasks: Tasks = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run")] = False,
 ) -> None:
     """Train a model on pairs, tasks or both: the other texts of a pair's batch are its negatives.
 
-    Known positives that meet in a batch are left out. The validation split picks the best step and stops the
-    run; the test split is not touched. Several processes train together, each with --batch-size pairs:
+    Known positives that meet in a batch are left out. The validation split chooses the best step and stops
+    the run; the test split is not used. Several processes train together, each with --batch-size pairs:
     torchrun --nproc-per-node 2 --no-python sentence-experts train ...
 
     Example: sentence-experts train my-model --pairs my-pairs --out runs/first --epochs 1
@@ -46,8 +46,8 @@ def train(
 
     result = run(model, data, config, out, resume)
     if processes.is_first():
-        results.print(f"best validation {result.best:.4f} at step {result.best_step} of {result.steps}")
-        results.print(f"model: {out / 'model'}", markup=False, highlight=False)
+        show(f"best validation {result.best:.4f} at step {result.best_step} of {result.steps}")
+        show(f"model: {out / 'model'}")
 
 
 def training_data(pairs: Path | None, tasks: Path | None) -> list[Path]:

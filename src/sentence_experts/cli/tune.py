@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import results
+from sentence_experts.cli.console import results, show
 from sentence_experts.cli.options import Model, add_verb
 from sentence_experts.cli.train import Pairs, Tasks, training_data
 from sentence_experts.training.config import TuneConfig
@@ -28,9 +28,7 @@ def tune(
     config: TuneConfig,
     pairs: Pairs = None,
     tasks: Tasks = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a search, or add trials to it")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a search, or add trials to it")] = False,
 ) -> None:
     """Try training settings on a sample of the training pairs; the best validation figure wins.
 
@@ -44,12 +42,11 @@ def tune(
 
     result = run(model, data, config, out, resume)
     results.print(_table(result))
-    results.print(
+    show(
         f"best: trial {result.best.number + 1}, validation {result.best.best:.4f}. This set chose the "
-        "settings, so the figure is too high for new papers.",
-        highlight=False,
+        "settings, so the figure is too high for new papers."
     )
-    results.print(f"train with them: --config {out / 'best.yaml'}", markup=False, highlight=False)
+    show(f"train with them: --config {out / 'best.yaml'}")
 
 
 def _table(result: TuneResult) -> Table:

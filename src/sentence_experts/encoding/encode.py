@@ -109,6 +109,10 @@ def encode(
         InputError: the texts cannot be read, there are none, one is empty and the model cannot encode it, or
             another process is writing `out`.
         RouteError: the model needs a route, or does not know this one.
+
+    Example:
+        >>> encode("model", ["One text.", "Another."], route="genomics").shape
+        (2, 32)
     """
     config = EncodeConfig.of(config, **settings)
     source = TextTable(texts, config.column, config.id_column)

@@ -110,6 +110,10 @@ def compare(
     Raises:
         InputError: a model, the pairs or the texts cannot be read, the versions have no route in common, or
             their vectors differ in length.
+
+    Example:
+        >>> compare("model", "model", texts=["One text."]).only_after
+        ()
     """
     chosen = CompareConfig.of(config, **settings)
     compared: Sequence[str] = TEXTS if texts is None else TextTable(texts, chosen.column).texts()

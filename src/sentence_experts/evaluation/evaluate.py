@@ -65,7 +65,9 @@ def evaluate(
         RouteError: a model has no route for a domain or a type of task.
 
     Example:
-        >>> evaluate({"MoE": ["runs/1", "runs/2"]}, "my-pairs", baseline="tfidf")  # doctest: +SKIP
+        >>> evaluation = evaluate({"experts": "model"}, "pairs", baseline="tfidf", bootstrap=0)
+        >>> sorted(set(evaluation.to_pandas()["model"]))
+        ['TF-IDF', 'experts']
     """
     chosen = EvaluateConfig.of(config, **settings)
     runs = model_runs(models, baseline)

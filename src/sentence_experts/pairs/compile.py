@@ -54,7 +54,9 @@ def compile_pairs(
         SentenceExpertsError: Spark was chosen and is not installed or does not start.
 
     Example:
-        compile_pairs("my-corpus", domains="domains.yaml", unit="title", out="my-pairs")
+        >>> pairs = compile_pairs("corpus", domains="domains.yaml", unit="title", negatives_min_cited=1)
+        >>> sorted(pairs.domains)[:2]
+        ['cell_biology', 'development']
     """
     config = PairsConfig.of(config, **settings)
     if out is not None:

@@ -72,6 +72,11 @@ def search(
         UsageError: a bad setting, or an empty query.
         InputError: the corpus cannot be read, has no paper with the text, or cannot be written to.
         RouteError: the model needs a route, or does not know this one.
+
+    Example:
+        >>> found = search("model", "corpus", "memory replay", route="neuroscience", unit="title", top_k=3)
+        >>> len(found.to_pandas())
+        3
     """
     config = SearchConfig.of(config, **settings)
     queries = [queries] if isinstance(queries, str) else list(queries)

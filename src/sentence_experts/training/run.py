@@ -111,7 +111,10 @@ def train(
         RouteError: the model has routes, but not those of the data.
         BadNumbersError: the loss became NaN or infinite.
 
-    Example: `train(model, "pairs", epochs=1).model.encode(["a text"], prompt_name="copd")`
+    Example:
+        >>> result = train("model", "pairs", max_steps=2, batch_size=4)
+        >>> result.steps
+        2
     """
     chosen = TrainConfig.of(config, **settings)
     if out is None and (processes.count() > 1 or resume):

@@ -70,6 +70,11 @@ def extend(
     Raises:
         UsageError: a wrong argument, or names that give no usable route.
         InputError: a base that cannot be extended, or `domains` or `tasks` that cannot be read.
+
+    Example:
+        >>> model = extend("base", ["copd", "cvd"])
+        >>> model.encode(["[COPD]One text.", "[CVD]Another."]).shape
+        (2, 32)
     """
     config = ExtendConfig.of(config, **settings)
     plan = plan_experts(config.route, experts, domains, tasks, prefixes, share)

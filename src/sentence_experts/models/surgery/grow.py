@@ -54,6 +54,10 @@ def add_expert(
     Raises:
         UsageError: the name is taken, the seed is not known or lacks its base, or the route is not usable.
         InputError: the base is of another family or size.
+
+    Example:
+        >>> add_expert("model", "botany", seed_from="genomics").experts[-1]
+        'botany'
     """
     encoder = _opened(model)
     plan = ExpertPlan.of(encoder).with_expert(name, prefix)
@@ -80,6 +84,10 @@ def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEnc
 
     Raises:
         UsageError: there is no such expert, or no other.
+
+    Example:
+        >>> "genomics" in drop_expert("model", "genomics").experts
+        False
     """
     encoder = _opened(model)
     names = encoder.experts
