@@ -22,8 +22,8 @@ from sentence_experts.training.open_data import open_data
 
 
 def made(folder: Tasks, **options: object) -> TrainingSet:
-    config = TrainConfig.of(None, **options)
-    return TrainingSet.of(trained_routes(open_data(folder), config, NoRoutes()), config)
+    config, data = TrainConfig.of(None, **options), open_data(folder)
+    return TrainingSet.of(data, trained_routes(data, config, NoRoutes()), config)
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,8 @@ def folder(tmp_path: Path) -> Pairs:
 
 
 def made(folder: Pairs, model: SentenceTransformer) -> TrainingSet:
-    config = TrainConfig()
-    return TrainingSet.of(trained_routes(open_data(folder), config, model), config)
+    config, data = TrainConfig(), open_data(folder)
+    return TrainingSet.of(data, trained_routes(data, config, model), config)
 
 
 def test_negatives_are_the_nearest_texts_that_are_not_linked(

@@ -17,8 +17,9 @@ from sentence_experts.training.open_data import open_data
 
 def made(pairs: Pairs, model: Path, **settings: object) -> TrainingSet:
     config = TrainConfig.of(None, **settings)
-    routes = trained_routes(open_data(pairs), config, SentenceTransformer(str(model), device="cpu"))
-    return TrainingSet.of(routes, config)
+    data = open_data(pairs)
+    routes = trained_routes(data, config, SentenceTransformer(str(model), device="cpu"))
+    return TrainingSet.of(data, routes, config)
 
 
 def test_each_text_stands_behind_the_route_of_its_domain(pairs: Pairs, tiny_experts: Path) -> None:

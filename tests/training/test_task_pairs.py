@@ -12,8 +12,9 @@ from helpers.small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, NoRoutes
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import PairCollator, TrainedRoute, TrainingSet, trained_routes
+from sentence_experts.training.data import PairCollator, TrainingSet, trained_routes
 from sentence_experts.training.open_data import open_data
+from sentence_experts.training.routes import TrainedRoute
 
 WEIGHTS = {task: {"weight": weight} for task, weight in (("retrieval", 3.0), ("classification", 1.0))}
 
@@ -23,7 +24,7 @@ def settings(folder: Tasks, model: object = None, **options: object) -> tuple[Tr
 
 
 def training(folder: Tasks, **options: object) -> TrainingSet:
-    return TrainingSet.of(settings(folder, **options), TrainConfig.of(None, **options))
+    return TrainingSet.of(open_data(folder), settings(folder, **options), TrainConfig.of(None, **options))
 
 
 def rows_of(made: TrainingSet) -> list[dict]:

@@ -15,6 +15,7 @@ from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder, make_t
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import trained_routes
 from sentence_experts.training.objectives import TaskPairs
 from sentence_experts.training.run import train
 from sentence_experts.training.trainer import Trainer
@@ -65,8 +66,8 @@ def test_saved_model_has_figures_of_its_step(finished: Path, tasks: Tasks, task_
     dense = SentenceTransformer(str(base_of(task_experts)), device="cpu")
     result = json.loads((finished / "run.json").read_text())
     objective = TaskPairs(tasks)
-    prompts = {name: objective.prompts(name, dense, SHORT) for name in objective.names}
-    validator = Validator([objective.validation(objective.names, prompts, SHORT)], batch_size=8)
+    routes = trained_routes([objective], SHORT, dense)
+    validator = Validator([objective.validation(routes, SHORT)], batch_size=8)
     again = validator(SentenceTransformer(str(finished / "model"), device="cpu"))
     best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
     assert {f"eval_{name}": figure for name, figure in again.items()}.items() <= best.items()

@@ -13,13 +13,13 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import read_json
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig, TuneConfig
-from sentence_experts.training.search_space import Categories, FloatRange, IntRange, SearchSpace
+from sentence_experts.training.search_space import Categories, Range, SearchSpace
 from sentence_experts.training.tune import Trial, TuneResult, best_of, draw, tune
 
 SHARED: dict[str, Any] = {"learning_rate": 1e-3, "eval_steps": 2, "max_steps": 4, "fraction": 0.5}
 SPACE: SearchSpace = {
-    "batch_size": IntRange(type="int", low=4, high=8),
-    "warmup": FloatRange(type="float", low=0.0, high=0.5),
+    "batch_size": Range(type="int", low=4, high=8),
+    "warmup": Range(type="float", low=0.0, high=0.5),
 }
 
 
@@ -160,7 +160,7 @@ def test_draws_that_cannot_run_are_failed_trials(pairs: Pairs, tiny_experts: Pat
         ({"routes": ["crop"]}, SPACE, "no domain or task crop"),
         ({"only_expert": "neural"}, SPACE, "`only_expert=neural`"),
         ({"balance_loss": 0.1}, SPACE, "`balance_loss`"),
-        ({"warmup": 0.2}, {"warmup_steps": IntRange(type="int", low=1, high=3)}, "`warmup_steps`"),
+        ({"warmup": 0.2}, {"warmup_steps": Range(type="int", low=1, high=3)}, "`warmup_steps`"),
     ],
 )
 def test_settings_that_no_draw_can_mend_stop_the_search(

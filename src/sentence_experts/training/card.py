@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import yaml
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.training.data import TrainedRoute, TrainingSet
+from sentence_experts.training.data import TrainingSet
+from sentence_experts.training.objectives import Objective
+from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.validation import TITLES
 
 METADATA = {
@@ -46,11 +49,16 @@ FROZEN = {
 BATCHES = {"homogeneous": "one dataset", "heterogeneous": "all datasets of the task", "mixed": "all routes"}
 
 
-def model_card(model: SentenceTransformer, training: TrainingSet, result: dict[str, Any]) -> str:
+def model_card(
+    model: SentenceTransformer,
+    objectives: Sequence[Objective],
+    training: TrainingSet,
+    result: dict[str, Any],
+) -> str:
     """README.md of a trained model; `result` is what run.json holds."""
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     config = result["config"]
-    objectives = list({id(route.objective): route.objective for route in training.routes}.values())
+    data = [objective.describe() for objective in objectives if objective.own(training.routes)]
     best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
     processes = result["processes"]
     size = config["batch_size"] * processes
@@ -65,7 +73,7 @@ def model_card(model: SentenceTransformer, training: TrainingSet, result: dict[s
 ## Use
 
 ```python
-import sentence_experts  # registers the model type
+import sentence_experts.register  # makes the model type known
 from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("path/to/this/folder")
@@ -74,7 +82,7 @@ vectors = model.encode(["a text", "another"]{use})
 
 ## Training
 
-{len(training):,} {"; ".join(objective.describe() for objective in objectives)}, in batches of
+{len(training):,} {"; ".join(data)}, in batches of
 {size:,} pairs{together}.
 Loss: {LOSSES[config["loss"]].format(**config | result)}.
 {_notes(config)}

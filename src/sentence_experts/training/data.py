@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,43 +22,14 @@ from sentence_experts.training.config import STATIC_BATCHES, STATIC_TEMPERATURE,
 from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.objectives import (
     NONE,
+    NUMBER_COLUMNS,
     Numbers,
     Objective,
-    SourceRows,
     codes,
-    experts_of,
-    routed_model,
 )
+from sentence_experts.training.routes import TrainedRoute, experts_of, routed_model
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TrainedRoute:
-    """A domain or task that is trained, with everything decided.
-
-    Attributes:
-        objective: whose route it is.
-        name: of the domain or task.
-        prompts: what stands in front of anchors, and of positives and negatives; "" for nothing.
-        experts: the experts of anchors, and of positives.
-        batches: "homogeneous", "heterogeneous" or "mixed".
-        temperature: of the loss.
-        weight: relative chance to be sampled; None if routes are sampled in proportion to their pairs.
-    """
-
-    objective: Objective
-    name: str
-    prompts: tuple[str, str]
-    experts: tuple[int, int]
-    batches: str
-    temperature: float
-    weight: float | None
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Its datasets."""
-        return self.objective.sources(self.name)
 
 
 def trained_routes(
@@ -70,45 +42,50 @@ def trained_routes(
         InputError: the data has no route for training.
         RouteError: the model lacks a route, or has it with another instruction.
     """
-    named = [(objective, name) for objective in objectives for name in objective.names]
-    known = [name for _, name in named]
+    routes = [route for objective in objectives for route in objective.routes]
+    known = [route.name for route in routes]
     for setting, names in (("routes", config.routes or []), ("temperatures", config.temperatures or {})):
         if unknown := [name for name in names if name not in known]:
             raise UsageError(
                 f"`{setting}`: no domain or task {', '.join(unknown)} to train on; there are "
                 f"{', '.join(known) or 'none, all are only measured'}"
             )
-    if not named:
+    if not routes:
         raise UsageError("none of the tasks is for training, all are only measured")
-    chosen = [(o, name) for o, name in named if not config.routes or name in config.routes]
-    weighted = _weighted(chosen, config)
-    routes = tuple(_decided(objective, name, config, model, weighted) for objective, name in chosen)
-    return _of_expert(routes, config.only_expert, model) if config.only_expert else routes
+    routes = [route for route in routes if not config.routes or route.name in config.routes]
+    weighted = _weighted(routes, config)
+    decided = tuple(
+        _decided(objective, route, config, model, weighted)
+        for objective in objectives
+        for route in objective.own(routes)
+    )
+    return _of_expert(decided, config.only_expert, model) if config.only_expert else decided
 
 
 def _decided(
-    objective: Objective, name: str, config: TrainConfig, model: SentenceTransformer, weighted: bool
+    objective: Objective,
+    route: TrainedRoute,
+    config: TrainConfig,
+    model: SentenceTransformer,
+    weighted: bool,
 ) -> TrainedRoute:
     static = config.curriculum == "static"
-    defaults = objective.defaults(name)
-    own_temperature = (config.temperatures or {}).get(name) or config.temperature
-    prompts = objective.prompts(name, model, config)
-    sides = objective.sides(name)
-    experts = experts_of(model, sides)
-    return TrainedRoute(
-        objective,
-        name,
-        prompts,
-        (experts[sides[0]], experts[sides[1]]),
-        config.batches or (STATIC_BATCHES if static else defaults.batches),
-        own_temperature or (STATIC_TEMPERATURE if static else defaults.temperature),
-        defaults.weight if weighted else None,
+    temperature = (config.temperatures or {}).get(route.name) or config.temperature
+    prompts = objective.prompts(route, model, config)
+    experts = experts_of(model, route.sides)
+    return replace(
+        route,
+        batches=config.batches or (STATIC_BATCHES if static else route.batches),
+        temperature=temperature or (STATIC_TEMPERATURE if static else route.temperature),
+        weight=route.weight if weighted else None,
+        prompts=prompts,
+        experts=(experts[route.sides[0]], experts[route.sides[1]]),
     )
 
 
-def _weighted(chosen: Sequence[tuple[Objective, str]], config: TrainConfig) -> bool:
-    without = [name for objective, name in chosen if objective.defaults(name).weight is None]
-    wanted = config.sampling == "weights" or (config.sampling is None and len(without) < len(chosen))
+def _weighted(routes: Sequence[TrainedRoute], config: TrainConfig) -> bool:
+    without = [route.name for route in routes if route.weight is None]
+    wanted = config.sampling == "weights" or (config.sampling is None and len(without) < len(routes))
     if wanted and without:
         raise UsageError(
             f"`sampling=weights`: there is no weight for {', '.join(without)}; add one to the task file, or "
@@ -160,46 +137,39 @@ class TrainingSet:
     known: KnownPositives
 
     @classmethod
-    def of(cls, routes: tuple[TrainedRoute, ...], config: TrainConfig) -> TrainingSet:
+    def of(
+        cls, objectives: Sequence[Objective], routes: tuple[TrainedRoute, ...], config: TrainConfig
+    ) -> TrainingSet:
         """The train splits of these routes.
 
         Raises:
             InputError: a route has no training pairs.
         """
-        parts: list[SourceRows] = []
+        tables: list[pa.Table] = []
         links: list[Numbers] = []
         count = 0
-        objectives = list({id(route.objective): route.objective for route in routes}.values())
         for objective in objectives:
-            mine = [route.name for route in routes if route.objective is objective]
-            rows = objective.rows(mine)
-            for part in rows.sources:
-                shifted = np.where(part.numbers == NONE, NONE, part.numbers + count)
-                parts.append(part._replace(numbers=shifted))
-            links.append(rows.links + count)
-            count += rows.count
-        # A dataset of a trained task may be there for its test split alone.
-        parts = [_sample(part, config, place) for place, part in enumerate(parts) if part.table.num_rows]
-        numbers = np.concatenate([part.numbers for part in parts])
-        places, pools = _places(parts, routes)
+            if own := objective.own(routes):
+                rows = objective.rows(own)
+                tables.append(_shifted(rows.table, count))
+                links.append(rows.links + count)
+                count += rows.numbers
+        places, pools = _places(pa.concat_tables(tables), routes)
+        table, places = _sample(pa.concat_tables(tables), places, config)
         left, right = (torch.from_numpy(ends) for ends in np.concatenate(links, axis=1))
-        known = KnownPositives(left, right, max(count, 1))
-        table = pa.concat_tables([_behind_prompts(part, routes) for part in parts])
-        plain = pa.chunked_array(
-            [
-                chunk
-                for name in ("anchor", "positive")
-                for part in parts
-                for chunk in _large(part.table[name]).chunks
-            ]
+        numbers = np.stack([table[name].to_numpy() for name in NUMBER_COLUMNS], axis=1)
+        negatives = int(config.loss == "in_batch_negatives" and (numbers[:, 2] != NONE).any())
+        anchors, positives, negative = (
+            _behind(prompts, table[name])
+            for prompts, name in zip(
+                _prompts(routes, places), ("anchor", "positive", "negative"), strict=True
+            )
         )
-        negatives = (table["negative"],) if (numbers[:, 2] != NONE).any() else ()
-        numbers = numbers[:, : 2 + len(negatives)]
-        made = cls(
-            routes, table["anchor"], table["positive"], negatives, numbers, places, pools,
-            codes(plain).reshape(2, -1).T, known,
+        texts = codes(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))
+        return cls(
+            routes, anchors, positives, (negative,) * negatives, numbers[:, : 2 + negatives], places, pools,
+            texts.reshape(2, -1).T, KnownPositives(left, right, max(count, 1)),
         )  # fmt: skip
-        return made if config.loss == "in_batch_negatives" else made.without_negatives()
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -207,12 +177,8 @@ class TrainingSet:
     @property
     def symmetric(self) -> NDArray[np.bool_]:
         """(rows,) whether anchor and positive may change places."""
-        of_routes = np.array([route.objective.symmetric for route in self.routes])
+        of_routes = np.array([route.symmetric for route in self.routes])
         return of_routes[self.places[:, 0]]
-
-    def without_negatives(self) -> TrainingSet:
-        """The pairs alone."""
-        return replace(self, negatives=(), numbers=self.numbers[:, :2])
 
     def level_negatives(self) -> TrainingSet:
         """Every pair of a pool with the same number of negatives: the fewest that one of them has."""
@@ -222,11 +188,13 @@ class TrainingSet:
         fewest = np.array(
             [counts[pools == pool].min(initial=has.shape[1]) for pool in range(len(self.pools))]
         )
+        names = [source for route in self.routes for source in route.sources]
         for pool, (name, _) in enumerate(self.pools):
-            lacking = int((counts[pools == pool] == 0).sum())
-            if fewest[pool] == 0 and (counts[pools == pool] > 0).any():
-                sources = self._lacking(pool, counts)
-                logger.info(f"{name}: mined negatives are not used, {lacking:,} pairs have none: {sources}")
+            lacking = (pools == pool) & (counts == 0)
+            if lacking.any() and (counts[pools == pool] > 0).any():
+                found = Counter(names[source] for source in self.places[lacking, 1])
+                sources = ", ".join(f"{source} ({rows:,})" for source, rows in found.items())
+                logger.info(f"{name}: mined negatives are not used, some pairs have none: {sources}")
         keep = np.arange(has.shape[1]) < fewest[pools][:, None]
         numbers = self.numbers.copy()
         numbers[:, 2:] = np.where(keep, numbers[:, 2:], NONE)
@@ -235,12 +203,6 @@ class TrainingSet:
             for place, column in enumerate(self.negatives)
         )
         return replace(self, negatives=negatives, numbers=numbers)
-
-    def _lacking(self, pool: int, counts: Numbers) -> str:
-        names = [source for route in self.routes for source in route.sources]
-        rows = (self.places[:, 2] == pool) & (counts == 0)
-        lacking = np.bincount(self.places[rows, 1], minlength=len(names))
-        return ", ".join(f"{name} ({count:,})" for name, count in zip(names, lacking, strict=True) if count)
 
     def dataset(self) -> Dataset:
         """Columns anchor, positive, negative_1, ..., and label: [route, source, number of each text].
@@ -271,57 +233,63 @@ def _table(
     return pa.table({**columns, "label": flat.cast(pa.list_(pa.int64()))})
 
 
-def _sample(part: SourceRows, config: TrainConfig, place: int) -> SourceRows:
-    """A random share of the pairs, at least one (Hallee 2024, 3.3, searched for settings on a tenth)."""
+def _shifted(table: pa.Table, start: int) -> pa.Table:
+    """The table with its numbers counted from `start`."""
+    for name in NUMBER_COLUMNS:
+        numbers = table[name].to_numpy()
+        shifted = pa.array(np.where(numbers == NONE, NONE, numbers + start))
+        table = table.set_column(table.column_names.index(name), name, shifted)
+    return table
+
+
+def _sample(table: pa.Table, places: Numbers, config: TrainConfig) -> tuple[pa.Table, Numbers]:
+    """A random part of each source's pairs, at least one (Hallee 2024, 3.3, searched on a tenth)."""
     if config.fraction == 1:
-        return part
-    rows = len(part.numbers)
-    count = max(1, round(config.fraction * rows))
-    chosen = np.sort(np.random.default_rng([config.seed, place]).permutation(rows)[:count])
-    return part._replace(table=part.table.take(chosen), numbers=part.numbers[chosen])
+        return table, places
+    chosen = []
+    for source in np.unique(places[:, 1]):
+        rows = np.flatnonzero(places[:, 1] == source)
+        order = np.random.default_rng([config.seed, source]).permutation(rows)
+        chosen.append(np.sort(order[: max(1, round(config.fraction * len(rows)))]))
+    rows = np.concatenate(chosen)
+    return table.take(rows), places[rows]
 
 
 def _places(
-    parts: Sequence[SourceRows], routes: Sequence[TrainedRoute]
+    table: pa.Table, routes: Sequence[TrainedRoute]
 ) -> tuple[Numbers, tuple[tuple[str, tuple[int, ...]], ...]]:
     """The route, source and pool of each row; the pools."""
-    numbers = {route.name: number for number, route in enumerate(routes)}
-    sources = {(r.name, s): n for n, (r, s) in enumerate((r, s) for r in routes for s in r.sources)}
-    pools: dict[str, int] = {}
-    served: dict[str, set[int]] = {}
-    rows: list[Numbers] = []
-    for part in parts:
-        route = routes[numbers[part.route]]
-        kind = f"{route.objective.kind} {route.name}"
-        several = len(route.sources) > 1
-        name = {
-            "homogeneous": f"{kind}, dataset {part.source}" if several else kind,
-            "heterogeneous": kind,
-            "mixed": "all mixed routes together",
-        }[route.batches]
-        pools.setdefault(name, len(pools))
-        served.setdefault(name, set()).add(numbers[part.route])
-        place = [numbers[part.route], sources[part.route, part.source], pools[name]]
-        rows.append(np.tile(np.array(place, dtype=np.int64), (len(part.numbers), 1)))
-    return np.concatenate(rows), tuple((name, tuple(sorted(served[name]))) for name in pools)
+    numbers: dict[tuple[str, str], tuple[int, int, int]] = {}
+    pools: dict[str, list[int]] = {}
+    for number, route in enumerate(routes):
+        for source in route.sources:
+            of_source = f", dataset {source}" if len(route.sources) > 1 else ""
+            name = {
+                "homogeneous": f"{route.kind} {route.name}{of_source}",
+                "heterogeneous": f"{route.kind} {route.name}",
+                "mixed": "all mixed routes together",
+            }[route.batches]
+            served = pools.setdefault(name, [])
+            served += [] if number in served else [number]
+            numbers[route.name, source] = (number, len(numbers), list(pools).index(name))
+    keys = zip(table["route"].to_pylist(), table["source"].to_pylist(), strict=True)
+    places = np.array([numbers[key] for key in keys], dtype=np.int64)
+    # A dataset of a trained task may be there for its test split alone.
+    used, places[:, 2] = np.unique(places[:, 2], return_inverse=True)
+    names = list(pools)
+    return places, tuple((names[pool], tuple(pools[names[pool]])) for pool in used)
 
 
-def _behind_prompts(part: SourceRows, routes: Sequence[TrainedRoute]) -> pa.Table:
-    """The texts behind the prompts of their route."""
-    first, second = next(route.prompts for route in routes if route.name == part.route)
-    prompts = {"anchor": first, "positive": second, "negative": second}
-    return pa.table({name: _behind(prompt, part.table[name]) for name, prompt in prompts.items()})
+def _prompts(routes: Sequence[TrainedRoute], places: Numbers) -> list[pa.Array]:
+    """The prompts of each row's anchor, positive and negative."""
+    sides = [pa.array([route.prompts[side] for route in routes], pa.large_string()) for side in (0, 1, 1)]
+    return [prompts.take(pa.array(places[:, 0])) for prompts in sides]
 
 
-def _behind(prompt: str, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Each text behind the prompt; null stays null."""
-    lead, between = (pa.scalar(text, pa.large_string()) for text in (prompt, ""))
-    joined: pa.ChunkedArray = pc.binary_join_element_wise(lead, _large(texts), between)
-    return joined
-
-
-def _large(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    return texts.cast(pa.large_string())
+def _behind(prompts: pa.Array, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each text behind its prompt; null stays null."""
+    texts = texts.cast(pa.large_string()).combine_chunks()
+    return pa.chunked_array([pc.binary_join_element_wise(prompts, texts, pa.scalar("", pa.large_string()))])
 
 
 class PairCollator(SentenceTransformerDataCollator):

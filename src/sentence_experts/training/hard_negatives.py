@@ -12,15 +12,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from sentence_experts.errors import InputError
-from sentence_experts.progress import Advance, progress
+from sentence_experts.progress import progress
 from sentence_experts.storage import write_parquet
 from sentence_experts.training.data import TrainingSet
+from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.objectives import NONE, Numbers
 
 TEXTS_AT_ONCE = 512
@@ -48,88 +50,92 @@ def with_hard_negatives(
     Raises:
         InputError: a route has too few texts.
     """
-    if not file.exists():
-        once(lambda: _mine(training, model, count, file))
+    once(lambda: None if file.exists() else _mine(training, model, count, file))
     mined = np.array([row or [NONE] * count for row in pq.read_table(file)["negatives"].to_pylist()])
     texts = pa.chunked_array([*training.anchors.chunks, *training.positives.chunks])
     numbers = training.numbers[:, :2].T.ravel()
     found = np.where(mined == NONE, NONE, numbers[mined])  # (rows, count)
     columns = [texts.take(pa.array(mined[:, place], mask=mined[:, place] == NONE)) for place in range(count)]
-    own = [column.to_pylist() for column in training.negatives]
-    if own:
+    if training.negatives:
         # Routes with negatives of their own have one per pair.
         kept = found[:, 0] == NONE
         found[:, 0] = np.where(kept, training.numbers[:, 2], found[:, 0])
-        first = pa.chunked_array([pa.array(own[0], columns[0].type)])
-        columns[0] = pa.compute.if_else(pa.array(kept), first, columns[0])
+        columns[0] = pc.if_else(pa.array(kept), training.negatives[0].combine_chunks(), columns[0])
     numbers = np.column_stack([training.numbers[:, :2], found])
     return replace(training, negatives=tuple(columns), numbers=numbers)
 
 
 def _mine(training: TrainingSet, model: SentenceTransformer, count: int, file: Path) -> None:
-    without = (
-        training.numbers[:, 2:3] == NONE if training.negatives else np.ones((len(training), 1), dtype=bool)
-    )
-    mined: list[list[int]] = [[] for _ in range(len(training))]
-    routes = [
-        (route.name, np.flatnonzero((training.places[:, 0] == number) & without[:, 0]))
-        for number, route in enumerate(training.routes)
-    ]
-    with progress("mine hard negatives", sum(2 * len(rows) for _, rows in routes)) as advance:
-        for name, rows in routes:
-            if len(rows):
-                for row, places in zip(
-                    rows, _mine_route(name, rows, training, model, count, advance), strict=True
-                ):
-                    mined[row] = places.tolist()
+    size = len(training)
+    rows = np.flatnonzero(training.numbers[:, 2] == NONE) if training.negatives else np.arange(size)
+    places = np.concatenate([rows, rows + size])
+    both = pa.chunked_array([*training.anchors.chunks, *training.positives.chunks]).take(places)
+    texts = both.combine_chunks().dictionary_encode()
+    text_of = np.full(2 * size, NONE)
+    text_of[places] = texts.indices.to_numpy()
+    vectors = _vectors(texts.dictionary.to_pylist(), model)
+    numbers = training.numbers[:, :2].T.ravel()
+    mined: list[list[int]] = [[] for _ in range(size)]
+    for number, route in enumerate(training.routes):
+        own = rows[training.places[rows, 0] == number]
+        sides = np.concatenate([own, own + size]) if route.symmetric else own + size
+        # Each text once; those of the anchors too if the two sides may change places.
+        keys = np.stack([numbers[sides], text_of[sides]], axis=1)
+        candidates = sides[np.unique(keys, axis=0, return_index=True)[1]]
+        found = _nearest(
+            torch.from_numpy(training.numbers[own, :2]),
+            vectors[text_of[own]],
+            torch.from_numpy(numbers[candidates]),
+            vectors[text_of[candidates]],
+            training.known,
+            count,
+        )
+        if found is None:
+            raise InputError(
+                f"`hard_negatives={count}`: {route.name} has {len(candidates)} texts, too few without the "
+                "known positives"
+            )
+        for row, negatives in zip(own, found, strict=True):
+            mined[row] = candidates[negatives].tolist()
     write_parquet(file, pa.table({"negatives": pa.array(mined, pa.list_(pa.int64()))}))
 
 
-def _mine_route(
-    name: str, rows: Numbers, training: TrainingSet, model: SentenceTransformer, count: int, advance: Advance
-) -> Tensor:
-    """Places of the negatives, (rows, count), nearest to the anchor first."""
-    size = len(training)
-    symmetric = bool(training.symmetric[rows].all())
-    texts = training.anchors.take(rows).to_pylist() + training.positives.take(rows).to_pylist()
-    numbers = training.numbers[rows][:, :2].T.ravel()
-    places = np.concatenate([rows, rows + size])
-    first = {key: at for at, key in reversed(list(enumerate(zip(numbers.tolist(), texts, strict=True))))}
-    # Each text once; those of the anchors too if the two sides may change places.
-    found = [at for at in first.values() if symmetric or at >= len(rows)]
-    chosen = np.array(sorted(found, key=lambda at: (numbers[at], at)))
-    vectors = _vectors(texts, model, advance)
-    candidates, anchors = vectors[chosen], vectors[: len(rows)]
-    candidate_numbers = torch.from_numpy(numbers[chosen])
-    pairs = torch.from_numpy(training.numbers[rows][:, :2])
+def _nearest(
+    pairs: Tensor, anchors: Tensor, numbers: Tensor, candidates: Tensor, known: KnownPositives, count: int
+) -> Numbers | None:
+    """The candidates nearest to each anchor, (pairs, count), no known positives; None if there are too few.
+
+    Args:
+        pairs: (pairs, 2) numbers of anchor and positive.
+        anchors: (pairs, width) vectors of length one.
+        numbers: (candidates,).
+        candidates: (candidates, width) vectors of length one.
+        known: tells which numbers are positives of each other.
+        count: per pair.
+    """
+    if not len(pairs):
+        return np.zeros((0, count), dtype=np.int64)
     # Among that many neighbours there are always enough that are no known positives.
-    texts_per_number = int(np.bincount(numbers[chosen]).max())
-    links = training.known.degrees()[pairs].sum(dim=1).max() + 2
-    near = min(len(chosen), count + int(links) * texts_per_number)
-    negatives = []
-    for start in range(0, len(rows), PAIRS_AT_ONCE):
+    links = int(known.degrees()[pairs].sum(dim=1).max()) + 2
+    near = min(len(numbers), count + links * int(torch.bincount(numbers).max()))
+    found = []
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
         part = pairs[start : start + PAIRS_AT_ONCE]
         nearest = (anchors[start : start + PAIRS_AT_ONCE] @ candidates.T).topk(near).indices
-        linked = training.known(part[:, :1], candidate_numbers[nearest])
-        linked |= training.known(part[:, 1:], candidate_numbers[nearest])
+        linked = known(part[:, :1], numbers[nearest]) | known(part[:, 1:], numbers[nearest])
         if int((~linked).sum(dim=1).min()) < count:
-            raise InputError(
-                f"`hard_negatives={count}`: {name} has {len(chosen)} texts, too few without the known "
-                "positives"
-            )
-        order = linked.int().argsort(dim=1, stable=True)[:, :count]
-        negatives.append(nearest.gather(1, order))
-    return torch.from_numpy(places[chosen])[torch.cat(negatives)]
+            return None
+        found.append(nearest.gather(1, linked.int().argsort(dim=1, stable=True)[:, :count]))
+    return torch.cat(found).numpy()
 
 
-def _vectors(texts: list[str], model: SentenceTransformer, advance: Advance) -> Tensor:
-    """Vectors of length one, (texts, dimensions); equal texts are encoded once."""
-    distinct = list(dict.fromkeys(texts))
+def _vectors(texts: list[str], model: SentenceTransformer) -> Tensor:
+    """Vectors of length one, (texts, dimensions), of texts behind their prompts."""
     parts = []
-    for start in range(0, len(distinct), TEXTS_AT_ONCE):
-        part = distinct[start : start + TEXTS_AT_ONCE]
-        encoded = model.encode(part, prompt="", normalize_embeddings=True, show_progress_bar=False)
-        parts.append(torch.as_tensor(encoded).float())
-    advance(len(texts))
-    place = {text: at for at, text in enumerate(distinct)}
-    return torch.cat(parts)[[place[text] for text in texts]]
+    with progress("mine hard negatives", len(texts)) as advance:
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            part = texts[start : start + TEXTS_AT_ONCE]
+            encoded = model.encode(part, prompt="", normalize_embeddings=True, show_progress_bar=False)
+            parts.append(torch.as_tensor(encoded).float())
+            advance(len(part))
+    return torch.cat(parts)

@@ -29,11 +29,12 @@ from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.card import model_card
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import PairCollator, TrainedRoute, TrainingSet, trained_routes
+from sentence_experts.training.data import PairCollator, TrainingSet, trained_routes
 from sentence_experts.training.hard_negatives import with_hard_negatives
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.objectives import Objective
 from sentence_experts.training.open_data import open_data
+from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.trainable import check_settings, choose_trainable, router_loss
 from sentence_experts.training.trainer import BEST_BY, RunCallback, Trainer, training_arguments
 from sentence_experts.training.validation import TITLES, Validator
@@ -175,14 +176,14 @@ class _Run:
         check_settings(model, config)
         routes = trained_routes(objectives, config, model)
         undecayed = choose_trainable(model, config)
-        if len(routes) < sum(len(objective.names) for objective in objectives):
+        if len(routes) < sum(len(objective.routes) for objective in objectives):
             logger.info(f"only these routes are trained: {', '.join(route.name for route in routes)}")
         return cls(model, fingerprint, objectives, config, routes, undecayed)
 
     def run(self, out: Path, resume: bool) -> tuple[SentenceTransformer, dict[str, Any]]:
         """Train; the best model, and what run.json holds."""
         config, model = self.config, self.model
-        training = TrainingSet.of(self.routes, config)
+        training = TrainingSet.of(self.objectives, self.routes, config)
         batches = RouteBatches(
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
         )
@@ -221,11 +222,10 @@ class _Run:
         return model, processes.once(lambda: self._write(trainer, training, out))
 
     def _validator(self) -> Validator:
-        prompts = {route.name: route.prompts for route in self.routes}
         parts = [
-            objective.validation(names, prompts, self.config)
+            objective.validation(own, self.config)
             for objective in self.objectives
-            if (names := [route.name for route in self.routes if route.objective is objective])
+            if (own := objective.own(self.routes))
         ]
         return Validator(parts, batch_size=self.config.batch_size)
 
@@ -270,7 +270,7 @@ class _Run:
         model, config = self.model, self.config
         for route in self.routes:
             # A model without routes of its own is used as it was trained.
-            prompts = route.objective.new_prompts(route.name) if any(route.prompts) else {}
+            prompts = route.instructions if any(route.prompts) else {}
             for name, prompt in prompts.items():
                 before = model.prompts.get(name)
                 if before and before != prompt:
@@ -316,7 +316,7 @@ class _Run:
         }
         with replacing_folder(out / "model") as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
-            write_text(folder / "README.md", model_card(self.model, training, result))
+            write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))
         write_json(out / RESULT, result)
         return result
 

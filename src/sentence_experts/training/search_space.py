@@ -13,19 +13,22 @@ from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.training.config import TrainConfig
 
 
-class _Range(BaseModel):
-    """From low to high; with `log`, uniform on a logarithmic scale."""
+class Range(BaseModel):
+    """Numbers from low to high, both included; with `log`, uniform on a logarithmic scale."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    low: float
-    high: float
+    type: Literal["int", "float"]
+    low: int | float
+    high: int | float
     log: bool = False
 
     @model_validator(mode="after")
-    def _goes_up(self) -> _Range:
+    def _consistent(self) -> Range:
         if not self.low < self.high or (self.log and self.low <= 0):
             raise ValueError("low must be below high, and above 0 with log")
+        if self.type == "int" and not (isinstance(self.low, int) and isinstance(self.high, int)):
+            raise ValueError("low and high must be whole numbers")
         return self
 
     @property
@@ -33,27 +36,11 @@ class _Range(BaseModel):
         """The lowest and the highest value."""
         return self.low, self.high
 
-
-class IntRange(_Range):
-    """Whole numbers from low to high, both included."""
-
-    type: Literal["int"]
-    low: int
-    high: int
-
     def distribution(self) -> Any:
         """The distribution of optuna."""
-        return require("optuna.distributions", "tune").IntDistribution(self.low, self.high, log=self.log)
-
-
-class FloatRange(_Range):
-    """Numbers from low to high."""
-
-    type: Literal["float"]
-
-    def distribution(self) -> Any:
-        """The distribution of optuna."""
-        return require("optuna.distributions", "tune").FloatDistribution(self.low, self.high, log=self.log)
+        optuna = require("optuna.distributions", "tune")
+        kind = optuna.IntDistribution if self.type == "int" else optuna.FloatDistribution
+        return kind(self.low, self.high, log=self.log)
 
 
 class Categories(BaseModel):
@@ -74,15 +61,15 @@ class Categories(BaseModel):
         return require("optuna.distributions", "tune").CategoricalDistribution(self.choices)
 
 
-SearchSpace = dict[str, Annotated[IntRange | FloatRange | Categories, Field(discriminator="type")]]
+SearchSpace = dict[str, Annotated[Range | Categories, Field(discriminator="type")]]
 _READER: TypeAdapter[SearchSpace] = TypeAdapter(SearchSpace)
 
 # Batch size, warmup and length are what the preprint (3.3) searched. It states only the range of the batch
 # size; the others reach from none to well beyond what its final runs used.
 PREPRINT_SPACE: SearchSpace = {
-    "batch_size": IntRange(type="int", low=5, high=20),
-    "warmup": FloatRange(type="float", low=0.0, high=0.5),
-    "epochs": FloatRange(type="float", low=1.0, high=10.0),
+    "batch_size": Range(type="int", low=5, high=20),
+    "warmup": Range(type="float", low=0.0, high=0.5),
+    "epochs": Range(type="float", low=1.0, high=10.0),
 }
 # A setting -> the one that it overrides.
 OVERRIDES = {"max_steps": "epochs", "warmup_steps": "warmup"}

@@ -17,8 +17,8 @@ from sentence_experts.models.routing.sequence_router import LEARNED
 from sentence_experts.models.routing.token_router import TOKEN
 from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS, expert_prefix
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.objectives import routed_model
 from sentence_experts.training.router_losses import RouterLoss, SequenceRouterLoss, TokenRouterLoss
+from sentence_experts.training.routes import routed_model
 
 # Weight of a token router's load balancing (Fedus et al. 2022, section 2.2).
 TOKEN_BALANCE = 0.01

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from sentence_experts.evaluation.pairs import checked_table, domains_of, score_p
 from sentence_experts.evaluation.results import POOLED
 from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, router_accuracy
 from sentence_experts.evaluation.scorers import EncoderScorer
+from sentence_experts.training.routes import TrainedRoute
 
 MEAN = "mean"
 CUTOFF = 10
@@ -113,10 +114,6 @@ class Validator(SentenceEvaluator):
         found = {f"{self.name}_{name}": float(figure) for name, figure in figures.items()}
         self.store_metrics_in_model_card_data(model, found, epoch, steps)
         return found
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """The settings that a stock model card shows."""
-        return {"name": self.name}
 
 
 class PairValidation:
@@ -232,6 +229,25 @@ class SearchValidation:
     """
 
     searches: Mapping[str, Sequence[SearchSet]]
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Sequence[pa.Table]], routes: Sequence[TrainedRoute]) -> SearchValidation:
+        """From tables of pairs with groups, one per dataset.
+
+        Raises:
+            InputError: a route has nothing to find.
+        """
+        searches = {
+            route.name: [SearchSet.of(table, route.prompts) for table in tables[route.name] if table.num_rows]
+            for route in routes
+        }
+        for route in routes:
+            if not any(search.has_findable for search in searches[route.name]):
+                raise InputError(
+                    f"the validation split of {route.kind} {route.name} has no pair to find, and it "
+                    "chooses the best step: give it one"
+                )
+        return cls(searches)
 
     def measure(self, encoder: BatchEncoder) -> Measured:
         """Measure a model."""

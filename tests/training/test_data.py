@@ -1,0 +1,135 @@
+"""Training data of any form: domains and tasks together, tables in memory, models in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from datasets import Dataset, DatasetDict
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from helpers.samples import TOPICS
+from helpers.saved_weights import weights_of
+from helpers.small_training_tasks import make_task_encoder
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.tasks.dataset import Tasks
+from sentence_experts.training.objectives import LinkedPairs
+from sentence_experts.training.open_data import open_data
+from sentence_experts.training.run import train
+
+SHORT = {"batch_size": 6, "max_steps": 8, "eval_steps": 8, "learning_rate": 1e-3, "warmup": 0.0}
+
+
+@pytest.fixture
+def plain(tiny_experts: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(tiny_experts.with_name(f"{tiny_experts.name}-plain")), device="cpu")
+
+
+def frame(count: int = 40) -> pd.DataFrame:
+    rows = []
+    for number in range(count):
+        route = list(TOPICS)[number % 2]
+        words = TOPICS[route][number // 2 % 4]
+        rows.append((f"{words} {number}", f"{number} {words}", route))
+    return pd.DataFrame(rows, columns=["anchor", "positive", "route"])
+
+
+def test_domains_and_tasks_train_one_model(plain: SentenceTransformer, pairs: Pairs, tasks: Tasks) -> None:
+    model = sentence_experts.extend(plain, domains=pairs.domains, tasks=tasks.path)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    result = train(model, [pairs, tasks], **{**SHORT, "max_steps": 16, "eval_steps": 16})
+    (figures,) = result.history
+    own = [figures[f"eval_validation_{domain}_f1_max"] for domain in pairs.domains]
+    own += [
+        figures[f"eval_validation_{task}_ndcg_at_10"]
+        for task in ("retrieval", "classification", "clustering")
+    ]
+    assert result.best == pytest.approx(sum(own) / 5)
+    # The model is trained in place, and every expert of both kinds of data moved.
+    assert result.model is model
+    moved = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    experts = {name.split(".experts.")[1].split(".")[0] for name in moved if ".experts." in name}
+    assert len(experts) == len(model.experts) == 6
+    assert model.encode(["rice"], prompt_name="crops").shape == (1, 32)
+
+
+def test_trained_model_in_memory_is_the_one_in_the_folder(
+    tiny_experts: Path, pairs: Pairs, tmp_path: Path
+) -> None:
+    model = sentence_experts.load(tiny_experts, device="cpu")
+    result = train(model, pairs, out=tmp_path / "run", **SHORT)
+    saved = weights_of(tmp_path / "run" / "model")
+    inside = model[0].auto_model.state_dict()
+    assert all(torch.equal(inside[name], value) for name, value in saved.items())
+    assert "TrainResult(best=" in repr(result)
+    assert list(result.to_pandas()["step"]) == [8]
+    assert "mean" in result.to_pandas()
+    # A finished run gives its model again, in place.
+    other = sentence_experts.load(tiny_experts, device="cpu")
+    again = train(other, pairs, out=tmp_path / "run", resume=True, **SHORT)
+    assert again.model is other
+    assert all(torch.equal(other.state_dict()[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("form", ["pandas", "arrow", "dataset", "dataset dict"])
+def test_tables_in_memory_train_a_model(tiny_experts: Path, form: str) -> None:
+    table = frame()
+    data = {
+        "pandas": lambda: table,
+        "arrow": lambda: pa.Table.from_pandas(table),
+        "dataset": lambda: Dataset.from_pandas(table),
+        "dataset dict": lambda: DatasetDict(
+            train=Dataset.from_pandas(table[:32]), validation=Dataset.from_pandas(table[32:])
+        ),
+    }[form]()
+    result = train(tiny_experts, data, **{**SHORT, "max_steps": 2, "eval_steps": 2})
+    assert set(result.history[0]) == {"step", "eval_validation_mean"} | {
+        f"eval_validation_{route}_ndcg_at_10" for route in TOPICS
+    }
+
+
+def test_validation_groups_are_held_out_whole() -> None:
+    table = frame()
+    table["positive"] = [f"shared {number // 4}" for number in range(len(table))]
+    (objective,) = open_data(table)
+    assert isinstance(objective, LinkedPairs)
+    texts = {
+        split: set(objective.pairs.split(split)["positive"].to_pylist()) for split in ("train", "validation")
+    }
+    assert texts["validation"]
+    assert not texts["train"] & texts["validation"]
+
+
+def test_labelled_tables_with_validation_are_linked_pairs(pairs: Pairs) -> None:
+    parts = [pairs.split(split).to_pandas().assign(split=split) for split in ("train", "validation")]
+    (objective,) = open_data(pd.concat(parts))
+    assert isinstance(objective, LinkedPairs)
+    assert [route.name for route in objective.routes] == pairs.domains
+
+
+def test_data_that_cannot_be_used_is_named(pairs: Pairs, tiny_experts: Path) -> None:
+    with pytest.raises(InputError, match="column 'positive' is missing"):
+        open_data(frame().drop(columns="positive"))
+    with pytest.raises(InputError, match="is no table"):
+        open_data(7)
+    with pytest.raises(UsageError, match="crops, neuro: a route of two parts"):
+        open_data([pairs, frame()])
+    with pytest.raises(UsageError, match="no training data"):
+        open_data([])
+    with pytest.raises(RouteError, match="no route for domain all"):
+        train(tiny_experts, frame().drop(columns="route"), **SHORT)
+    with pytest.raises(UsageError, match="`out`"):
+        train(tiny_experts, pairs, resume=True)
+
+
+def test_learned_router_trains_on_tasks(tasks: Tasks, minilm: str, tmp_path: Path) -> None:
+    model = make_task_encoder(tmp_path / "model", minilm, router="learned")
+    before = weights_of(model)
+    train(model, tasks, out=tmp_path / "run", **{**SHORT, "max_steps": 2, "eval_steps": 2})
+    after = weights_of(tmp_path / "run" / "model")
+    assert any(".router." in name and not torch.equal(before[name], after[name]) for name in before)
