@@ -137,3 +137,9 @@ def test_result_is_a_table_and_reads_as_a_list(tmp_path, plain):
     assert dict(found) == {"Wheat rust": found.papers[0]}
     with pytest.raises(UsageError, match="a query is empty"):
         search(plain, tmp_path, ["Wheat rust", " "])
+
+
+def test_table_of_papers_is_searched_like_a_corpus(tmp_path, plain):
+    expected = search(plain, write_corpus(tmp_path), "Wheat rust", top_k=2).papers[0]
+    frame = CorpusFolder.open(tmp_path).to_pandas()
+    assert search(plain, frame, "Wheat rust", top_k=2).papers[0] == expected

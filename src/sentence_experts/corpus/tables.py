@@ -76,6 +76,10 @@ PROVENANCE_SCHEMA = pa.schema([
 licence that the service states, the SHA-256 of what was fetched."""
 
 
+# A corpus, its folder, a table of papers, or a tuple of tables: papers and citations.
+Corpus = Any
+
+
 @dataclass(frozen=True)
 class CorpusFolder:
     """A finished corpus.
@@ -172,11 +176,11 @@ def corpus_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
 
 
 @contextmanager
-def open_corpus(corpus: CorpusFolder | Path | str | tuple[Any, Any]) -> Iterator[CorpusFolder]:
-    """A corpus given as such, by its folder, or as two tables: papers and citations.
+def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
+    """A corpus given as such, by its folder, as a table of papers, or as two tables: papers and citations.
 
     `papers` needs a column `paper_id`; any other of `PAPERS_SCHEMA` may be missing, and a column `domain`
-    stands for the domain of each paper. `citations` needs `citing` and `cited`.
+    gives the domain of each paper. `citations` needs `citing` and `cited`.
 
     Raises:
         InputError: the folder holds no corpus, or a table lacks a column.
@@ -186,7 +190,8 @@ def open_corpus(corpus: CorpusFolder | Path | str | tuple[Any, Any]) -> Iterator
     elif isinstance(corpus, str | Path):
         yield CorpusFolder.open(corpus)
     else:
-        papers, citations = map(to_arrow, corpus)
+        pair = corpus if isinstance(corpus, tuple) else (corpus, CITATIONS_SCHEMA.empty_table())
+        papers, citations = map(to_arrow, pair)
         with TemporaryDirectory(prefix="sentence-experts-") as name:
             folder = Path(name)
             if "retracted" not in papers.column_names:

@@ -23,14 +23,7 @@ from sentence_experts.encoding.chunks import encode_chunks, write_matrix
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
-from sentence_experts.storage import (
-    PartStore,
-    locked,
-    read_json,
-    replacing_folder,
-    sha256_text,
-    write_json,
-)
+from sentence_experts.storage import PartStore, locked, read_json, replacing_folder, sha256_text, write_json
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder

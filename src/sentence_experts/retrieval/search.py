@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.tables import Corpus, open_corpus
 from sentence_experts.encoding.encode import Model, encoder_of
 from sentence_experts.errors import UsageError
 from sentence_experts.retrieval.config import SearchConfig
@@ -52,7 +51,7 @@ class SearchResult:
 
 def search(
     model: Model,
-    corpus: CorpusFolder | str | Path,
+    corpus: Corpus,
     queries: str | Sequence[str],
     config: SearchConfig | None = None,
     **settings: Any,
@@ -64,7 +63,7 @@ def search(
 
     Args:
         model: a model in memory, or the path or name of one.
-        corpus: a corpus, or its folder.
+        corpus: a corpus, its folder, or a table of papers (`paper_id`, and `title` or `abstract`).
         queries: one text or several.
         config: settings; those given by name come before it.
 
@@ -82,13 +81,13 @@ def search(
     queries = [queries] if isinstance(queries, str) else list(queries)
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
-    corpus = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
     encoder = encoder_of(model, config.batch_size)
     route = encoder.chosen_route(config.route)
-    hits = corpus_index(encoder, corpus, route, config.unit).search(
-        encoder.encode(queries, route), config.top_k
-    )
+    query_vectors = encoder.encode(queries, route)
+    with open_corpus(corpus) as folder:
+        index = corpus_index(encoder, folder, route, config.unit)
+        hits = index.search(query_vectors, config.top_k)
+        facts = iter(describe_papers(folder, [hit.row for ranking in hits for hit in ranking]))
     encoder.log_low_confidence()
-    facts = iter(describe_papers(corpus, [hit.row for ranking in hits for hit in ranking]))
     papers = [[{"rank": hit.rank, "score": hit.score, **next(facts)} for hit in ranking] for ranking in hits]
     return SearchResult(queries, papers)

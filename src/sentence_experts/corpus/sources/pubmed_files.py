@@ -117,10 +117,7 @@ def _digest_of(path: Path) -> str:
 
 
 def select_papers(
-    folder: Path,
-    mesh: Sequence[str] = (),
-    years: tuple[int, int] | None = None,
-    tree: MeshTree | None = None,
+    folder: Path, mesh: Sequence[str] = (), years: tuple[int, int] | None = None, tree: MeshTree | None = None
 ) -> Iterator[Paper]:
     """The papers with one of some headings in the PubMed files under `folder`, as they are after all updates.
 
