@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -182,7 +182,7 @@ def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> Li
     from sentence_experts.pairs.graph import LinkGraph
 
     longest = 500 if way == CAPPED else None
-    config = PairsConfig(min_count=LEAST, max_references=longest, memory=memory, threads=threads)
+    config = PairsConfig.of(min_count=LEAST, max_references=longest, memory=memory, threads=threads)
     with opened(config, beside=out) as engine:
         return LinkGraph(CorpusFolder.open(corpus), config, engine)
 
@@ -195,7 +195,10 @@ def child(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:
     started, used = time.perf_counter(), time.process_time()
     run = run_sql if way in BY_HAND else run_ours
     graph = run(way, corpus, out, memory, threads)
-    took = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - used}
+    took: dict[str, Any] = {
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - used,
+    }
     took["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     if graph is not None:
         took["left_out"] = graph.long_lists
@@ -217,7 +220,7 @@ def sorted_pairs(path: Path) -> pa.Table:
     import duckdb
 
     query = f'SELECT "left"::INT, "right"::INT, "count"::INT FROM \'{path}\' ORDER BY ALL'
-    return duckdb.sql(query).to_arrow_table()
+    return duckdb.connect().execute(query).to_arrow_table()
 
 
 def compare(citations: int, rounds: int, folder: Path, memory: str, threads: int) -> dict:
@@ -241,7 +244,7 @@ def compare(citations: int, rounds: int, folder: Path, memory: str, threads: int
 
 
 def middle(runs: list[dict], what: str) -> float:
-    return statistics.median(run[what] for run in runs)
+    return float(statistics.median(run[what] for run in runs))
 
 
 def as_table(results: list[dict]) -> str:

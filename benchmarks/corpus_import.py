@@ -25,6 +25,7 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("SENTENCE_EXPERTS_DATA", HERE.parent.parent / "shared" / "data"))
@@ -115,7 +116,7 @@ def main() -> None:
             archive.extractall(articles, members=archive.getmembers()[: given.limit], filter="data")
         count = len(list(articles.glob("*.xml")))
         out = Path(scratch) / "out"
-        programs = {
+        programs: dict[str, tuple[str, *tuple[Any, ...]]] = {
             "pubmed_parser": (PEER, articles),
             "ours, files": (OURS, articles, out, given.workers),
             "ours, files, one worker": (OURS, articles, out, 1),

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from measuring import DATA, elife_texts, gemm_flops, in_turn, ratio, table, versions, write
+from measuring import elife_texts, gemm_flops, in_turn, ratio, table, versions, write
 from onnx_process import onnx_process
+from study import DATA
 
 PEER = "sentence-transformers, batches of 32"
 BATCH_SIZES = (16,)
@@ -40,9 +41,7 @@ def ways_to(
     cores = ParallelCpuEncoder(ours)
     ways: dict[str, Callable[[], object]] = {PEER: lambda: peer.encode(texts)}
     for size in BATCH_SIZES:
-        ways[f"sentence-transformers, batches of {size}"] = lambda size=size: peer.encode(
-            texts, batch_size=size
-        )
+        ways[f"sentence-transformers, batches of {size}"] = partial(peer.encode, texts, batch_size=size)
     ways[ONNX] = onnx
     ways["packed, in sentence-transformers' encode"] = lambda: ours.encode(texts)
     ways[OURS] = lambda: cores.encode(texts)
@@ -69,17 +68,17 @@ def cost_of_8_bits(whole: Any, eight: Any, held: list[str]) -> list[list[str]]:
     """Cosines on texts that were not calibrated on; Spearman and F1max on STS with either."""
     import numpy as np
     from scipy.stats import spearmanr
-    from sentence_experts.evaluation.moee.scored_pairs import ScoredPairs
 
     from sentence_experts.encoding.encoder import cosines
     from sentence_experts.evaluation.metrics import pair_metrics
+    from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 
     found = cosines(whole.encode(held), eight.encode(held))
     rows = [
         ["cosine to fp32 on abstracts and titles: mean, least", "", f"{found.mean():.4f}, {found.min():.4f}"]
     ]
     for name in ("sts16", "stsb_dev"):
-        pairs = ScoredPairs.read(DATA / "eval" / f"{name}.jsonl.gz", "sentence1", "sentence2", "score")
+        pairs = RatedPairs.read(DATA / "eval" / f"{name}.jsonl.gz", "sentence1", "sentence2", "score")
         scores = [cosines(model.encode(pairs.first), model.encode(pairs.second)) for model in (whole, eight)]
         ranks = [f"{100 * spearmanr(one, pairs.scores).statistic:.2f}" for one in scores]
         alike = np.asarray(pairs.scores) >= ALIKE * max(pairs.scores)
@@ -177,7 +176,9 @@ def main() -> None:
 
     folder = model_folder("minilm")
     peer = SentenceTransformer(folder, device="cpu")
-    ours, eight = (use_packing(SentenceTransformer(folder, device="cpu")) for _ in range(2))
+    ours, eight = (SentenceTransformer(folder, device="cpu") for _ in range(2))
+    for each in (ours, eight):
+        use_packing(each)
     titles, abstracts = elife_texts(given.texts + 2 * CALIBRATED)
     after = slice(given.texts, given.texts + CALIBRATED)
     held = titles[-CALIBRATED:] + abstracts[-CALIBRATED:]

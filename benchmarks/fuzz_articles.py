@@ -80,7 +80,8 @@ def outcome_of(mutated: Input, folder: Path) -> dict[str, Any]:
     path = folder / mutated.file
     path.write_bytes(mutated.content)
     parts = open_parts(folder / "parts")
-    jobs.WHOLE_DOCUMENT_BYTES = -1 if mutated.container == "streamed" else secure_xml.WHOLE_DOCUMENT_BYTES
+    whole = -1 if mutated.container == "streamed" else secure_xml.WHOLE_DOCUMENT_BYTES
+    jobs.WHOLE_DOCUMENT_BYTES = whole  # type: ignore[attr-defined]
     peak, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     passed = parsing.parse_sources([Source(path.name, kind_of(path), path)], parts, 1)
     seconds = time.process_time() - began

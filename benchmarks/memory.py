@@ -158,7 +158,7 @@ def as_markdown(result: dict) -> str:
 
 
 def share(row: dict) -> float:
-    return row["with_model"] - row["before_model"]
+    return float(row["with_model"] - row["before_model"])
 
 
 def processor() -> str:

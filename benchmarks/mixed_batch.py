@@ -95,7 +95,7 @@ def main() -> None:
         dense = sentence_experts.extend("minilm", names, layers="none")
         for tokens in given.tokens:
             for kind in texts if tokens >= 400 else ("titles",):
-                lead = [ours.prompts[name] for name in names]
+                lead = [ours.prompts[name] or "" for name in names]
                 features = batch_of(ours, texts[kind], experts, tokens, lead)
                 held = int(features["attention_mask"].sum())
                 row: dict[str, Any] = {

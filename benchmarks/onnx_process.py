@@ -59,7 +59,7 @@ def serve(folder: Path, threads: int) -> None:
         (found,) = session.run([VECTOR], {name: features[name].numpy() for name in wanted})
         return {"sentence_embedding": torch.from_numpy(found)}
 
-    model.forward = forward  # type: ignore[method-assign]
+    model.forward = forward  # type: ignore[method-assign, assignment]
     kinds = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
     for line in sys.stdin:
         model.encode(kinds[line.strip()], show_progress_bar=False)

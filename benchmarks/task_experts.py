@@ -125,7 +125,7 @@ def share_of(study: Study, task: str) -> float:
     """A task's share of the training pairs, and so of the steps of a model of all tasks."""
     counts = json.loads((study.tasks / "manifest.json").read_text(encoding="utf-8"))["counts"]
     pairs = {name: sum(splits["train"] for splits in counts[name].values()) for name in TASKS}
-    return pairs[task] / sum(pairs.values())
+    return float(pairs[task] / sum(pairs.values()))
 
 
 def train(study: Study, run: Run, seed: int) -> None:

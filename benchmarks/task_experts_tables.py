@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +137,7 @@ def tests(figures: Figures) -> list[dict]:
     return found
 
 
-def _p(test, first: Scores, second: Scores, **options) -> float | None:
+def _p(test: Callable[..., Any], first: Scores, second: Scores, **options: Any) -> float | None:
     """None where there is too little to test."""
     if min(len(first), len(second)) < 2 or np.allclose(first, second):
         return None

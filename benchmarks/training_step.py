@@ -58,7 +58,7 @@ def main() -> None:
         for packed in (True, False):
             model = sentence_experts.extend("minilm", names, layers=layers)
             use_packing(model, packed)
-            lead = [model.prompts[name] for name in names]
+            lead = [model.prompts[name] or "" for name in names]
             routed = [lead[number // 2 % len(lead)] + text for number, text in enumerate(titles)]
             name = f"{'experts' if layers == 'all' else 'dense'}, {'packed' if packed else 'padded'}"
             found[name] = step_of(model, (routed[::2], routed[1::2]))
