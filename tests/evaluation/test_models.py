@@ -53,17 +53,20 @@ def test_options_find_their_model_by_run_label_or_source():
 
 
 def test_routes_of_all_models_and_of_one():
-    routes = RouteMap.read({"copd": "lungs", "SE:*": "only", "MoE:skin: cancer": "skin"}, DOMAINS)
+    routes = RouteMap.read({"copd": "lungs", "SE:*": "only", "MoE:skin: cancer": "skin"}, DOMAINS, "")
     assert routes.of(ModelRun("SE", "SE", "a"), ["only"]) == {"*": "only"}
     assert routes.of(ModelRun("MoE #1", "MoE", "b"), ["lungs", "skin"]) == {
         "copd": "lungs",
         "skin: cancer": "skin",
     }
     assert routes.of(ModelRun("plain", "plain", "c"), []) == {}
-    assert RouteMap.read({"skin: cancer": "x", "*": "y"}, DOMAINS).of_all == {"skin: cancer": "x", "*": "y"}
+    assert RouteMap.read({"skin: cancer": "x", "*": "y"}, DOMAINS, "").of_all == {
+        "skin: cancer": "x",
+        "*": "y",
+    }
     for wrong in ("sky", "MoE:sky"):
-        with pytest.raises(UsageError, match=f"`route_map` {wrong}=x: the domains are copd, skin: cancer"):
-            RouteMap.read({wrong: "x"}, DOMAINS)
+        with pytest.raises(UsageError, match=f"`route_map` {wrong}=x: unknown"):
+            RouteMap.read({wrong: "x"}, DOMAINS, "unknown")
 
 
 def test_models_of_every_form():

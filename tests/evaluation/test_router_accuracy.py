@@ -66,10 +66,10 @@ def test_routers_that_read_the_domain_token_are_asked_with_it(plain_model, table
 
 
 def test_a_part_of_the_texts_is_always_the_same(choosing, table):
-    part = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS, texts_a_domain=5)
+    part = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS, max_texts=5)
     assert part.texts == 10
     shuffled = table.take(np.random.default_rng(0).permutation(table.num_rows))
-    assert router_accuracy(BatchEncoder(choosing, name="m"), shuffled, NO_PROMPTS, texts_a_domain=5) == part
+    assert router_accuracy(BatchEncoder(choosing, name="m"), shuffled, NO_PROMPTS, max_texts=5) == part
 
 
 def test_nothing_where_no_router_learns_or_no_expert_is_called_like_a_domain(choosing, experts_model, table):

@@ -150,7 +150,7 @@ def _scorers(
     cache: Path | None,
 ) -> dict[str, list[PairScorer]]:
     """Label -> the scorers of the model's runs."""
-    routes = RouteMap.read(config.route_map, domains)
+    routes = RouteMap.read(config.route_map, domains, f"the domains are {', '.join(domains)}")
     check_names(runs, config.pooling, "pooling")
     check_names(runs, dict.fromkeys(routes.of_one, "..."), "route_map")
     models: dict[str, list[PairScorer]] = {}

@@ -1,7 +1,7 @@
-"""The pair metrics of both papers: F1max and what stands beside it. Pure numpy and scikit-learn.
+"""The pair metrics of both papers: F1max and those reported with it.
 
 A pair is called positive when its score is at least the threshold. Candidate thresholds are those of
-scikit-learn's `precision_recall_curve`: every distinct score. F1max is the best F1 over them (2025 paper,
+scikit-learn's `precision_recall_curve`: every distinct score. F1max is the best F1 of them (2025 paper,
 "Evaluation strategy"; preprint, section 3.4).
 """
 
@@ -31,7 +31,7 @@ METRIC_NAMES = (
 
 
 class Cuts(NamedTuple):
-    """What each candidate threshold calls positive; all arrays have shape (distinct scores,), ascending."""
+    """The counts at each candidate threshold; all arrays have shape (distinct scores,), ascending."""
 
     thresholds: NDArray[np.float64]
     true_positives: NDArray[np.int64]
@@ -42,24 +42,23 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
     """The eight metrics of scored pairs (`METRIC_NAMES`).
 
     Args:
-        scores: shape (pairs,), similarities; larger means more alike. Not clipped to [-1, 1].
-        labels: shape (pairs,), 1 for linked pairs and 0 for the others.
+        scores: similarities, shape (pairs,); larger means more similar. Not clipped to [-1, 1].
+        labels: 1 for linked pairs and 0 for the others, shape (pairs,).
         threshold_min: only thresholds of at least this are candidates. A set without negatives has a
             trivial threshold (its lowest score: F1 = 1); the preprint (section 3.4) therefore searches
             [0.5, 1] there, which is `threshold_min=0.5`, and reports the accuracy.
 
     Returns:
-        A dict with these keys; None where a figure is undefined.
+        A dict with these keys; undefined metrics are None.
 
         - `f1_max`, `precision`, `recall`, `threshold`, `accuracy`: the best F1 = 2 tp / (2 tp + fp + fn),
-          and the figures at its threshold. Of several thresholds with exactly the same F1 the lowest is
-          taken: the first maximum along `precision_recall_curve`, as the published code takes it. When no
-          score reaches `threshold_min`, nothing is called positive: the threshold is `threshold_min`
-          itself, F1, precision and recall are 0. All five are None without positives: every threshold
-          then has F1 = 0.
-        - `ratio`: mean score of the positives / mean score of the negatives (signed). None when either
-          class is missing or the negatives' mean is 0.
-        - `roc_auc`: None when either class is missing.
+          and the other metrics at its threshold. Of thresholds with exactly the same F1 the lowest is
+          used: the first maximum along `precision_recall_curve`, as in the published code. If no score
+          reaches `threshold_min`, no pair is called positive: the threshold is `threshold_min` itself, and
+          F1, precision and recall are 0. All five are None without positives, when every F1 is 0.
+        - `ratio`: mean score of the positives / mean score of the negatives (signed). None if either
+          class is missing or the mean of the negatives is 0.
+        - `roc_auc`: None if either class is missing.
         - `mean_distance`: mean of abs(label - score) (preprint, section 3.4).
 
     Raises:
@@ -115,7 +114,7 @@ def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.floa
 
 
 def cuts(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> Cuts:
-    """Counts at every distinct score, taken as threshold (score >= threshold is called positive)."""
+    """Counts with every distinct score as threshold (score >= threshold is called positive)."""
     order = np.argsort(scores, kind="stable")
     ascending = scores[order]
     first_of_value = np.flatnonzero(np.diff(ascending, prepend=-np.inf))
@@ -126,10 +125,10 @@ def cuts(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> Cuts:
 def pair_weighted_mean(
     domains: Mapping[str, Mapping[str, float | None]], pairs: Mapping[str, int]
 ) -> Metrics:
-    """Each metric's mean over domains, weighted by the domains' numbers of pairs.
+    """The mean of each metric over domains, weighted by their numbers of pairs.
 
-    This is how the 2025 paper's Table 3 gives its own models' F1, precision, recall, threshold and ratio;
-    it is not the metric of the pooled pairs. A metric undefined in any domain is None.
+    Table 3 of the 2025 paper reports F1, precision, recall, threshold and ratio of its own models in this
+    way; it is not the metric of the pooled pairs. A metric that is undefined in any domain is None.
 
     Raises:
         InputError: no domain, or a domain without a number of pairs.
@@ -148,7 +147,7 @@ def pair_weighted_mean(
 
 
 def _exact_mean(values: NDArray[np.float64]) -> float:
-    # Rounded once, so that the order of the pairs cannot show in the last digit.
+    # Rounded once, so that the order of the pairs does not change the last digit.
     return math.fsum(values) / values.size
 
 
@@ -172,7 +171,7 @@ def _best_cut(scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_
             "threshold": float(threshold_min),
             "accuracy": float((labels == 0).mean()),
         }
-    # From whole numbers, so that equal F1s are equal floats and argmax finds the lowest threshold among them.
+    # From integers, so that equal F1s are equal floats and argmax returns the lowest of their thresholds.
     f1 = 2 * true_positives[allowed] / (called[allowed] + positives)
     best = int(np.argmax(f1))
     tp, chosen = int(true_positives[allowed][best]), int(called[allowed][best])

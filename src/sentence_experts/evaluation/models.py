@@ -5,7 +5,7 @@ Settings that concern one model name it by its label, its run's label, or the fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sentence_experts.models.sources import source_name
 from sentence_experts.models.storage.fingerprint import name_of
 
 TFIDF = "tfidf"
-ANY_DOMAIN = "*"
+ANY_KEY = "*"
 # A folder, a hub id, "minilm", "tfidf", or a loaded SentenceTransformer.
 Model = Any
 # One model, several, or label -> a model or a list of its runs.
@@ -150,39 +150,43 @@ def check_names(runs: Sequence[ModelRun], named: Mapping[str, str], setting: str
 
 @dataclass(frozen=True)
 class RouteMap:
-    """Routes of domains, from the setting `route_map`.
+    """The setting `route_map`. A key is a domain, or a task or type of task; "*" is all of them.
 
     Attributes:
-        of_all: domain -> route, for all models that have the route.
-        of_one: label or source of a model -> domain -> route.
+        of_all: key -> route, for all models.
+        of_one: label or source of a model -> key -> route.
     """
 
     of_all: Mapping[str, str]
     of_one: Mapping[str, Mapping[str, str]]
 
     @classmethod
-    def read(cls, assignments: Mapping[str, str], domains: Sequence[str]) -> RouteMap:
-        """Read `DOMAIN` or `MODEL:DOMAIN` -> route; "*" is every domain.
+    def read(cls, assignments: Mapping[str, str], keys: Collection[str], expected: str) -> RouteMap:
+        """Read `KEY` or `MODEL:KEY` -> route.
+
+        Args:
+            assignments: the setting.
+            keys: the known keys; "*" is always one.
+            expected: the end of the message about an unknown key.
 
         Raises:
-            UsageError: no such domain.
+            UsageError: an unknown key.
         """
         of_all: dict[str, str] = {}
         of_one: dict[str, dict[str, str]] = {}
-        for key, route in assignments.items():
-            # Models and domains may hold colons themselves, so the end of the key is compared.
-            matching = [domain for domain in (*domains, ANY_DOMAIN) if f":{key}".endswith(f":{domain}")]
+        for written, route in assignments.items():
+            # Models and domains may hold colons themselves, so the end is compared.
+            matching = [key for key in (*keys, ANY_KEY) if f":{written}".endswith(f":{key}")]
             if not matching:
-                raise UsageError(f"`route_map` {key}={route}: the domains are {', '.join(domains)}")
-            domain = max(matching, key=len)
-            model = key.removesuffix(domain).removesuffix(":")
-            (of_one.setdefault(model, {}) if model else of_all)[domain] = route
+                raise UsageError(f"`route_map` {written}={route}: {expected}")
+            key = max(matching, key=len)
+            model = written.removesuffix(key).removesuffix(":")
+            (of_one.setdefault(model, {}) if model else of_all)[key] = route
         return cls(of_all, of_one)
 
-    def of(self, run: ModelRun, routes: Iterable[str]) -> dict[str, str]:
-        """Domain -> route for this run, whose model has `routes`."""
-        known = set(routes)
-        chosen = {domain: route for domain, route in self.of_all.items() if route in known}
+    def of(self, run: ModelRun, routes: Collection[str] | None = None) -> dict[str, str]:
+        """Key -> route for a run; of the routes for all models, only those in `routes`, if given."""
+        chosen = {key: route for key, route in self.of_all.items() if routes is None or route in routes}
         for model, named in self.of_one.items():
             if run.is_called(model):
                 chosen |= named

@@ -1,4 +1,4 @@
-"""A table of labelled pairs, and a model's similarity for each of them."""
+"""A table of labelled pairs, and the similarity of each pair."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
 
 
 def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
-    """The pairs with the columns an evaluation needs, every value present.
+    """The columns of pairs that an evaluation needs, checked.
 
     Raises:
         InputError: a column is missing, a value is null, a label is not 0 or 1, or there are no pairs.
@@ -56,7 +56,7 @@ def texts_by_domain(table: pa.Table) -> dict[str, list[str]]:
 
 
 def score_pairs(scorer: PairScorer, table: pa.Table) -> NDArray[np.float64]:
-    """The scorer's similarity for each row of a checked table, shape (pairs,), in the table's order."""
+    """The similarity of each row of a checked table, shape (pairs,)."""
     scores = np.empty(table.num_rows, dtype=np.float64)
     for domain in domains_of(table):
         rows = _rows_of(table, domain)
@@ -70,8 +70,8 @@ def cosine_by_text(
 ) -> NDArray[np.float64]:
     """Cosine of each pair, every distinct text encoded once.
 
-    Texts are encoded in an order of their own (longest first), so a score depends neither on the order of
-    the pairs nor on which side a text stands.
+    Texts are encoded in a fixed order (longest first), so a score depends neither on the order of the pairs
+    nor on the side of a text.
     """
     from sentence_experts.encoding.encoder import cosines
 
@@ -82,7 +82,7 @@ def cosine_by_text(
 
 
 def scored_by_domain(table: pa.Table, scores: NDArray[np.float64]) -> dict[str, ScoredPairs]:
-    """Domain -> its pairs with their scores; `scores` has shape (pairs,), in the order of the table."""
+    """Domain -> its scored pairs; `scores` is in the order of the table, shape (pairs,)."""
     labels = table["label"].to_numpy().astype(np.int64)
     sets = {}
     for domain in domains_of(table):

@@ -1,4 +1,4 @@
-"""How often a learned router sends a text to the expert of its domain (preprint, section 3.2.1)."""
+"""The share of texts that a learned router sends to the expert of their domain (preprint, section 3.2.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sentence_experts.storage import sha256_text
 if TYPE_CHECKING:
     from sentence_experts.encoding.encoder import BatchEncoder
 
-# So many of a domain's texts tell the share to 3 points (two standard errors), for the watcher of a training.
+# Number of texts per domain: the share is then known within 3 points (two standard errors).
 TEXTS_WHILE_TRAINING = 1000
 
 
@@ -25,7 +25,7 @@ class RouterAccuracy:
     """The share of texts whose chosen expert is their domain's.
 
     Attributes:
-        texts: how many there are; a text counts once in each domain that it occurs in.
+        texts: number of texts; a text counts once in each domain that it occurs in.
         by_block: block number -> share.
         by_domain: domain -> share, the mean over blocks.
         mean: the mean over blocks and texts.
@@ -41,15 +41,15 @@ def router_accuracy(
     encoder: BatchEncoder,
     table: pa.Table,
     routes: Mapping[str, str | None],
-    texts_a_domain: int | None = None,
+    max_texts: int | None = None,
 ) -> RouterAccuracy | None:
-    """Measure a model's routers on the texts of pairs; None without learned routers, or experts for domains.
+    """Measure the routers of a model on the texts of pairs; None without learned routers or domain experts.
 
     Args:
         encoder: the model.
         table: pairs, columns anchor, positive and domain.
         routes: domain -> the route with which its texts are encoded; None for no prompt.
-        texts_a_domain: at most so many of a domain's texts, always the same ones; None for all.
+        max_texts: maximum number of texts per domain, always the same ones; None for all.
     """
     config: Any = getattr(getattr(encoder.model[0], "auto_model", None), "config", None)
     if getattr(config, "router", None) != "learned":
@@ -62,7 +62,7 @@ def router_accuracy(
     blocks: tuple[int, ...] = ()
     for domain, route in routes.items():
         if (name := route or domain) in experts:
-            texts = distinct_texts(table, domain)[:texts_a_domain]
+            texts = distinct_texts(table, domain)[:max_texts]
             prompt = encoder.routes[route] if route else ""
             found = router_choices(encoder.model, texts, prompt, encoder.texts_at_once)
             hits[domain], blocks = found.chosen == experts[name], found.blocks
@@ -78,7 +78,7 @@ def router_accuracy(
 
 
 def distinct_texts(table: pa.Table, domain: str) -> list[str]:
-    """Each text of a domain's pairs once, in an order that says nothing of the texts."""
+    """The distinct texts of a domain's pairs, in an arbitrary but fixed order (by hash)."""
     rows = table.filter(pc.equal(table["domain"], domain))
     texts = {*rows["anchor"].to_pylist(), *rows["positive"].to_pylist()}
     return sorted(texts, key=sha256_text)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError, RouteError
-from sentence_experts.evaluation.models import ANY_DOMAIN
+from sentence_experts.evaluation.models import ANY_KEY
 from sentence_experts.evaluation.pairs import cosine_by_text
 from sentence_experts.progress import Advance, progress
 from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
@@ -34,9 +34,9 @@ class PairScorer(Protocol):
 class TfidfScorer:
     """TF-IDF with 4,096 features, fitted on each domain separately (2025 paper, "Models of choice").
 
-    The paper does not say on which texts. Here it is fitted on the domain's training texts, the same that a
-    trained model sees; `fit_on="evaluated"` fits on the evaluated texts themselves instead, as does a domain
-    without training texts. Everything else is scikit-learn's default.
+    The paper does not state on which texts. Here it is fitted on the training texts of the domain, as a
+    trained model is; with `fit_on="evaluated"`, or without training texts, on the evaluated texts. All other
+    settings are scikit-learn's defaults.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TfidfScorer:
         self._fitted: dict[str, str] = {}
 
     def settings(self) -> dict[str, Any]:
-        """How it was fitted: by domain, on `train` or on `evaluated` texts."""
+        """The texts it was fitted on: domain -> "train" or "evaluated"."""
         return {
             "model": "tfidf",
             "max_features": TFIDF_FEATURES,
@@ -56,7 +56,7 @@ class TfidfScorer:
         }
 
     def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
-        """Cosine of the TF-IDF vectors, shape (pairs,); 0 where a text has no known word.
+        """Cosine of the TF-IDF vectors, shape (pairs,); 0 if a text has no known word.
 
         Raises:
             InputError: the domain's texts hold no word at all.
@@ -65,7 +65,7 @@ class TfidfScorer:
 
         training = self._training_texts.get(domain, ()) if self.fit_on == "train" else ()
         self._fitted[domain] = "train" if training else "evaluated"
-        # Distinct and sorted, so that neither repetition nor order of the pairs weighs in.
+        # Distinct and sorted, so that neither repetition nor order of the pairs matters.
         texts = sorted(set(training or (*anchors, *positives)))
         try:
             vectorizer = TfidfVectorizer(max_features=TFIDF_FEATURES).fit(texts)
@@ -127,20 +127,19 @@ class EncoderScorer:
 def routes_by_domain(
     encoder: BatchEncoder, domains: Sequence[str], route_map: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """The route with which each domain's texts are encoded; None means no prompt.
+    """The route for the texts of each domain; None for no prompt.
 
-    A domain's texts take the route of its name, or the one that `route_map` (domain -> route, "*" for every
-    domain not named) gives. A model that knows none of the domains is encoded without a prompt, unless it has
-    experts. A model that knows one must know them all, or have but that one route, which then serves every
-    domain: a single-domain model is evaluated with its own token everywhere (2025 paper, Table 3).
+    The route is that of the domain's name, or of `route_map` (domain -> route, "*" for all other domains). A
+    model without experts that has none of these routes encodes without a prompt. A model with a single route
+    uses it for every domain: a single-domain model is evaluated with its own token everywhere (2025 paper,
+    Table 3). Any other model must have all routes.
 
     Raises:
-        RouteError: `route_map` names a route that the model does not have, or the model has some of the
-            domains as routes (or has experts) but not all.
+        RouteError: a route is missing.
     """
     for route in route_map.values():
         encoder.chosen_route(route)
-    wanted = {domain: route_map.get(domain, route_map.get(ANY_DOMAIN, domain)) for domain in domains}
+    wanted = {domain: route_map.get(domain, route_map.get(ANY_KEY, domain)) for domain in domains}
     routed = encoder.has_experts or any(route in encoder.routes for route in wanted.values())
     if not routed:
         return dict.fromkeys(domains)

@@ -1,19 +1,20 @@
-"""How sure the figures are: bootstrap intervals that resample papers, not pairs.
+"""Confidence intervals of metrics, by bootstraps that draw papers instead of pairs.
 
 Pairs that share a paper are not independent, so papers are drawn. In a replicate the n papers of the
-evaluated pairs are drawn n times with replacement; a pair (a, b) then counts w_a * w_b times, w being how
-often a paper was drawn: the bootstrap of dyadic arrays (Davezies, D'Haultfoeuille & Guyonvarch, Annals of
-Statistics 2021; Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 2007).
+evaluated pairs are drawn n times with replacement; a pair (a, b) then counts w_a * w_b times, w being the
+number of times that a paper was drawn: the bootstrap of dyadic arrays (Davezies, D'Haultfoeuille &
+Guyonvarch, Annals of Statistics 2021; Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 2007).
 
-Alone it counts what is a pair's own noise three times (the weight's variance is 3, that of pairs sharing one
-paper 1), so its intervals are up to sqrt(3) times too wide. The surplus is measured by a bootstrap of the
-pairs and taken off, as in multiway clustering (Cameron, Gelbach & Miller, JBES 2011): variance = papers' -
-2 x pairs', at least the pairs'. The percentiles are drawn towards the figure by the root of that share.
+Alone, it counts the noise of a single pair three times (the variance of the weight is 3, that of pairs
+sharing one paper 1), so its intervals are up to sqrt(3) times too wide. A bootstrap of pairs measures the
+surplus, which is subtracted as in multiway clustering (Cameron, Gelbach & Miller, JBES 2011): the variance is
+that over papers minus twice that over pairs, and at least that over pairs. The percentiles are moved towards
+the metric by the root of that share.
 
-A figure that is the mean over k runs of training varies with their seeds too. Drawing k seeds with
-replacement would show only (k - 1)/k of that variance, two thirds for three seeds, and would take it for
-known; so it is added instead: variance + s^2/k, s the runs' standard deviation, and the ends are moved out
-by Student's t with the degrees of freedom of Welch and Satterthwaite.
+A mean over k training runs varies with their seeds too. Drawing k seeds with replacement would show only
+(k - 1)/k of that variance, two thirds for three seeds, and treat it as known. Instead it is added: variance +
+s^2/k, s being the standard deviation of the runs, and the ends are moved outwards by Student's t with the
+degrees of freedom of Welch and Satterthwaite.
 """
 
 from __future__ import annotations
@@ -29,18 +30,20 @@ from scipy.stats import norm, t
 from sentence_experts.evaluation.metrics import checked_pairs
 
 BOOTSTRAPPED = ("f1_max", "roc_auc")
-ROUNDING = 1e-24  # a variance below this is none
-CELLS_AT_ONCE = 4_000_000  # replicates x pairs held in memory: some 100 MB with its intermediates
+ROUNDING = 1e-24  # variances below this are 0
+CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 
-Draws = NDArray[np.uint16]  # how often each thing is drawn, shape (replicates, things)
+Draws = NDArray[np.uint16]  # number of times each item is drawn, shape (replicates, items)
 
 
 @dataclass(frozen=True)
 class Replicates:
-    """A metric's replicates, shape (replicates,), NaN where undefined: papers drawn, and pairs drawn.
+    """The bootstrap replicates of a metric, shape (replicates,), NaN if undefined.
 
-    `runs` holds the metric of each run of training behind the figure: one tuple a mean over independent
-    runs, none for a model of a single run.
+    Attributes:
+        by_papers, by_pairs: with papers drawn, and with pairs drawn.
+        runs: the metric of each training run: one tuple per mean over independent runs; empty for a model of
+            a single run.
     """
 
     by_papers: NDArray[np.float64]
@@ -48,9 +51,10 @@ class Replicates:
     runs: tuple[tuple[float, ...], ...] = ()
 
     def __sub__(self, other: Replicates) -> Replicates:
-        """The difference's replicates, of two models that met the same draws.
+        """The replicates of the difference of two models with the same draws.
 
-        As many runs of both are paired in their order, so that what a seed does to both cancels out.
+        If both have the same number of runs, these are paired in order, so that an effect of the seed on
+        both cancels out.
         """
         runs = self.runs + other.runs
         if len(self.runs) == len(other.runs) == 1 and len(self.runs[0]) == len(other.runs[0]):
@@ -63,7 +67,7 @@ Bootstrapped = dict[str, Replicates]  # metric -> replicates
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95% interval; `replicates` counts those in which the metric was defined."""
+    """A 95% interval; `replicates` is the number of those in which the metric was defined."""
 
     low: float
     high: float
@@ -72,7 +76,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs of one domain (or any set): scores and labels of shape (pairs,), and the two papers' ids."""
+    """Pairs of one domain (or any set): scores and labels, shape (pairs,), and the ids of the two papers."""
 
     scores: NDArray[np.float64]
     labels: NDArray[np.int64]
@@ -86,12 +90,12 @@ def bootstrap(
     seed: int = 0,
     threshold_min: float | None = None,
 ) -> tuple[dict[str, Bootstrapped], Bootstrapped, Bootstrapped]:
-    """Replicates of F1max and ROC-AUC for each domain, the pooled pairs, and the domains' pair-weighted mean.
+    """Replicates of F1max and ROC-AUC: each domain, the pooled pairs, the pair-weighted mean of the domains.
 
     The papers (and pairs) of all domains are drawn together, and the draws depend only on the paper ids,
-    the number of pairs, `replicates` and `seed`: two models scored on the same pairs meet the same draws, so
-    their replicates can be subtracted. Every replicate finds its own best threshold (of at least
-    `threshold_min`). The mean weighs domains by their drawn pairs.
+    the number of pairs, `replicates` and `seed`: two models scored on the same pairs have the same draws, so
+    their replicates can be subtracted. Every replicate has its own best threshold (at least `threshold_min`).
+    The mean weights domains by their drawn pairs.
 
     Returns:
         (domain -> replicates, pooled, pair-weighted mean).
@@ -99,7 +103,7 @@ def bootstrap(
     everything = joined(list(domains.values()))
     papers = sorted({*everything.first, *everything.second})
     position = {paper: index for index, paper in enumerate(papers)}
-    # A pair is drawn under its own name, so that the order in which pairs are given decides nothing.
+    # Draws refer to pairs by name, so that the order in which pairs are given does not matter.
     ranks = _ranks(domains)
     starts = np.cumsum([0, *(len(pairs.labels) for pairs in domains.values())])
     sets = [
@@ -122,15 +126,15 @@ def bootstrap(
     return dict(zip(domains, found, strict=True)), pooled.measure(paper_draws, pair_draws), mean
 
 
-def drawn(things: int, replicates: int, generator: np.random.Generator) -> Draws:
-    """How often each of `things` is drawn in each replicate: each row sums to `things`."""
-    shares = np.full(things, 1 / things)
-    rows = [generator.multinomial(things, shares).astype(np.uint16) for _ in range(replicates)]
+def drawn(items: int, replicates: int, generator: np.random.Generator) -> Draws:
+    """The number of times each item is drawn in each replicate; each row sums to `items`."""
+    shares = np.full(items, 1 / items)
+    rows = [generator.multinomial(items, shares).astype(np.uint16) for _ in range(replicates)]
     return np.stack(rows)
 
 
 def interval(replicates: Replicates, value: float | None, level: float = 0.95) -> Interval | None:
-    """The interval around a figure; None when the figure or all its replicates are undefined."""
+    """The interval of a metric; None if the metric or all its replicates are undefined."""
     defined = replicates.by_papers[~np.isnan(replicates.by_papers)]
     if value is None or defined.size == 0:
         return None
@@ -140,14 +144,14 @@ def interval(replicates: Replicates, value: float | None, level: float = 0.95) -
     ends = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]) - value
     if by_papers > ROUNDING:
         low, high = value + factor * np.sqrt((of_papers + of_seeds) / by_papers) * ends
-    else:  # nothing for the percentiles to show, but the runs may still differ
+    else:  # the percentiles are all the same, but the runs may still differ
         half = factor * norm.isf((1 - level) / 2) * np.sqrt(of_seeds)
         low, high = value + ends + (-half, half)
     return Interval(float(low), float(high), int(defined.size))
 
 
 def _seeds(runs: Sequence[Sequence[float]], of_papers: float, level: float) -> tuple[float, float]:
-    """The variance that the runs' seeds add to their mean, and how much wider t is than the normal."""
+    """The variance that seeds add to the mean of runs, and the ratio of the quantiles of t and the normal."""
     added = [(float(np.var(values, ddof=1)) / len(values), len(values) - 1) for values in runs]
     of_seeds = sum(variance for variance, _ in added)
     if of_seeds == 0:
@@ -156,16 +160,16 @@ def _seeds(runs: Sequence[Sequence[float]], of_papers: float, level: float) -> t
     return of_seeds, float(t.isf((1 - level) / 2, freedom) / norm.isf((1 - level) / 2))
 
 
-@lru_cache(maxsize=1)  # the models of an evaluation meet the same draws
+@lru_cache(maxsize=1)  # shared by the models of an evaluation
 def _draws(papers: int, pairs: int, replicates: int, seed: int) -> tuple[Draws, Draws]:
     generator = np.random.default_rng(seed)
     return drawn(papers, replicates, generator), drawn(pairs, replicates, generator)
 
 
 def _ranks(domains: Mapping[str, ScoredPairs]) -> NDArray[np.int64]:
-    """Each pair's place in an order of names, (pairs,), so that a draw means the same pairs for all models.
+    """The rank of each pair by name, shape (pairs,), so that a draw refers to the same pairs for all models.
 
-    Scores come last: they order only what has one name, such as a pair that is given twice.
+    Scores come last: they only order pairs with the same name, such as one that is given twice.
     """
     keys = [
         (first, second, label, domain, score)
@@ -193,7 +197,7 @@ def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
 def _weighted(
     values: Sequence[NDArray[np.float64]], weights: Sequence[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Mean over domains; one of which nothing was drawn has weight 0 and may be undefined."""
+    """Mean over domains; a domain without drawn pairs has weight 0 and may be undefined."""
     stacked, weight = np.stack(values), np.stack(weights)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean: NDArray[np.float64] = np.where(weight > 0, stacked * weight, 0).sum(0) / weight.sum(0)
@@ -201,7 +205,7 @@ def _weighted(
 
 
 class _Sorted:
-    """Pairs in descending order of score, once, so that a replicate costs two cumulative sums."""
+    """Pairs sorted once in descending order of score, so that a replicate costs two cumulative sums."""
 
     def __init__(
         self,
@@ -221,7 +225,7 @@ class _Sorted:
         self.candidates = int((scores[order][self.last_of_value] >= lowest).sum())
 
     def measure(self, paper_draws: Draws, pair_draws: Draws) -> Bootstrapped:
-        """Replicates of both metrics; NaN where a replicate has no pair of a class that it needs."""
+        """Replicates of both metrics; NaN if a replicate lacks pairs of a class that the metric needs."""
         by_papers = [self._metrics(weights) for weights in self._from_papers(paper_draws)]
         by_pairs = [self._metrics(weights) for weights in self._from_pairs(pair_draws)]
         return {

@@ -1,6 +1,6 @@
 """Drawings of an evaluation as SVG text: histograms of similarity, ROC and precision-recall curves, heat map.
 
-Models are told apart by colour (Okabe & Ito's palette, safe for colour-blind readers) and by line style.
+Models differ in colour (Okabe & Ito's palette, safe for colour-blind readers) and in line style.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LINKED, UNLINKED = "#0072B2", "#D55E00"
 MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
 LINE_STYLES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)))
 BINS = 40
-POINTS_OF_A_CURVE = 300
-PANELS_IN_A_ROW = 4
+POINTS_PER_CURVE = 300
+PANELS_PER_ROW = 4
 STYLE = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -28,7 +28,7 @@ STYLE = {
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
     "svg.fonttype": "path",
-    # Element ids come from this instead of chance: equal figures give equal bytes.
+    # Element ids come from this instead of random numbers, so that equal drawings are equal bytes.
     "svg.hashsalt": "sentence-experts",
 }
 
@@ -37,10 +37,10 @@ Scores = Mapping[str, NDArray[np.float64]]  # model label -> (pairs,)
 
 
 def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, float | None]) -> str:
-    """One panel a model: cosines of linked and unlinked pairs, and the threshold of F1max."""
+    """A panel per model: cosines of linked and unlinked pairs, and the threshold of F1max."""
     plt = pyplot()
-    rows = -(-len(scores) // PANELS_IN_A_ROW)
-    columns = min(len(scores), PANELS_IN_A_ROW)
+    rows = -(-len(scores) // PANELS_PER_ROW)
+    columns = min(len(scores), PANELS_PER_ROW)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             rows, columns, figsize=(max(2.4 * columns, 3.2), 2.2 * rows), squeeze=False, layout="constrained"
@@ -65,10 +65,7 @@ def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[st
 
 
 def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, float | None]) -> str:
-    """ROC on the left, precision against recall on the right with a dot at F1max; one legend for both.
-
-    Both need linked and unlinked pairs.
-    """
+    """ROC curves, and precision against recall with a dot at F1max. Needs linked and unlinked pairs."""
     from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 
     plt = pyplot()
@@ -102,7 +99,7 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
 def heat_map(
     labels: Sequence[str], gaps: Mapping[tuple[str, str], float], significant: Collection[tuple[str, str]]
 ) -> str:
-    """Differences of all pairs of models, row minus column, written in the cells; a star where significant.
+    """Differences of all pairs of models, row minus column, written in the cells; a star if significant.
 
     `gaps` and `significant` hold each pair once, in either order. Blue is above zero, red below.
     """
@@ -134,7 +131,7 @@ def heat_map(
 def _thinned(
     x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    keep = np.unique(np.linspace(0, len(x) - 1, POINTS_OF_A_CURVE).astype(int))
+    keep = np.unique(np.linspace(0, len(x) - 1, POINTS_PER_CURVE).astype(int))
     return x[keep], y[keep]
 
 
@@ -143,7 +140,7 @@ def _short(label: str) -> str:
 
 
 def pyplot() -> Any:
-    """matplotlib's pyplot, drawing into memory.
+    """matplotlib's pyplot, which draws into memory.
 
     Raises:
         SentenceExpertsError: matplotlib is not installed.
@@ -154,9 +151,9 @@ def pyplot() -> Any:
 
 
 def svg_of(figure: Any) -> str:
-    """A figure as SVG text; it is closed."""
+    """A figure as SVG text; the figure is closed."""
     out = io.StringIO()
-    # Without a date, so that the same figure is the same text.
+    # Without a date, so that equal drawings are equal text.
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     pyplot().close(figure)
     return out.getvalue()

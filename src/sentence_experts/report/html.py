@@ -1,4 +1,4 @@
-"""The frame of our HTML pages: one file, no scripts, nothing loaded from elsewhere."""
+"""The frame of HTML reports: one file, no scripts, nothing loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def document(title: str, body: str) -> str:
 
 
 def table(caption: str, heads: Iterable[str], rows: Iterable[tuple[str, str]]) -> str:
-    """A table that scrolls where it is too wide.
+    """A table that scrolls if it is too wide.
 
     Args:
-        caption: what it shows.
-        heads: of the columns, that of the rows' names first.
+        caption: what the table shows.
+        heads: headings of the columns, that of the row names first.
         rows: (name as HTML, cells as HTML).
     """
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in heads)
@@ -56,7 +56,7 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[tuple[str, str]]) -
 
 
 def cell(lines: list[str]) -> str:
-    """A cell: a figure, and small print below it."""
+    """A cell: a value, and small print below it."""
     figure, *below = lines
     return f"<td>{figure}{''.join(f'<small>{escape(line)}</small>' for line in below)}</td>"
 
@@ -71,6 +71,6 @@ def figure(svg: str, alternative: str, caption: str) -> str:
 
 
 def write_page(path: Path, html: str) -> Path:
-    """Write a page; its path is returned."""
+    """Write a page and return its path."""
     write_text(path, html)
     return path

@@ -35,7 +35,7 @@ def prompt_matrix(sides: Sequence[str], matrix: Sequence[Sequence[float]]) -> st
 
 
 def stability(rows: Sequence[Mapping[str, Any]], prompts: int) -> str:
-    """The correlation with people's scores: mean and standard deviation over the prompts (figure 5)."""
+    """The correlation with human scores: mean and standard deviation over the prompts (figure 5)."""
     plt = pyplot()
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     with plt.rc_context(STYLE):
@@ -57,7 +57,7 @@ def stability(rows: Sequence[Mapping[str, Any]], prompts: int) -> str:
 
 
 def complementarity_bars(datasets: Mapping[str, Mapping[str, float]]) -> str:
-    """Of each dataset's pairs the shares that both parts, one of them or none is right about (figure 2)."""
+    """Shares of the pairs of each dataset that both parts, one or none is right about (figure 2)."""
     plt = pyplot()
     colours = ("#bbbbbb", MODEL_COLOURS[0], MODEL_COLOURS[1], "#555555")
     with plt.rc_context(STYLE):

@@ -20,12 +20,12 @@ MEANS = {"hs_hs": "HS with HS", "rw_rw": "RW with RW", "hs_rw": "HS with RW"}
 
 
 def moee_page(found: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """The page: how well each part does, then how the two parts differ."""
+    """The page: the correlations of each part, then how the two parts differ."""
     sections = (
-        ("Correlation with people's scores", _correlations(found)),
-        ("How much the prompt matters", _stability(found)),
-        ("How alike parts and prompts rank pairs", _between_prompts(found)),
-        ("Where one part is right and the other is not", _complementarity(found)),
+        ("Correlation with human scores", _correlations(found)),
+        ("Influence of the prompt", _stability(found)),
+        ("Agreement between parts and prompts", _between_prompts(found)),
+        ("Pairs that one part alone is right about", _complementarity(found)),
         ("Clusters by HS and by RW", _clusters(found)),
         ("Settings", iter([f"<pre>{escape(json.dumps(settings, indent=1, ensure_ascii=False))}</pre>"])),
     )
@@ -34,7 +34,7 @@ def moee_page(found: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     )
     title = f"Routing weights and hidden states of {settings.get('model', 'a language model')}"
     lead = (
-        "<p>HS: the hidden state of a text's last token. RW: what the routers of all blocks make of it. "
+        "<p>HS: the hidden state of the last token of a text. RW: the routing weights of all blocks for it. "
         "After Li &amp; Zhou 2024, MoEE.</p>"
     )
     return html.document(title, f"{lead}\n{body}")
@@ -71,7 +71,7 @@ def _interval(row: Mapping[str, float]) -> str:
 def _stability(found: Mapping[str, Any]) -> Iterator[str]:
     rows, prompts = found["stability"], len(found["prompts"])
     if prompts < 2:
-        yield "<p>One prompt: nothing to compare.</p>"
+        yield "<p>There is only one prompt: nothing to compare.</p>"
         return
     yield html.figure(
         stability(rows, prompts), "Mean and spread over prompts, see the table.", "MoEE, figure 5."
@@ -94,14 +94,14 @@ def _stability(found: Mapping[str, Any]) -> Iterator[str]:
 def _between_prompts(found: Mapping[str, Any]) -> Iterator[str]:
     own = found["between_prompts"]
     means = {name: value if value is None else f"{value:.2f}" for name, value in own["means"].items()}
-    said = "; ".join(
+    listed = "; ".join(
         f"{MEANS[name]} {means[name] or '–'} (published {PUBLISHED_MEANS[name]:.2f})" for name in MEANS
     )
     yield html.figure(
         prompt_matrix(own["sides"], own["matrix"]),
-        f"Matrix of correlations. Means: {said}.",
+        f"Matrix of correlations. Means: {listed}.",
         f"Spearman's correlation between the cosines of the pairs of {own['dataset']} (MoEE, figure 4). "
-        f"Means: {said}; published for DeepSeekMoE-16B on STS12.",
+        f"Means: {listed}; published for DeepSeekMoE-16B on STS12.",
     )
 
 
@@ -111,9 +111,9 @@ def _complementarity(found: Mapping[str, Any]) -> Iterator[str]:
     yield html.figure(
         complementarity_bars(own["datasets"]),
         f"Shares of pairs where one part alone is right: {alone}.",
-        f"One part alone is right: {alone} (MoEE, figure 2). A pair counts as wrong where its rank by cosine "
-        f"is more than {own['failed_above']:.0%} of the ranks away from that by people's scores; the paper "
-        "does not say how it counts.",
+        f"One part alone is right: {alone} (MoEE, figure 2). A part is wrong about a pair if its rank by "
+        f"cosine differs from that by human scores by more than {own['failed_above']:.0%} of the ranks; the "
+        "paper does not state its criterion.",
     )
 
 

@@ -42,20 +42,20 @@ HEADINGS = {
 BEST_IS_LARGEST = ("f1_max", "roc_auc")
 MEANINGS = {
     "F1max": "the best F1 over all thresholds; precision, recall, accuracy and threshold belong to it",
-    "ROC-AUC": "the chance that a linked pair scores higher than an unlinked one",
+    "ROC-AUC": "the probability that a linked pair scores higher than an unlinked one",
     "Ratio": "mean cosine of linked pairs / mean cosine of unlinked pairs",
     "Distance": "mean absolute difference between cosine and label (1 linked, 0 not)",
-    "95% intervals": "in small print below a figure; bootstrap that draws papers, not pairs; they cover the "
-    "seeds too where a model has several runs",
+    "95% intervals": "in small print below a value; the bootstrap draws papers, not pairs; they also cover "
+    "the seeds if a model has several runs",
     "±": "standard deviation over the runs of one model, trained with different seeds",
-    "p": "Wilcoxon's signed-rank test, corrected by Holm for all pairs of models; its values are the areas "
-    "under the ROC curve in blocks of papers. It does not see the seeds, and a paper may stand in two "
-    "blocks, so where it and the interval disagree, trust the interval",
+    "p": "Wilcoxon's signed-rank test, corrected by Holm for all pairs of models, on the areas under the ROC "
+    "curve in blocks of papers. It ignores the seeds, and a paper may occur in two blocks, so if it "
+    "contradicts the interval, the interval is more reliable",
 }
 
 
 def evaluation_page(found: PairEvaluation) -> str:
-    """The page: pooled first, then the mean of the domains, then each domain with its figures."""
+    """The page: pooled, the mean of the domains, then each domain with its drawings."""
     pairs, split = str(found.settings.get("pairs", "pairs")), str(found.settings.get("split", ""))
     models = f"{len(found.models)} models" if len(found.models) > 1 else found.models[0].label
     title = f"Evaluation of {models} on {pairs}" + (f", {split} split" if split else "")
@@ -66,8 +66,8 @@ def evaluation_page(found: PairEvaluation) -> str:
     )
     return html.document(
         title,
-        "<p>How well the cosine of two texts' vectors tells linked papers from unlinked papers of the same "
-        f"domain.{_relation(found)}</p>\n<nav>{links}</nav>\n{body}\n{_meanings()}\n{_settings(found)}",
+        "<p>How well the cosine of the vectors of two texts distinguishes linked from unlinked papers of the "
+        f"same domain.{_relation(found)}</p>\n<nav>{links}</nav>\n{body}\n{_meanings()}\n{_settings(found)}",
     )
 
 
@@ -84,7 +84,7 @@ def _sections(found: PairEvaluation) -> Iterator[str]:
         if key == PAIR_WEIGHTED_MEAN:
             yield (
                 '<p class="note">Here every domain has a threshold of its own, which flatters a model '
-                "compared with one threshold for all. Compare pooled figures with pooled figures, and means "
+                "compared with one threshold for all. Compare pooled metrics with pooled metrics, and means "
                 "with means.</p>"
             )
         yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows, _names(found))
@@ -101,7 +101,7 @@ def _sections(found: PairEvaluation) -> Iterator[str]:
 def _drawings(found: PairEvaluation, key: str, rows: dict[str, PairMetrics]) -> Iterator[str]:
     table = found.scores if key == POOLED else found.scores.filter(_is_domain(found.scores, key))
     labels = table["label"].to_numpy().astype(np.int64)
-    # Of a model with several runs, the first is drawn.
+    # The first run of a model with several runs is drawn.
     runs = {model.label: model.first_run for model in found.models}
     scores = {label: table[run.label].to_numpy() for label, run in runs.items()}
     thresholds = {label: run.views[key].metrics["threshold"] for label, run in runs.items()}
@@ -115,15 +115,15 @@ def _drawings(found: PairEvaluation, key: str, rows: dict[str, PairMetrics]) -> 
     yield html.figure(
         histograms(scores, labels, thresholds),
         f"Histograms of cosines. Means: {means}.",
-        f"Cosines of linked and unlinked pairs ({where}). Each kind's bars add up to 1; the dotted line is "
-        "the threshold of F1max.",
+        f"Cosines of linked and unlinked pairs ({where}). The bars of each kind add up to 1; the dotted line "
+        "is the threshold of F1max.",
     )
     if 0 < labels.sum() < labels.size:
         areas = "; ".join(f"{label} {number(figures.metrics['roc_auc'])}" for label, figures in rows.items())
         yield html.figure(
             curves(scores, labels, thresholds),
             f"ROC and precision-recall curves. Areas under the ROC curve: {areas}.",
-            f"ROC and precision-recall curves ({where}). The dot is where F1 is largest.",
+            f"ROC and precision-recall curves ({where}). The dot marks F1max.",
         )
 
 
@@ -147,7 +147,7 @@ def _table(caption: str, rows: dict[str, PairMetrics], names: dict[str, str]) ->
 
 
 def _compared(found: PairEvaluation, key: str) -> Iterator[str]:
-    """The heat map of a view, from three models on: two are one number."""
+    """The heat map of a view, for three models or more."""
     gaps = {
         (each.first, each.second): each.value
         for each in found.differences
@@ -174,7 +174,7 @@ def _differences(found: PairEvaluation) -> str:
     )
     caption = (
         "Each model minus each later one: paired differences with 95% intervals, and p of the signed-rank "
-        "test. Mean: of the domains, each with a threshold of its own."
+        "test. Mean: over the domains, each with its own threshold."
     )
     note = seeds_note(found)
     count = len({(each.first, each.second) for each in found.differences})
@@ -190,7 +190,7 @@ def _routers(found: PairEvaluation) -> str:
         (escape(label), "".join(html.cell([figure]) for figure in cells))
         for label, cells in router_rows(found).items()
     )
-    caption = "Learned routers: the share of texts that they send to the expert of the text's domain."
+    caption = "Learned routers: the share of texts sent to the expert of their domain."
     return html.table(caption, ("Mean over blocks", *found.routers), rows)
 
 
@@ -204,7 +204,7 @@ def _cells(figures: PairMetrics, best: dict[str, float]) -> Iterator[str]:
 
 def _meanings() -> str:
     items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in MEANINGS.items())
-    return f"<section>\n<h2>What the figures mean</h2>\n<dl>{items}</dl>\n</section>"
+    return f"<section>\n<h2>Meaning of the metrics</h2>\n<dl>{items}</dl>\n</section>"
 
 
 def _settings(found: PairEvaluation) -> str:

@@ -1,4 +1,4 @@
-"""The figure of inter-route similarity: a box for each pair of routes and model (as MoTE's figure 3)."""
+"""The drawing of similarity between routes: a box per pair of routes and model (as MoTE's figure 3)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sentence_experts.report.figures import MODEL_COLOURS, STYLE, pyplot
 from sentence_experts.report.model_tables import p_text
 from sentence_experts.storage import replacing
 
-ROW = 0.34  # inches a box
-DOTS = 160  # an inch
+ROW = 0.34  # inches per box
+DOTS = 160  # per inch
 NAME_LENGTH = 40
 
 
@@ -21,7 +21,7 @@ def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]
     """A PNG: for each pair of routes the models' cosines; whiskers to the 5% and 95% quantiles.
 
     Args:
-        models: label -> cosines, one model or two, of the same pairs.
+        models: label -> cosines of the same pairs of routes, for one model or two.
         tests: the p-values to write beside the boxes; may be empty.
     """
     plt = pyplot()

@@ -171,5 +171,5 @@ def test_data_that_measure_nothing_say_so(tmp_path):
     )
     compile_tasks(tmp_path / "tasks.yaml", out=tmp_path / "tasks")
     (task,) = local_tasks(Tasks.open(tmp_path / "tasks"))
-    with pytest.raises(InputError, match=r"clustering.one: one label alone in the test split"):
+    with pytest.raises(InputError, match=r"clustering.one: the test split has a single label"):
         task.make().load_data()

@@ -57,7 +57,7 @@ def test_names_of_all_sorts_each_task_once():
 def test_names_that_mean_nothing_say_what_there_is():
     with pytest.raises(UsageError, match=r"STS112: no folder, and no task.*did you mean STS12.*: mteb-en"):
         hub_tasks(["STS112"])
-    with pytest.raises(UsageError, match="is on image, these models take text alone"):
+    with pytest.raises(UsageError, match="is on image, but these models only take text"):
         hub_tasks(["CIFAR10"])
     with pytest.raises(UsageError, match="`only` Clusters: no such task or type here"):
         hub_tasks(["moee"], only=["Clusters"])

@@ -39,7 +39,7 @@ def test_what_is_there_is_not_measured_again(task_model, tasks_folder, tmp_path,
     found = measured(task_model, tasks_folder, tmp_path)
     assert len(kept_results(tmp_path)) == 2
     assert first.items() <= kept_results(tmp_path).items()
-    assert "1 of 2 tasks were measured before" in capsys.readouterr().err
+    assert "1 of 2 tasks were already measured" in capsys.readouterr().err
     before = written(tmp_path)
     assert measured(task_model, tasks_folder, tmp_path).models == found.models
     assert written(tmp_path) == before
@@ -67,13 +67,13 @@ def test_another_model_other_routes_and_other_data_are_measured(
     make_tasks_folder(tmp_path)  # equal rows: nothing is measured
     capsys.readouterr()
     measured(model, tmp_path / "tasks", tmp_path)
-    assert "2 of 2 tasks were measured before" in capsys.readouterr().err
+    assert "2 of 2 tasks were already measured" in capsys.readouterr().err
     (tmp_path / "sts.jsonl").write_text("".join(sorted((tmp_path / "sts.jsonl").open())[:20]))
     from sentence_experts.tasks.compile import compile_tasks
 
     compile_tasks(tmp_path / "tasks.yaml", out=tmp_path / "tasks", overwrite=True)
     measured(model, tmp_path / "tasks", tmp_path)
-    assert "1 of 2 tasks were measured before" in capsys.readouterr().err
+    assert "1 of 2 tasks were already measured" in capsys.readouterr().err
 
 
 def test_a_torn_result_is_measured_again(task_model, tasks_folder, tmp_path, capsys):

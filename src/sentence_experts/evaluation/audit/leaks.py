@@ -1,4 +1,4 @@
-"""What training and test pairs share: papers, texts, nearly equal texts, pairs, contradicted labels."""
+"""What training and test pairs share: papers, texts, near-duplicates, pairs, contradictory labels."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sentence_experts.evaluation.audit.near_duplicates import near_duplicates, s
 from sentence_experts.evaluation.pair_inputs import fold_texts
 
 ENDS = ("anchor", "positive")
-# What can be wrong with a test pair, in the order of the report.
+# Kinds of leaks of a test pair, in the order of the report.
 LEAKS = {
     "shared_paper": "a paper is in training pairs",
     "both_papers": "both papers are in training pairs",
     "shared_text": "a text is in training pairs",
-    "near_duplicate": "a text is nearly one of training",
-    "same_pair": "the pair is in training",
+    "near_duplicate": "a text has a near-duplicate in training pairs",
+    "same_pair": "the pair is in training pairs",
     "linked_in_training": "not linked here, but linked in training",
 }
-# Test sets that are measured: those without pairs of any of these leaks.
+# Name of a set of test pairs -> the leaks that its pairs do not have.
 WITHOUT = {
     "all pairs": (),
     "without pairs of two training papers": ("both_papers",),
@@ -36,7 +36,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many papers, texts and nearly equal texts of `second` are in `first`, too."""
+    """Numbers of papers, texts and near-duplicate texts of `second` that `first` has too."""
 
     first: str
     second: str
@@ -47,12 +47,12 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Leaks:
-    """What an audit found.
+    """The leaks between splits.
 
     Attributes:
-        overlaps: of each two splits.
-        masks: kind (`LEAKS`) -> which test pairs have it, shape (test pairs,).
-        contradictions: how many pairs of the whole dataset are once linked and once not.
+        overlaps: of every two splits.
+        masks: kind (`LEAKS`) -> whether each test pair has it, shape (test pairs,).
+        contradictions: number of pairs of the whole dataset that are both linked and not linked.
     """
 
     overlaps: tuple[Overlap, ...]
@@ -74,12 +74,12 @@ class Leaks:
 def find_leaks(
     sets: Mapping[str, pa.Table], threshold: float = 0.7, known_links: pa.Table | None = None
 ) -> Leaks:
-    """Compare the splits of a dataset (`pair_sets.read_pair_sets`).
+    """Compare the splits of a dataset.
 
     Args:
-        sets: split -> pairs; `train` and `test` at least.
-        threshold: the similarity of `near_duplicates` from which texts count as nearly the same.
-        known_links: `left_id`, `right_id` of links of training papers that training pairs do not show.
+        sets: split -> pairs; at least `train` and `test`.
+        threshold: similarity from which two texts count as near-duplicates.
+        known_links: columns `left_id`, `right_id`: links of training papers, sampled as pairs or not.
     """
     texts = {split: _distinct_texts(table) for split, table in sets.items()}
     bands = {split: signatures(found) for split, found in texts.items()}
@@ -135,7 +135,7 @@ def _shared(first: pa.Array, second: pa.Array) -> int:
 
 
 def _key_columns(table: pa.Table) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Each pair by its ids and by its texts, whichever end comes first."""
+    """Keys of each pair, by its ids and by its texts; the order of the two ends does not matter."""
     by_id = _unordered("id", *(table[f"{end}_id"] for end in ENDS))
     return by_id, _unordered("text", *(fold_texts(table[end]) for end in ENDS))
 

@@ -1,4 +1,4 @@
-"""What the training pairs alone say about a test pair: a score that has read no text."""
+"""A baseline that scores test pairs by the training pairs alone, without reading texts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sentence_experts.evaluation.pair_inputs import fold_texts
 class MemoryScorer:
     """Cosine of two texts' neighbourhoods among the linked training pairs, each text its own neighbour.
 
-    Texts that training linked, or linked to the same others, are alike; texts that it never had are like
-    nothing. Between sets that share no text every score is 0 and the ROC-AUC 0.5: what is above it could be
-    had from memory, without understanding.
+    Texts that training pairs link, or link to the same others, are similar; texts that are not in training
+    pairs are similar to nothing. If the sets share no text, every score is 0 and the ROC-AUC 0.5: anything
+    above can be reached by memory, without understanding.
     """
 
     def __init__(self, train: pa.Table, label: str = "memory of training") -> None:
@@ -34,7 +34,7 @@ class MemoryScorer:
         self._near = normalize(near)
 
     def settings(self) -> dict[str, Any]:
-        """It has none but its name."""
+        """Only its name."""
         return {"model": "memory"}
 
     def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:

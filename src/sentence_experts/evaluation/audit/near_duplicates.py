@@ -1,9 +1,9 @@
-"""Texts that are nearly the same: MinHash finds candidates, their exact similarity decides.
+"""Near-duplicate texts: MinHash finds candidates, their exact similarity decides.
 
 The similarity of two texts is the Jaccard similarity of their sets of five-character pieces. A MinHash
-signature keeps the smallest value of each of 128 hash functions over the set; two signatures agree in a
-place with the probability of the sets' similarity. Texts that agree in one of 32 bands of four places are
-candidates: 99.98% of those of similarity 0.7, 0.3% of those of 0.1 (Broder 1997; Indyk & Motwani 1998).
+signature holds the minimum of each of 128 hash functions over the set; two signatures agree in a place with a
+probability equal to the similarity of the sets. Texts that agree in one of 32 bands of four places are
+candidates: 99.98% of those with similarity 0.7, 0.3% of those with 0.1 (Broder 1997; Indyk & Motwani 1998).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Rows = NDArray[np.int64]
 
 
 def signatures(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """The bands of each text's MinHash signature: shape (texts, BANDS), one number a band."""
+    """The bands of each text's MinHash signature: shape (texts, BANDS), one number per band."""
     rng = np.random.default_rng(0)
     factors, shifts = rng.integers(1, int(PRIME), size=(2, BANDS * PLACES), dtype=np.uint64)
     bands = np.full((len(texts), BANDS), NO_PIECES)
@@ -57,7 +57,7 @@ def near_duplicates(
 ) -> tuple[Rows, Rows, NDArray[np.float64]]:
     """Rows of `texts`, rows of `others` and similarity of all pairs of at least `threshold`.
 
-    The bands of `signatures` may be given where they are known.
+    The bands of `signatures` may be given if they are known.
     """
     bands = signatures(texts) if bands is None else bands
     other_bands = signatures(others) if other_bands is None else other_bands
@@ -72,7 +72,7 @@ def near_duplicates(
 
 def _joined(places: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """One number for the places of a band, shape (..., PLACES) -> (...)."""
-    # Wraps around by design; texts that meet by chance are told apart by their exact similarity.
+    # Wraps around by design; the exact similarity tells texts apart that collide by chance.
     joined = np.zeros(places.shape[:-1], dtype=np.uint64)
     for place in range(places.shape[-1]):
         joined = joined * np.uint64(0x9E3779B97F4A7C15) + places[..., place]

@@ -1,4 +1,4 @@
-"""An audit of a pairs dataset: what leaks from training into the test set, and what that does to figures."""
+"""An audit of a pairs dataset: what leaks from training to test pairs, and how that changes metrics."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ BASELINES = (TFIDF, MEMORY)
 
 @dataclass(frozen=True)
 class Measurement:
-    """A model on the test pairs that are left without some leaks.
+    """A model on the test pairs without some kinds of leaks.
 
     Attributes:
-        model, test_set: a scorer's label, a key of `leaks.WITHOUT`.
-        left: the pairs without these leaks; `figures.pairs` of them were measured, balanced as all pairs are.
-        figures: pooled over domains; None where no balanced pairs are left.
+        model, test_set: label of the model; key of `leaks.WITHOUT`.
+        left: number of pairs without these leaks; `figures.pairs` of them were measured, balanced as all are.
+        figures: metrics pooled over domains; None if no balanced pairs are left.
     """
 
     model: str
@@ -150,10 +150,10 @@ def audit(
 
 
 def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:
-    """Of the pairs left in each domain, as many of both classes as gives the share of links it has in all.
+    """Of the pairs left, those that keep each domain's share of linked pairs among all test pairs.
 
-    F1max rises with the share of linked pairs: without this, a set whose unlinked pairs leak more would seem
-    the easier one. Pairs of the class that is too large are left out at random.
+    F1max rises with the share of linked pairs: without balancing, a set whose unlinked pairs leak more would
+    seem easier. Pairs of the class that is too large are left out at random.
     """
     rng = np.random.default_rng(seed)
     kept = np.zeros(len(left), dtype=bool)

@@ -1,4 +1,4 @@
-"""A model as mteb wants it: texts in, vectors out, each text by the route of its task."""
+"""A model in mteb's protocol: each text is encoded with the route of its task."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from mteb.types import PromptType
     from torch.utils.data import DataLoader
 
-TEXTS_OF_A_PART = 2048  # encoded between two signs of progress
+TEXTS_PER_PART = 2048  # between two updates of the progress bar
 REVISION_LENGTH = 16
-ORGANISATION = "local"  # mteb wants organisation/name
-# Those that mteb has too; any other is the model's own `similarity`.
+ORGANISATION = "local"  # mteb requires organisation/name
+# Similarities of models that mteb has too; it calls the model's own `similarity` for any other.
 SIMILARITIES = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT}
 
 
 class TaskEncoder(AbsEncoder):
     """A `BatchEncoder` for `mteb.evaluate`.
 
-    A text's vector depends on the text and its route alone, but for the last bits, which padding decides;
-    equal texts of one call have equal vectors.
+    A vector depends only on the text and its route, except for the last bits, which depend on padding; equal
+    texts of one call have equal vectors.
     """
 
     mteb_model_meta: ModelMeta
@@ -57,16 +57,16 @@ class TaskEncoder(AbsEncoder):
         """Vectors of shape (texts, dimensions), float32, in the order of the texts.
 
         Args:
-            inputs: batches with a list `text` each; how they are cut decides nothing.
-            task_metadata: of the task; its name and type choose the route.
+            inputs: batches with a list `text` each; their sizes do not matter.
+            task_metadata: the task's; its name and type determine the route.
             hf_split: not used.
             hf_subset: not used.
-            prompt_type: whether the texts are queries or documents, where the task tells them apart.
-            **kwargs: not used; the encoder has its batch size.
+            prompt_type: whether the texts are queries or documents, if the task has both.
+            **kwargs: not used; the encoder has its own batch size.
 
         Raises:
             RouteError: the model has no route for these texts.
-            InputError: the model gives a vector that is not finite.
+            InputError: the model returns a vector that is not finite.
         """
         role = prompt_type.value if prompt_type else None
         route = self.routes.route(task_metadata.name, str(task_metadata.type), role)
@@ -78,8 +78,8 @@ class TaskEncoder(AbsEncoder):
         rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         distinct, parts = list(rows), []
         with progress(what, len(distinct)) as advance:
-            for start in range(0, len(distinct), TEXTS_OF_A_PART):
-                parts.append(self.encoder.encode(distinct[start : start + TEXTS_OF_A_PART], route))
+            for start in range(0, len(distinct), TEXTS_PER_PART):
+                parts.append(self.encoder.encode(distinct[start : start + TEXTS_PER_PART], route))
                 advance(len(parts[-1]))
         self.encoder.log_low_confidence()
         vectors = np.concatenate(parts) if parts else self.encoder.encode([])
@@ -92,23 +92,23 @@ def task_encoder(
     route_map: Mapping[str, str] | None = None,
     batch_size: int = 32,
 ) -> TaskEncoder:
-    """A loaded model, ours or any sentence-transformers model, ready for `mteb.evaluate`.
+    """A loaded model, ready for `mteb.evaluate`.
 
     Args:
-        model: the model.
-        name: what results are kept under.
-        route_map: key -> route (`routes`), before the table of types.
-        batch_size: texts encoded at once.
+        model: any sentence-transformers model.
+        name: under which results are stored.
+        route_map: key -> route (`routes`), which precedes the table of types.
+        batch_size: number of texts per batch.
     """
     encoder = BatchEncoder(model, batch_size, name)
     return TaskEncoder(encoder, TaskRoutes.of(encoder, route_map))
 
 
 def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
-    """The model for mteb's results: `revision` is a hash of all that decides its figures.
+    """The model in mteb's results; `revision` is a hash of everything that its scores depend on.
 
-    That is: the model's files, the pooling, the longest text, the number type and the routes. `loader_kwargs`
-    holds what was hashed.
+    These are the files of the model, pooling, maximum length, number type and routes; they are recorded in
+    `loader_kwargs`.
     """
     settings = encoder.vector_settings(None)
     del settings["route"]

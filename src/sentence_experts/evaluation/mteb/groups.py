@@ -1,4 +1,4 @@
-"""mteb's own tasks by name: single ones, mteb's benchmarks, and the groups of `groups.yaml`."""
+"""mteb's own tasks by name: single tasks, benchmarks, and the groups of `groups.yaml`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class TaskSource(Protocol):
-    """A task that can be made again: mteb's tasks carry random state, so every model gets a fresh one."""
+    """Something that makes a task: mteb's tasks have random state, so every model gets a new one."""
 
     @property
     def name(self) -> str:
-        """What results are kept under."""
+        """The name under which results are stored."""
 
     @property
     def kind(self) -> str:
@@ -34,7 +34,7 @@ class TaskSource(Protocol):
 
 @dataclass(frozen=True)
 class HubTask:
-    """A task of mteb, or some subsets and splits of it; its data come from the hub."""
+    """A task of mteb, or some of its subsets and splits; the data come from the hub."""
 
     name: str
     subsets: tuple[str, ...] | None = None
@@ -46,7 +46,7 @@ class HubTask:
         return str(self.make().metadata.type)
 
     def make(self) -> AbsTask:
-        """The task, its data not yet loaded; KeyError where mteb has none of this name."""
+        """The task, its data not yet loaded; KeyError if mteb has none of this name."""
         import mteb
 
         subsets = list(self.subsets) if self.subsets else None
@@ -61,7 +61,7 @@ def _file() -> dict[str, dict[str, Any]]:
 
 
 def groups() -> dict[str, str]:
-    """Name of each group -> where its list comes from."""
+    """Name of each group -> the source of its list."""
     return {name: str(group["about"]) for name, group in _file().items()}
 
 
@@ -74,42 +74,42 @@ def group_tasks(name: str) -> list[HubTask]:
 
 
 def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
-    """The tasks of these names, each once, in their order.
+    """The tasks of these names, each once, in order.
 
     Args:
-        names: of groups, of mteb's benchmarks, of tasks; several in one string have commas between.
-        only: names or types of those to keep; empty keeps all.
+        names: of groups, mteb's benchmarks or tasks; one string may hold several, separated by commas.
+        only: names or types of the tasks to keep; empty keeps all.
 
     Raises:
-        UsageError: a name that means nothing, a task that is not on texts alone, or nothing is left.
+        UsageError: an unknown name, a task that is not on texts alone, or an unknown name in `only`.
     """
     wanted = [name for given in names for name in _split(given)]
     found = dict.fromkeys(task for name in wanted for task in _named(name))
-    return kept(list(found), only)
+    return selected(list(found), only)
 
 
-def kept(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
-    """Those tasks whose name or type is in `only`, or whose name begins with one of it and a dot.
+def selected(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
+    """The tasks whose name or type is in `only`, or whose name begins with one of these and a dot.
 
     Raises:
-        UsageError: one of `only` means no task.
+        UsageError: one of `only` matches no task.
     """
     if not only:
         return list(tasks)
-    meant = {wanted: [task for task in tasks if _means(wanted, task)] for wanted in only}
-    for wanted, means in meant.items():
-        if not means:
+    matching = {wanted: [task for task in tasks if _matches(wanted, task)] for wanted in only}
+    for wanted, matched in matching.items():
+        if not matched:
             known = ", ".join(dict.fromkeys([*(task.kind for task in tasks), *(task.name for task in tasks)]))
             raise UsageError(f"`only` {wanted}: no such task or type here; there are {known}")
-    return [task for task in tasks if any(task in means for means in meant.values())]
+    return [task for task in tasks if any(task in matched for matched in matching.values())]
 
 
-def _means(wanted: str, task: TaskSource) -> bool:
+def _matches(wanted: str, task: TaskSource) -> bool:
     return wanted in (task.name, task.kind) or task.name.startswith(f"{wanted}.")
 
 
 def _split(given: str) -> list[str]:
-    """At commas outside brackets: "STS12,MTEB(Medical, v1)" are two names."""
+    """Split at commas outside brackets: "STS12,MTEB(Medical, v1)" is two names."""
     names, depth = [""], 0
     for character in given:
         depth += {"(": 1, ")": -1}.get(character, 0)
@@ -141,7 +141,7 @@ def _check_modalities(name: str, task: AbsTask) -> None:
     if list(task.metadata.modalities) != ["text"]:
         raise UsageError(
             f"{name}: {task.metadata.name} is on {' and '.join(task.metadata.modalities)}, "
-            "these models take text alone"
+            "but these models only take text"
         )
 
 

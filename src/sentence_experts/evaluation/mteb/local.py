@@ -1,19 +1,20 @@
-"""The test sets of a tasks folder as mteb tasks: measured by mteb's own code, without a hub.
+"""The test sets of a tasks folder as mteb tasks: measured by mteb's own code, without the hub.
 
-A task is called `TASK.DATASET`. Its dataset revision is a hash of its rows, its routes and the way it is made
-here, so kept figures are not taken for those of other data. What each kind measures:
+A task is called `TASK.DATASET`. Its dataset revision is a hash of its rows, its routes and `PROTOCOL`, so
+cached results are not mistaken for those of other data. The kinds of tasks:
 
-- retrieval, pairs: every distinct anchor of the test split is a query; relevant are its own positives. The
-  documents are the distinct positives (and given negatives) of all splits: one collection, as in MS MARCO,
-  since a small test split's own would be too easy to search. A query's own text is no answer. nDCG@10.
-- reranking: the same texts; a query's candidates are its positives, its given negatives, and the documents
-  nearest by TF-IDF, `CANDIDATES` in all. MAP.
-- classification: mteb's protocol. A logistic regression is fitted to 8 texts a label out of the train split,
-  10 times, and predicts the test split. Mean accuracy.
-- clustering: mteb's present protocol, on all texts of the test split: 10 bootstrap samples of that size,
+- retrieval, pairs: every distinct anchor of the test split is a query, and its own positives are relevant.
+  The documents are the distinct positives (and given negatives) of all splits: one collection, as in MS
+  MARCO, because that of a small test split would be too easy to search. The query's own text is not an
+  answer. nDCG@10.
+- reranking: the same texts; the candidates of a query are its positives, its given negatives, and the nearest
+  documents by TF-IDF, `CANDIDATES` in all. MAP.
+- classification: mteb's protocol. A logistic regression is fitted to 8 texts per label of the train split, 10
+  times, and predicts the test split. Mean accuracy.
+- clustering: mteb's current protocol, on all texts of the test split: 10 bootstrap samples of that size,
   clustered by mini-batch k-means with as many clusters as labels. Mean V-measure.
-- pair_classification: average precision of the pairs' similarity. sts: Spearman's correlation of the pairs'
-  cosines with the scores.
+- pair_classification: average precision of the similarity of pairs. sts: Spearman's correlation of the
+  cosines of pairs with the scores.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.mteb.groups import kept
+from sentence_experts.evaluation.mteb.groups import selected
 from sentence_experts.models.routing.task_types import ROLES, TWO_SIDED
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import TEXTS, Tasks
@@ -48,10 +49,10 @@ from sentence_experts.tasks.split import SPLITS, TEST, TRAIN
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = "2"  # changes when what is made of the same rows does
-CANDIDATES = 30  # a query's documents to re-rank
+PROTOCOL = "2"  # changes with the way that tasks are made from rows
+CANDIDATES = 30  # number of documents to re-rank per query
 SEED = 42  # mteb's own
-# Of no known language: a tasks folder does not say.
+# Undetermined: a tasks folder does not record languages.
 LANGUAGE = "und-Zyyy"
 
 
@@ -65,7 +66,7 @@ class LocalTask:
 
     @property
     def name(self) -> str:
-        """What results are kept under."""
+        """The name under which results are stored."""
         return f"{self.task}.{self.dataset}"
 
     @property
@@ -75,7 +76,7 @@ class LocalTask:
 
     @property
     def routes(self) -> dict[str, str]:
-        """Key -> route of its texts, as the task file has them (`routes`)."""
+        """Key -> route of its texts, from the task file (`routes`)."""
         task = self.folder.task_file.tasks[self.task]
         sides = (task.anchor_route, task.positive_route)
         if self.kind in TWO_SIDED:
@@ -107,10 +108,10 @@ class LocalTask:
         Raises:
             InputError: there are none.
         """
-        return self._some(self.folder.pairs(self.task, self.dataset, TEST), TEST)
+        return self._not_empty(self.folder.pairs(self.task, self.dataset, TEST), TEST)
 
     def documents(self) -> dict[str, str]:
-        """Id -> text of what test queries search: the positives and given negatives of every split."""
+        """Id -> text of the documents: the positives and given negatives of every split."""
         tables = [self.folder.pairs(self.task, self.dataset, split) for split in (TEST, *SPLITS)]
         rows = pa.concat_tables(tables).select(["positive_id", "positive", "negative"]).to_pylist()
         found = {row["positive_id"]: row["positive"] for row in rows}
@@ -122,20 +123,20 @@ class LocalTask:
         Raises:
             InputError: there are none.
         """
-        return self._some(self.folder.texts(self.task, self.dataset, split), split)
+        return self._not_empty(self.folder.texts(self.task, self.dataset, split), split)
 
-    def _some(self, table: pa.Table, split: str) -> pa.Table:
+    def _not_empty(self, table: pa.Table, split: str) -> pa.Table:
         if not table.num_rows:
-            raise InputError(f"{self.folder.path}: {self.name} has nothing in its {split} split")
+            raise InputError(f"{self.folder.path}: {self.name} has no rows in its {split} split")
         return table
 
 
 def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
-    """The tasks of a folder, in its order; `only` names tasks, datasets (`TASK.DATASET`) or types to keep.
+    """The tasks of a folder, in order; `only` names the tasks, datasets (`TASK.DATASET`) or types to keep.
 
     Raises:
         InputError: no dataset has a test split.
-        UsageError: `only` names something that is not there.
+        UsageError: `only` holds an unknown name.
     """
     everything = [
         LocalTask(folder, name, dataset)
@@ -144,14 +145,14 @@ def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
     ]
     tested = [task for task in everything if task.has_test]
     if without := [task.name for task in everything if not task.has_test]:
-        logger.info(f"no test split, so not measured: {', '.join(without)}")
+        logger.info(f"not measured, because without a test split: {', '.join(without)}")
     if not tested:
         raise InputError(f"{folder.path}: none of its datasets has a test split")
-    return kept(tested, only)
+    return selected(tested, only)
 
 
 class _Local(AbsTask):
-    """What local tasks share: their metadata, and data from the folder."""
+    """A task with metadata and data from a tasks folder."""
 
     def __init__(self, source: LocalTask) -> None:
         self.source = source
@@ -159,7 +160,7 @@ class _Local(AbsTask):
 
     @property
     def metadata(self) -> TaskMetadata:  # type: ignore[override]
-        """What is known of the task; what is not known stays empty."""
+        """The known metadata of the task; the rest stays empty."""
         source, shape = self.source, SHAPES[self.source.kind]
         return TaskMetadata(
             name=source.name,
@@ -186,7 +187,7 @@ class LocalRetrieval(_Local, AbsTaskRetrieval):
 
 
 class LocalClassification(_Local, AbsTaskClassification):
-    """Labelled texts, some of them to learn from."""
+    """Labelled texts, in a train and a test split."""
 
 
 class LocalClustering(_Local, AbsTaskClustering):
@@ -209,7 +210,7 @@ class LocalSTS(_Local, AbsTaskSTS):
 
 
 def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
-    """Queries, documents and which of these are relevant; for re-ranking, also each query's candidates."""
+    """Queries, documents, relevant documents, and the candidates of each query for re-ranking."""
     table = source.pairs()
     rows = table.filter(pc.not_equal(table["anchor_id"], table["positive_id"])).to_pylist()
     queries = {row["anchor_id"]: row["anchor"] for row in rows}
@@ -239,8 +240,8 @@ def candidates(
 ) -> dict[str, list[str]]:
     """Query id -> ids of the documents to re-rank: positives, given negatives, then the nearest by TF-IDF.
 
-    TF-IDF stands for the first search that re-ranking follows: the same candidates for every model. Equally
-    near documents are taken in a drawn order (`SEED`), not in that of the file.
+    TF-IDF is the first-stage search, with the same candidates for every model. Equally near documents are
+    taken in a random order (`SEED`), not in that of the file.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -262,7 +263,7 @@ def candidates(
 def classification_data(source: LocalTask) -> DatasetDict:
     """Texts and labels of the train and test split; labels are numbered in alphabetical order.
 
-    A label that the test split alone has cannot be learned: its texts count as errors, and it is said.
+    A label that only the test split has cannot be learned: its texts count as errors, and it is logged.
 
     Raises:
         InputError: a split is empty.
@@ -272,7 +273,7 @@ def classification_data(source: LocalTask) -> DatasetDict:
     labels = sorted(set().union(*seen.values()))
     if unseen := sorted(seen[TEST] - seen[TRAIN]):
         logger.info(
-            f"{source.name}: {len(unseen)} labels have no training text, such as {unseen[0]!r}: never right"
+            f"{source.name}: {len(unseen)} labels are never predicted, without training texts: {unseen[0]!r} ..."
         )
     number = {label: place for place, label in enumerate(labels)}
     return DatasetDict(
@@ -289,18 +290,18 @@ def clustering_data(source: LocalTask) -> DatasetDict:
     """Texts and labels of the test split.
 
     Raises:
-        InputError: it has one label alone.
+        InputError: it has a single label.
     """
     table = source.texts(TEST)
     if len(set(table["label"].to_pylist())) < 2:
-        raise InputError(f"{source.folder.path}: {source.name}: one label alone in the test split")
+        raise InputError(f"{source.folder.path}: {source.name}: the test split has a single label")
     return DatasetDict(
         {TEST: _dataset(sentences=table["text"].to_pylist(), labels=table["label"].to_pylist())}
     )
 
 
 def scored_data(column: str, number: Callable[[float], float | int]) -> Callable[[LocalTask], DatasetDict]:
-    """How scored pairs of the test split are read; `column` is the score's name, `number` its type."""
+    """Reads the scored pairs of the test split; `column` is the name of the score, `number` its type."""
 
     def data(source: LocalTask) -> DatasetDict:
         table = source.pairs()
@@ -315,7 +316,7 @@ def scored_data(column: str, number: Callable[[float], float | int]) -> Callable
 
 @dataclass(frozen=True)
 class Shape:
-    """How a type is measured: mteb's class, its rows, and mteb's name of the figure (MoTE, table 1)."""
+    """How a type is measured: mteb's class, the rows, and mteb's name of the metric (MoTE, table 1)."""
 
     task: type[_Local]
     data: Callable[[LocalTask], Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,6 @@ import mteb
 from mteb.abstasks import AbsTask
 from mteb.results import TaskResult
 
-from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.evaluation.models import ModelRun, check_names, setting_of
@@ -64,7 +63,7 @@ def evaluate_tasks(
         raise UsageError("`baseline`: TF-IDF is measured on pairs only")
     sources, noted = _sources(data, config.only)
     maps = read_route_map(config.route_map, [(source.name, source.kind) for source in sources])
-    check_names(runs, dict.fromkeys((name for name in maps if name), "..."), "route_map")
+    check_names(runs, dict.fromkeys(maps.of_one, "..."), "route_map")
     check_names(runs, config.pooling, "pooling")
     own: dict[str, str] = {}
     for source in sources:
@@ -75,7 +74,7 @@ def evaluate_tasks(
         measure = _Measure(mteb.ResultCache(cache), sources)
         for run in runs:
             encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
-            routes = TaskRoutes.of(encoder, _given(run, maps, encoder), own)
+            routes = TaskRoutes.of(encoder, maps.of(run, None if encoder.routes else ()), own)
             scores.append(measure.run(run, TaskEncoder(encoder, routes)))
     settings = noted | {
         "only": config.only,
@@ -89,35 +88,35 @@ def evaluate_tasks(
 
 
 class _Measure:
-    """Measures run after run on the same tasks, and remembers which tasks could not be had."""
+    """Measures one run after the other on the same tasks; records tasks whose data cannot be loaded."""
 
     def __init__(self, cache: mteb.ResultCache, sources: Sequence[TaskSource]) -> None:
         self.cache = cache
         self.sources = sources
         self.missing: dict[str, str] = {}
 
-    def run(self, entry: ModelRun, model: TaskEncoder) -> Run:
-        """The run's scores on all tasks whose data can be had."""
+    def run(self, run: ModelRun, model: TaskEncoder) -> Run:
+        """The scores of a run on all tasks whose data can be loaded."""
         for source in self.sources:
             model.routes.check(source.name, source.kind)
-        scores, kept = {}, 0
+        scores, cached = {}, 0
         for place, source in enumerate(self.sources, start=1):
             if source.name in self.missing:
                 continue
             task = source.make()
-            found = self._kept(task, model.mteb_model_meta)
-            kept += found is not None
+            found = self._cached(task, model.mteb_model_meta)
+            cached += found is not None
             if found is None:
-                logger.info(f"{entry.label}: task {place} of {len(self.sources)}, {source.name}")
+                logger.info(f"{run.label}: task {place} of {len(self.sources)}, {source.name}")
                 found = self._measured(task, model)
             if found is not None:
                 scores[source.name] = _main_score(task, found)
-        if kept:
-            logger.info(f"{entry.label}: {kept} of {len(self.sources)} tasks were measured before")
-        return Run(entry.label, entry.model, _settings(model, self.sources), scores)
+        if cached:
+            logger.info(f"{run.label}: {cached} of {len(self.sources)} tasks were already measured")
+        return Run(run.label, run.model, _settings(model, self.sources), scores)
 
-    def _kept(self, task: AbsTask, meta: ModelMeta) -> TaskResult | None:
-        """The figures of an earlier evaluation, if they are whole and of the same data."""
+    def _cached(self, task: AbsTask, meta: ModelMeta) -> TaskResult | None:
+        """The result of an earlier evaluation, if it is complete and of the same data."""
         path = self.cache.get_task_result_path(task.metadata.name, meta)
         if not path.exists():
             return None
@@ -125,7 +124,7 @@ class _Measure:
             found = TaskResult.from_disk(path)
         except (ValueError, KeyError, OSError):
             logger.info(
-                f"{path.name}: the kept result is not readable, {task.metadata.name} is measured again"
+                f"{path.name}: the cached result is not readable, {task.metadata.name} is measured again"
             )
             path.unlink()
             return None
@@ -147,8 +146,8 @@ class _Measure:
             co2_tracker=False,
             show_progress_bar=False,
         )
-        # Read again: the file has fewer digits, and the next evaluation must find the same figures.
-        found = self._kept(task, model.mteb_model_meta)
+        # Read back: the file has fewer digits, and the next evaluation must give the same scores.
+        found = self._cached(task, model.mteb_model_meta)
         for part in _parts(task):
             part.unload_data()
         if found is not None:
@@ -157,13 +156,13 @@ class _Measure:
         return found
 
     def _loaded(self, task: AbsTask) -> bool:
-        """Load the task's data; False where they cannot be had."""
+        """Load the data of a task; False if that fails."""
         try:
             for part in _parts(task):
                 part.load_data()
         except SentenceExpertsError:
             raise
-        except Exception as error:  # the hub's, the network's, a data set's own code
+        except Exception as error:  # from the hub, the network, or the code of a dataset
             why = " ".join(str(error).split())[:200]
             logger.info(
                 f"{task.metadata.name}: left out, its data cannot be loaded: {type(error).__name__}: {why}"
@@ -181,24 +180,13 @@ def _sources(data: Tasks | Sequence[str], only: Sequence[str]) -> tuple[Sequence
     return local_tasks(data, only), noted
 
 
-def _given(
-    entry: ModelRun, maps: Mapping[str | None, Mapping[str, str]], encoder: BatchEncoder
-) -> dict[str, str]:
-    """Key -> route for this model: what is for all models that have routes, then what names this one."""
-    found = dict(maps.get(None, {})) if encoder.routes else {}
-    for name, some in maps.items():
-        if name is not None and entry.is_called(name):
-            found |= some
-    return found
-
-
 def _parts(task: AbsTask) -> list[AbsTask]:
-    """The tasks with data of their own: those of an aggregate, or the task itself."""
+    """The tasks that have data: those of an aggregate, or the task itself."""
     return list(task.metadata.tasks) if task.is_aggregate else [task]  # type: ignore[attr-defined]
 
 
 def _main_score(task: AbsTask, found: TaskResult) -> float:
-    """mteb's main figure: the mean over the task's splits and subsets."""
+    """mteb's main score: the mean over the splits and subsets of the task."""
     return float(found.validate_and_filter_scores(task).get_score())
 
 
@@ -217,7 +205,7 @@ def _settings(model: TaskEncoder, sources: Sequence[TaskSource]) -> dict[str, An
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep mteb's and datasets' own bars and notes off the terminal: the program says how far it is."""
+    """Hide the progress bars and log messages of mteb and datasets, which `progress` replaces."""
     bars = datasets.is_progress_bar_enabled()
     log = logging.getLogger("mteb")
     level = log.level
