@@ -178,7 +178,7 @@ def test_the_command_shows_tables_and_writes_files(
     table_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["audit", str(table_file), "--bootstrap", "0", "--out", str(tmp_path / "audit")])
+        main(["audit", "--pairs", str(table_file), "--bootstrap", "0", "--out", str(tmp_path / "audit")])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert "a paper is in training pairs" in shown

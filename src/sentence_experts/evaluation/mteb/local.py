@@ -272,9 +272,7 @@ def classification_data(source: LocalTask) -> DatasetDict:
     seen = {split: set(table["label"].to_pylist()) for split, table in splits.items()}
     labels = sorted(set().union(*seen.values()))
     if unseen := sorted(seen[TEST] - seen[TRAIN]):
-        logger.info(
-            f"{source.name}: {len(unseen)} labels are never predicted, without training texts: {unseen[0]!r} ..."
-        )
+        logger.info(f"{source.name}: {len(unseen)} labels without training texts, such as {unseen[0]!r}")
     number = {label: place for place, label in enumerate(labels)}
     return DatasetDict(
         {
