@@ -80,7 +80,6 @@ def test_no_circle_of_imports() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-@pytest.mark.xfail(reason="some rooms are being rebuilt")
 def test_rooms_import_in_one_direction() -> None:
     wrong = []
     for module, others in imports().items():

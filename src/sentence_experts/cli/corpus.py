@@ -11,6 +11,7 @@ from rich.table import Table
 from sentence_experts.cli.console import results
 from sentence_experts.cli.options import add_verb
 from sentence_experts.corpus.config import FetchConfig, ImportConfig
+from sentence_experts.recipes import find_plan
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.fetching import FetchEstimate
@@ -36,8 +37,9 @@ _ROWS = {
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
     corpus = typer.Typer(no_args_is_help=True, help="Bring articles and their citations into a corpus.")
-    for command in (import_, fetch, show):
-        add_verb(corpus, command)
+    add_verb(corpus, import_)
+    add_verb(corpus, fetch, find_config=find_plan)
+    add_verb(corpus, show)
     app.add_typer(corpus, name="corpus")
 
 
@@ -75,7 +77,7 @@ def fetch(
     Example: sentence-experts corpus fetch --domains 'asthma="Asthma"[MeSH] AND 2010:2022[PDAT]' --out asthma
 
     Articles come from PubMed Central's open-access bucket, citations from the NIH Open Citation Collection.
-    Several domains fit into the YAML file that --config reads:
+    Several domains fit into the YAML file that --config reads (or names: hallee2025_domains is shipped):
 
         domains:
           copd: '"Pulmonary Disease, Chronic Obstructive"[MeSH] AND 2010:2022[PDAT]'

@@ -59,7 +59,11 @@ class Verb(TyperCommand):
 
 
 def add_verb(
-    app: typer.Typer, command: Callable[..., Any], name: str | None = None, short: Mapping[str, str] = {}
+    app: typer.Typer,
+    command: Callable[..., Any],
+    name: str | None = None,
+    short: Mapping[str, str] = {},
+    find_config: Callable[[Path], Path] = Path,
 ) -> None:
     """Add `command` to `app`, with one option per field of each parameter that is a `Config`.
 
@@ -71,11 +75,14 @@ def add_verb(
         command: the function that runs.
         name: of the verb; the function's own name if not given.
         short: short flags by parameter, such as {"top_k": "-k"}.
+        find_config: finds the file that --config names.
     """
-    app.command(name or command.__name__.strip("_"), cls=Verb)(with_options(command, short))
+    app.command(name or command.__name__.strip("_"), cls=Verb)(with_options(command, short, find_config))
 
 
-def with_options(command: Callable[..., Any], short: Mapping[str, str] = {}) -> Callable[..., Any]:
+def with_options(
+    command: Callable[..., Any], short: Mapping[str, str], find_config: Callable[[Path], Path]
+) -> Callable[..., Any]:
     """`command` with one keyword per field of its `Config` parameters, as typer reads them."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     own = [each for each in parameters if _config_of(each.annotation) is None]
@@ -91,7 +98,8 @@ def with_options(command: Callable[..., Any], short: Mapping[str, str] = {}) -> 
     def run(config_file: Path | None = None, **values: Any) -> Any:
         given = {name: _parsed(name, field, values.pop(name, None)) for name, field in fields.items()}
         given = {name: value for name, value in given.items() if value is not None}
-        return command(**values, **_build(configs, given, config_file))
+        file = None if config_file is None else find_config(config_file)
+        return command(**values, **_build(configs, given, file))
 
     options = [_option(name, field, short.get(name), fields) for name, field in fields.items()]
     if configs:
