@@ -1,4 +1,4 @@
-"""The dataset card: what the pairs are, how they were made, and how to load them."""
+"""The dataset card of pairs."""
 
 from __future__ import annotations
 

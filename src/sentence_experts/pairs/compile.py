@@ -1,4 +1,4 @@
-"""Corpus -> pairs: link the works, sort them into domains, split, add negatives."""
+"""Compile pairs of a corpus: link the works, sort them into domains, split, add negatives."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def compile_pairs(
 def _compiled(
     graph: LinkGraph, settings: PairsConfig
 ) -> tuple[dict[str, pa.Table], pa.Table, dict[str, Any]]:
-    """The table of each split, the known links, and what the manifest says about them."""
+    """The table of each split, the known links, and their entries in the manifest."""
     pairs = graph.pairs
     rng = np.random.default_rng(settings.seed)
     assignment, fractions = _assign(graph, settings, rng)
     splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
     before = [len(split) for split in splits]
-    splits = _drawn(splits, settings, rng)
+    splits = _sampled(splits, settings, rng)
     for name, split in zip(SPLITS, splits, strict=True):
         if len(split) == 0:
             raise InputError(_empty_split(name, settings, len(pairs)))
@@ -114,8 +114,8 @@ def _compiled(
     )
 
 
-def _drawn(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Generator) -> list[PairArrays]:
-    """At most as many pairs a domain as the settings allow each split."""
+def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Generator) -> list[PairArrays]:
+    """The splits with at most as many pairs per domain as the settings allow."""
     return [
         sampling.draw_per_domain(
             split,
@@ -130,7 +130,7 @@ def _drawn(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Gener
 def _assign(
     graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator
 ) -> tuple[Assignment, tuple[float, float, float]]:
-    """The set of each pair, and the shares that the sets were given."""
+    """The set of each pair, and the shares of the sets."""
     if settings.split == "article":
         fractions = _shares(settings, ARTICLE_FRACTIONS)
         citing = graph.citing_articles(graph.pairs)
@@ -148,7 +148,7 @@ def _shares(settings: PairsConfig, default: tuple[float, float, float]) -> tuple
 def _seen_in_training(
     graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig
 ) -> dict[str, int | None]:
-    """Counted on the pairs as drawn: papers of test pairs, and articles behind them, that training had.
+    """Count papers of test pairs, and articles behind them, that are in training too, after sampling.
 
     Only co-citation has articles behind its pairs; None otherwise.
     """
@@ -171,7 +171,7 @@ def _draw_negatives(
     min_cited: int,
     rng: np.random.Generator,
 ) -> dict[int, PairArrays]:
-    """As many negatives as positives for each domain of each evaluation set."""
+    """As many negatives as positives, per domain of each evaluation set."""
     requests, homes = [], []
     for split in (VALIDATION, TEST):
         for domain in np.unique(splits[split].domain):

@@ -1,10 +1,10 @@
-"""Which domain a paper belongs to, by rules over its subjects, MeSH headings, keywords, journal and title.
+"""Assign papers to domains, by rules over their subjects, MeSH headings, keywords, journal and title.
 
 A rules file:
 
     several: first            # a paper in several domains: first | drop | each
     none: drop                # a paper in no domain: drop, or the name of a domain for the rest
-    mesh_descriptors: desc2026.xml   # needed where a heading stands for its whole subtree
+    mesh_descriptors: desc2026.xml   # needed if a heading stands for its whole subtree
     domains:
       copd:
         mesh: ["Pulmonary Disease, Chronic Obstructive"]
@@ -15,12 +15,12 @@ A rules file:
       neuroscience:
         subjects: ["Neuroscience"]
 
-Within a domain any match is enough. Patterns are compared without regard to case; `*` stands for any text.
-A cited work outside the corpus, which only its title is known of, takes the domain that cites it most; where
-two domains cite it equally often, none.
+Within a domain any match is enough. Patterns ignore case; `*` stands for any text. A cited work outside the
+corpus, of which only the title is known, gets the domain that cites it most, or none on a tie.
 
-`years` are those in which the papers of the pairs came out, not those in which they were cited: both versions
-of the paper query for papers published within them (Data compilation). A paper of unknown year is left out.
+`years` are the years of publication of the papers in the pairs, not of the papers that cite them: both
+versions of the paper query for papers published within them (Data compilation). A paper of unknown year is
+left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DOMAIN_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
 
 
 class DomainRule(BaseModel):
-    """What puts a paper into one domain: a match in any of the lists."""
+    """The conditions of one domain: a match in any of the lists."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,10 +72,10 @@ class DomainRules(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> DomainRules:
-        """Read a rules file; a relative `mesh_descriptors` is looked for beside it.
+        """Read a rules file; a relative `mesh_descriptors` is relative to it.
 
         Raises:
-            InputError: no such file, not YAML, or a field that is not of the form above.
+            InputError: no such file, not YAML, or a field that does not have the form above.
         """
         try:
             content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -101,7 +101,7 @@ class DomainRules(BaseModel):
         return rules
 
     def classifier(self) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
-        """A function from a paper (a row of papers.parquet) to its domains, most often one.
+        """Make a function from a paper (a row of papers.parquet) to its domains, usually one.
 
         Raises:
             InputError: a tree number is used without a `mesh_descriptors` file.
@@ -122,7 +122,7 @@ class DomainRules(BaseModel):
 
 
 def _check_names(content: Any, path: Path) -> None:
-    """YAML reads a bare `no` or `2020` as something else than a name."""
+    """Check that names are text: YAML reads a bare `no` or `2020` as something else."""
     domains = content.get("domains") if isinstance(content, dict) else None
     for name in domains if isinstance(domains, dict) else ():
         if not isinstance(name, str):

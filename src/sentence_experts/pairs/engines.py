@@ -1,7 +1,7 @@
 """The SQL engine that links works: DuckDB on this machine, or Spark, from one core to a cluster.
 
-Both run the same ibis expressions. What an engine computes once lies in Parquet in a scratch folder, and what
-Python asks for comes back through Parquet too: the same rows whichever engine made them.
+Both run the same ibis expressions. Intermediate tables are Parquet files in a scratch folder, and so are
+results, so that the rows are the same whichever engine computed them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from sentence_experts.errors import SentenceExpertsError, UsageError, require
 from sentence_experts.pairs.config import DUCKDB, MEMORY, SPARK_MASTER, PairsConfig
 
-# Of a self-join on one machine: tasks a core, so that none is left waiting for the largest.
-TASKS_A_CORE = 2
+# Tasks per core of a self-join on one machine, so that no core waits long for the largest task.
+TASKS_PER_CORE = 2
 
 
 class Engine:
@@ -44,17 +44,17 @@ class Engine:
         return table
 
     def kept(self, expression: ir.Table) -> ir.Table:
-        """The expression's rows, computed once and put on disk."""
+        """Compute an expression once and store its rows on disk."""
         return self.read(self._written(expression))
 
     def stored(self, table: pa.Table) -> ir.Table:
-        """A table of Python's, put where the engine reads it."""
+        """Store an Arrow table where the engine reads it."""
         path = self._new_path()
         pq.write_table(table, path)
         return self.read(path)
 
     def rows(self, expression: ir.Table) -> pa.Table:
-        """What the expression gives, in its order."""
+        """The rows of an expression, in its order."""
         path = self._written(expression)
         schema = expression.schema().to_pyarrow()
         parts = [pq.read_table(part, partitioning=None).cast(schema) for part in part_files(path)]
@@ -62,7 +62,7 @@ class Engine:
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def batches(self, expression: ir.Table) -> Iterator[pa.RecordBatch]:
-        """What the expression gives, in parts that fit into memory."""
+        """The rows of an expression, in parts that fit into memory."""
         path = self._written(expression)
         for part in part_files(path):
             yield from pq.ParquetFile(part).iter_batches()
@@ -98,15 +98,15 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def opened(settings: PairsConfig, beside: Path | None) -> Iterator[Engine]:
-    """The engine of the settings, with a scratch folder that is removed at the end.
+    """Start the engine of the settings, with a scratch folder that is removed at the end.
 
     Args:
-        settings: which engine, and its limits.
+        settings: the engine and its limits.
         beside: the scratch folder is made beside this path (without one, in the system's temporary folder),
             unless the settings name another place.
 
     Raises:
-        SentenceExpertsError: Spark is asked for and is not installed, or does not start.
+        SentenceExpertsError: Spark was chosen and is not installed, or does not start.
         UsageError: the scratch folder cannot be made.
     """
     name = beside.name if beside else "pairs"
@@ -130,7 +130,7 @@ def _duckdb(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
     backend = ibis.duckdb.connect()
     try:
         backend.raw_sql("SET enable_progress_bar = false")
-        # Results are ordered by what they say; to keep an order in between costs memory.
+        # Results are sorted by their values; preserving an order in between costs memory.
         backend.raw_sql("SET preserve_insertion_order = false")
         spilled = str(scratch / "spilled").replace("'", "''")
         backend.raw_sql(f"SET temp_directory = '{spilled}'")
@@ -146,12 +146,12 @@ def _duckdb(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
 @contextmanager
 def _spark(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
     sql = require("pyspark.sql", "spark")
-    # A session that runs already (a notebook's, a cluster's) is used as it is and left running.
+    # A running session (of a notebook or a cluster) is used as it is and left running.
     running = sql.SparkSession.getActiveSession()
     session = running or _session(sql, settings, scratch)
     try:
         with warnings.catch_warnings():
-            # That it does not know pandas 3: no row goes through pandas here.
+            # It does not support pandas 3, but no row goes through pandas here.
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
             backend = ibis.pyspark.connect(session)
         yield backend
@@ -172,7 +172,7 @@ def _session(sql: ModuleType, settings: PairsConfig, scratch: Path) -> Any:
     }
     if settings.engine.startswith("local"):
         wanted["spark.driver.host"] = "localhost"
-        wanted["spark.sql.shuffle.partitions"] = str(TASKS_A_CORE * _cores(settings.engine))
+        wanted["spark.sql.shuffle.partitions"] = str(TASKS_PER_CORE * _cores(settings.engine))
     if settings.memory:
         size, unit = MEMORY.fullmatch(settings.memory.strip()).groups()  # type: ignore[union-attr]
         whose = "driver" if settings.engine.startswith("local") else "executor"

@@ -1,4 +1,4 @@
-"""A corpus as a graph of works: which are linked, what domain each is in, and who cites them."""
+"""A corpus as a graph of works: their links, their domains, and the articles that cite them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ LINK_COUNTS = (1, 2, 3, 5)
 
 
 class LinkGraph:
-    """The works of a corpus that may stand in a pair, numbered in the order of their ids, and their links.
+    """The works of a corpus that can be in a pair, numbered in the order of their ids, and their links.
 
     Those are the works that have the unit's text and a domain. They are found first, so that only their
-    citations are joined, within each domain; the pairs come out of one pass over the citations. A second
-    pass, for the `Neighbours` of the works, is made when these are asked for.
+    citations are joined, within each domain; one pass over the citations gives the pairs. A second pass, for
+    the `Neighbours` of the works, is made when it is first needed.
 
     Attributes:
         pairs: the linked pairs of one domain and two texts, by works and domain.
-        link_counts: how many pairs of one domain are linked at least 1, 2, 3, 5 times, from `min_count` on.
-        same_text_pairs: how many of those are of works with the same text, and left out.
-        long_lists: what `max_references` leaves out: papers, and their citations of works that may stand in a
+        link_counts: number of pairs of one domain linked at least 1, 2, 3, 5 times, from `min_count` on.
+        same_text_pairs: number of those whose works have the same text, which are left out.
+        long_lists: what `max_references` leaves out: papers, and their citations of works that can be in a
             pair (with coupling: by such works); None without that setting.
     """
 
@@ -67,7 +67,7 @@ class LinkGraph:
             raise InputError(self._nothing_linked())
 
     def _number_members(self, domains: ir.Table) -> ir.Table:
-        """`paper_id, work, group, member`, and the same in arrays by member."""
+        """`paper_id, work, group, member`; also stored in arrays by member."""
         names = sorted(self._engine.rows(domains.select("domain").distinct())["domain"].to_pylist())
         self._domain_names = np.array(names, dtype=object)
         groups = pa.array(np.arange(len(names), dtype=np.int32))
@@ -88,7 +88,7 @@ class LinkGraph:
         self.long_lists = self._engine.rows(counts).to_pylist()[0]
 
     def _making_pairs(self, citations: ir.Table) -> ir.Table:
-        """Those citations that may link, under the settings."""
+        """The citations that can link, under the settings."""
         if self._long is not None:
             citations = citations.anti_join(self._long, "citing")
         if self._few is not None:
@@ -96,7 +96,7 @@ class LinkGraph:
         return citations
 
     def _linked_pairs(self, members: ir.Table) -> PairArrays:
-        """Sets `link_counts` and `same_text_pairs`, too."""
+        """The linked pairs; also sets `link_counts` and `same_text_pairs`."""
         least = self._settings.min_count
         links = RELATIONS[self._settings.relation](self._making_pairs(self._citations), members)
         columns = self._engine.rows(links.filter(links["count"] >= least).order_by("left", "right"))
@@ -130,16 +130,16 @@ class LinkGraph:
 
     @cached_property
     def works(self) -> WorkArrays:
-        """The works, and how often each is cited within the corpus."""
+        """The works, with the number of citations of each within the corpus."""
         numbers = np.arange(len(self._same_text))
         times = self._neighbours.times_cited(len(numbers))
         return WorkArrays(numbers, self._same_text, self._year, times)
 
     def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Which of the pairs (work numbers) any relation links: a mask of shape (pairs,).
+        """A mask of shape (pairs,) of the pairs (work numbers) that any relation links.
 
-        A link of one of two works with the same text is a link of the other, and so is one through a paper
-        with a long reference list, or through a reference that many cite.
+        A link of a work is also one of all works with the same text. Links through long reference lists and
+        through references that many cite count too.
         """
         return self._neighbours.linked(self._same_text[left], self._same_text[right])
 
@@ -148,10 +148,10 @@ class LinkGraph:
         return self._neighbours.citing_articles(pairs)
 
     def known_links(self, works: np.ndarray) -> pa.Table:
-        """`left_id, right_id` (left < right) of every link between the works, whatever its count and domain.
+        """`left_id, right_id` (left < right) of every link between the works, of any count and domain.
 
-        What links a text links all works with that text, and those are links of each other: none of them is
-        a negative of another. Ordered by the ids, which is the order of the work numbers.
+        A link of a text is one of all works with that text, and those are linked with each other: none is a
+        negative of another. Ordered by the ids, which is the order of the work numbers.
         """
         among = self._engine.stored(pa.table({"work": works, "same_text": self._same_text[works]}))
         texts = self._neighbours.texts.semi_join(among, "same_text")
@@ -173,7 +173,7 @@ class LinkGraph:
         return pa.table({f"{end}_id": ids.take(places[end]) for end in places}).combine_chunks()
 
     def in_domain(self, domain: str) -> np.ndarray:
-        """Which of `works` are of a domain: a mask of shape (works,)."""
+        """A mask of shape (works,) of the works of a domain."""
         of_domain = self._domain_names[self._group_of_member] == domain
         mask = np.zeros(len(self._same_text), dtype=bool)
         mask[self._work_of_member[of_domain]] = True
@@ -201,6 +201,6 @@ class LinkGraph:
 
 
 def _wide(column: pa.ChunkedArray) -> np.ndarray:
-    """Numbers wide enough to reckon with."""
+    """The column as 64-bit integers, so that products do not overflow."""
     numbers: np.ndarray = column.to_numpy().astype(np.int64)
     return numbers

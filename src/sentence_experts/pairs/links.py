@@ -1,9 +1,9 @@
-"""Which works are linked, and how often: co-citation, bibliographic coupling, direct citation.
+"""Links between works and their counts: co-citation, bibliographic coupling, direct citation.
 
-Each relation is one ibis expression over `citations(citing, cited)`, by id, repeated or not, and
-`members(paper_id, group, member)`: the works that may stand in a pair, each under a number within each of its
+Each relation is one ibis expression over `citations(citing, cited)`, by id, possibly repeated, and
+`members(paper_id, group, member)`: the works that can be in a pair, each with a number within each of its
 groups (domains). It gives `left, right, count` with left < right, of members of one group. The same code runs
-on any SQL engine that ibis speaks to.
+on any SQL engine of ibis.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def coupling(citations: ir.Table, members: ir.Table) -> ir.Table:
 
 
 def citation(citations: ir.Table, members: ir.Table) -> ir.Table:
-    """One paper cites the other; the count is 2 where each cites the other."""
+    """One paper cites the other; the count is 2 if each cites the other."""
     other = members.view()
     citing = citations.join(members, citations.citing == members.paper_id)
     citing = citing.select("cited", "group", one="member")
@@ -49,15 +49,15 @@ RELATIONS: dict[str, Callable[[ir.Table, ir.Table], ir.Table]] = {
     "citation": citation,
 }
 
-# Which ends of a citation are members, where it makes pairs.
+# The ends of a citation that are members, if it makes pairs.
 MEMBER_ENDS = {"co-citation": ("cited",), "coupling": ("citing",), "citation": ("citing", "cited")}
 
 
 def _sharing(ends: ir.Table) -> ir.Table:
-    """Pairs of members of one group that share a third work, `ends(through, group, member)`, and how many.
+    """Count the third works that pairs of members of one group share: `ends(through, group, member)`.
 
-    A sorted list a third work, and in it each member with those after it: half the rows of a join of `ends`
-    with itself, and no table of `ends` to hash.
+    Each third work has a sorted list of members, and each member pairs with those after it: half the rows of
+    a join of `ends` with itself, and no hash table of `ends`.
     """
     lists = ends.group_by("through", "group").aggregate(members=ends.member.collect(distinct=True))
     lists = lists.filter(lists.members.length() > 1).select(members=lists.members.sort())
@@ -69,15 +69,15 @@ def _sharing(ends: ir.Table) -> ir.Table:
 
 
 def identified(citations: ir.Table) -> ir.Table:
-    """`citing, cited` of the references with an identifier, those of a work to itself left out."""
+    """`citing, cited` of the references with an identifier, without those of a work to itself."""
     known = citations.filter(citations.cited.notnull(), citations.citing != citations.cited)
     return known.select("citing", "cited")
 
 
 def references_of_few(citations: ir.Table, members: ir.Table, rare: int) -> ir.Table:
-    """`cited`: the works that members cite and that at most `rare` papers of the corpus cite in all.
+    """`cited`: the works that members cite and that at most `rare` papers of the corpus cite.
 
-    What half a field cites (a method, a program) says little about two papers that share it.
+    A work that half a field cites (a method, a program) tells little about two papers that share it.
     """
     theirs = citations.semi_join(members, citations.citing == members.paper_id).select("cited")
     every = citations.semi_join(theirs, "cited").distinct()
@@ -86,7 +86,7 @@ def references_of_few(citations: ir.Table, members: ir.Table, rare: int) -> ir.T
 
 
 def long_lists(references: ir.Table, max_references: int) -> ir.Table:
-    """`citing`: the papers whose reference list has more than so many entries, identified or not."""
+    """`citing`: the papers with more than `max_references` entries in their list, identified or not."""
     lengths = references.group_by("citing").aggregate(entries=references.count())
     return lengths.filter(lengths.entries > max_references).select("citing")
 
@@ -102,9 +102,9 @@ def citing_both(pairs: ir.Table, citations: ir.Table) -> ir.Table:
 
 
 def linked_by_any(candidates: ir.Table, citations: ir.Table) -> ir.Table:
-    """Those rows of `candidates(left, right)` that any relation links: the opposite of a clean negative.
+    """The rows of `candidates(left, right)` that any relation links, and so are no negatives.
 
-    Works from the candidates outwards, so its cost follows their number and not that of all links.
+    Joins outwards from the candidates, so the cost grows with their number and not with that of all links.
     Every shared reference counts here, however often it is cited.
     """
     first, second = citations.view(), citations.view()

@@ -1,4 +1,4 @@
-"""Which works stand in which domain: by rules, or all in one."""
+"""The domains of the works: by rules, by the query that found them, or one for all."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def domains_of_works(
     """`paper_id, domain`: a row for each domain of each work that has the unit's text and any domain.
 
     Args:
-        engine: where the tables lie.
-        unit: the text of a work; with some, works outside the corpus count too.
+        engine: the engine of the tables.
+        unit: the text of a work; with titles, works outside the corpus count too.
         texts: the works with such a text (`folded_texts`).
         papers: the corpus's papers.
         citations: the corpus's citations.
-        rules_file: what sorts papers into domains.
-        found_in: the table of a fetched corpus, which says whose domain's query found a paper; it counts
-            where there are no rules. Without either, all works are of one domain.
+        rules_file: the rules that sort papers into domains.
+        found_in: the table of a fetched corpus with the domains whose queries found each paper; used without
+            rules. Without either, all works are of one domain.
 
     Raises:
         InputError: the rules cannot be read, or no paper falls into any of their domains.
     """
-    # A paper without text stands in no pair, but what it cites outside the corpus takes its domain.
+    # A paper without text is in no pair, but the works that it cites outside the corpus get its domain.
     votes = unit in BEYOND_THE_CORPUS
     years: dict[str, tuple[int, int]] = {}
     if rules_file is not None:
@@ -65,7 +65,7 @@ def domains_of_works(
 
 
 def _classified(engine: Engine, papers: ir.Table, rules: DomainRules) -> Iterator[pa.Table]:
-    """The domains of some papers at a time, those of none left out."""
+    """The domains of the papers, batch by batch, without papers of no domain."""
     domains_of = rules.classifier()
     for batch in engine.batches(papers.select(*_FIELDS)):
         found = [(paper["paper_id"], domain) for paper in batch.to_pylist() for domain in domains_of(paper)]

@@ -1,7 +1,7 @@
 """Clean negatives: pairs of one domain that no relation links, of papers that are cited enough.
 
 Source: Hallee et al. 2025, Data compilation: not co-cited, and both cited at least 15 times, so that they
-had the chance to be. Here no relation at all may link them.
+could have been. Here no relation may link them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.splits import WorkArrays
 
-# Below this many works all their pairs are looked at, above it pairs are drawn.
+# Up to this number of works all their pairs are enumerated, above it pairs are sampled.
 ENUMERATE_UP_TO = 1_500
 ROUNDS = 12
 
@@ -24,18 +24,18 @@ Linked = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Request:
-    """So many negatives of one domain, for one set, out of these works (positions in `WorkArrays`)."""
+    """Negatives that one set needs of one domain, from a pool of works (positions in `WorkArrays`)."""
 
     split: str
     domain: str
     needed: int
     pool: np.ndarray
-    # A mask over the works: each negative has one end there, as each positive of a split by year has.
+    # A mask over the works: each negative has one end there, as does each positive of a split by year.
     one_end: np.ndarray | None = None
 
 
 class NegativeSampler:
-    """Draws negatives, never the same pair twice, and knows how far citation counts would have to drop."""
+    """Samples negatives, never the same pair twice, and finds the threshold that gives enough of them."""
 
     def __init__(self, works: WorkArrays, linked: Linked, rng: np.random.Generator) -> None:
         self._works = works
@@ -47,7 +47,7 @@ class NegativeSampler:
         """Node numbers of shape (needed, 2) for each request.
 
         Raises:
-            InputError: a request cannot be met; the message gives the largest `min_cited` that would do.
+            InputError: a request cannot be met; the message gives the largest sufficient `min_cited`.
         """
         drawn = self._try(requests, min_cited)
         short = [
@@ -60,7 +60,7 @@ class NegativeSampler:
         return drawn
 
     def _try(self, requests: list[Request], min_cited: int) -> list[np.ndarray]:
-        """As many negatives as can be had for each request, none of them twice."""
+        """Sample as many negatives as possible per request, none of them twice."""
         self._taken = set()
         drawn = []
         for request in requests:
@@ -90,7 +90,7 @@ class NegativeSampler:
         return found[: request.needed]
 
     def _clean(self, positions: np.ndarray, request: Request) -> np.ndarray:
-        """Node numbers (n, 2), left < right, of the rows of `positions` that may serve as negatives."""
+        """Node numbers (n, 2), left < right, of the rows of `positions` that are valid negatives."""
         positions = positions[
             self._works.same_text[positions[:, 0]] != self._works.same_text[positions[:, 1]]
         ]
@@ -99,7 +99,7 @@ class NegativeSampler:
         ends = np.sort(self._works.work[positions], axis=1)
         untaken = np.array([tuple(pair) not in self._taken for pair in ends.tolist()], dtype=bool)
         ends = ends[untaken] if len(ends) else ends
-        # Linked pairs are rare among all pairs: looking at a few times the need is nearly always enough.
+        # Linked pairs are rare among all pairs, so a few times the number needed is nearly always enough.
         clean: list[np.ndarray] = []
         for start in range(0, len(ends), max(4 * request.needed, 1_000)):
             batch = ends[start : start + max(4 * request.needed, 1_000)]
@@ -109,7 +109,7 @@ class NegativeSampler:
         return np.concatenate(clean) if clean else ends
 
     def _largest_min_cited(self, requests: list[Request], below: int) -> int | None:
-        """The largest threshold under `below` that serves all requests; fewer citations only add papers."""
+        """The largest threshold under `below` that meets all requests; a lower one only adds papers."""
 
         def enough(min_cited: int) -> bool:
             drawn = self._try(requests, min_cited)

@@ -1,4 +1,4 @@
-"""What cites some works and what they cite, whole: what splits by article and clean negatives look at."""
+"""All citations that some works make and receive, for the split by article and for clean negatives."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sentence_experts.pairs.works import (
 
 
 class Neighbours:
-    """The citations that works make and receive, under any of the ids that their texts were published under.
+    """The citations that works make and receive, under every id that their texts were published under.
 
-    Every citation counts here, through however long a reference list.
+    Every citation counts here, also those in long reference lists.
 
     Attributes:
         citations: `citing, cited`, distinct, by id.
@@ -32,10 +32,10 @@ class Neighbours:
     def __init__(
         self, engine: Engine, texts: ir.Table, works: ir.Table, wanted: ir.Table, identified: ir.Table
     ) -> None:
-        """Cut the citations of a corpus down to those of some works.
+        """Reduce the citations of a corpus to those of some works.
 
         Args:
-            engine: where the tables lie.
+            engine: the engine of the tables.
             texts: the corpus's works with a text (`folded_texts`).
             works: the works under their numbers: `paper_id, work`.
             wanted: `paper_id` of all works that have a text of theirs.
@@ -57,7 +57,7 @@ class Neighbours:
         return times
 
     def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Which pairs of texts (numbers as in `same_text`) any relation links: a mask of shape (pairs,)."""
+        """A mask of shape (pairs,) of the pairs of texts (as in `same_text`) that any relation links."""
         candidates = self._engine.stored(pa.table({"left": left, "right": right}))
         hits = self._engine.rows(linked_by_any(candidates, self._of_texts))
         size = int(max(left.max(initial=0), right.max(initial=0))) + 1
@@ -67,7 +67,7 @@ class Neighbours:
     def citing_articles(self, pairs: PairArrays) -> CitingArticles:
         """The articles that cite both works of each pair, ordered by pair and article.
 
-        Those with long reference lists too: they may make no pairs, but must not stand behind two sets.
+        Those with long reference lists count too: they make no pairs, but must not be behind two sets.
         """
         asked = self._engine.stored(
             pa.table({"pair": np.arange(len(pairs)), "left": pairs.left, "right": pairs.right})

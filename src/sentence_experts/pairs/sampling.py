@@ -1,4 +1,4 @@
-"""How often a pair is trained on: frequent pairs weigh more, and no domain takes more than its share."""
+"""Sampling of training pairs: frequent pairs weigh more, and each domain has a maximum."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ import numpy as np
 
 from sentence_experts.pairs.splits import PairArrays
 
-FREQUENCIES = ("sampling", "duplication", "none")
-
 
 def draw_per_domain(
-    pairs: PairArrays, most: int | None, by_count: bool, rng: np.random.Generator
+    pairs: PairArrays, maximum: int | None, by_count: bool, rng: np.random.Generator
 ) -> PairArrays:
-    """At most `most` pairs of each domain, drawn without replacement, in the order of `pairs`.
+    """Sample at most `maximum` pairs per domain without replacement, in the order of `pairs`.
 
-    With `by_count`, a pair's chance is proportional to its count, the preferential sampling of Hallee et
-    al. 2025 (Data compilation). The largest of the keys u^(1/count), u uniform, are such a sample
-    (Efraimidis and Spirakis 2006, Weighted random sampling with a reservoir).
+    With `by_count`, a pair's probability is proportional to its count: the preferential sampling of Hallee et
+    al. 2025 (Data compilation). The largest of the keys u^(1/count), u uniform, are such a sample (Efraimidis
+    and Spirakis 2006, Weighted random sampling with a reservoir).
     """
-    if most is None:
+    if maximum is None:
         return pairs
     weight = pairs.count if by_count else np.ones(len(pairs))
     keys = np.log(1.0 - rng.random(len(pairs))) / weight
     kept = []
     for domain in np.unique(pairs.domain):
         rows = np.flatnonzero(pairs.domain == domain)
-        kept.append(rows[np.argsort(-keys[rows], kind="stable")[:most]])
+        kept.append(rows[np.argsort(-keys[rows], kind="stable")[:maximum]])
     return pairs.take(np.sort(np.concatenate(kept))) if kept else pairs
 
 
 def duplicated_by_count(pairs: PairArrays) -> PairArrays:
-    """Each pair as often as it was linked. Source: Hallee et al. 2024 (preprint), 3.1."""
+    """Repeat each pair as often as it was linked. Source: Hallee et al. 2024 (preprint), 3.1."""
     return pairs.take(np.repeat(np.arange(len(pairs)), pairs.count))
 
 

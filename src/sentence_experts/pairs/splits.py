@@ -18,10 +18,10 @@ SPLITS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)
 CROSSING = -1
 UNKNOWN_YEAR = -1
-# What does not make two texts different: citing papers give a title with and without its final stop.
-# White space is spelled out, as engines differ in what \s stands for.
+# Characters that do not make texts different: citing papers give a title with and without its final stop.
+# White space is spelled out, as engines differ in the meaning of \s.
 NOT_WORDS = r"[\p{P}\t\n\f\r ]+"
-# Blocks of papers that are drawn for each domain: fewer keep more pairs, more make the sets more alike.
+# Blocks of papers per domain: fewer keep more pairs, more make the sets more alike.
 BLOCKS = 25
 
 
@@ -58,7 +58,7 @@ class WorkArrays:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Where each pair goes, and which works the negatives of a set may be made of.
+    """The set of each pair, and the works that the negatives of a set may be made of.
 
     Attributes:
         pairs: shape (pairs,), the set of each, -1 for none.
@@ -74,51 +74,45 @@ class Assignment:
 def split_by_paper(
     pairs: PairArrays, works: WorkArrays, fractions: tuple[float, float, float], rng: np.random.Generator
 ) -> Assignment:
-    """No paper occurs in two of the sets: papers are drawn, and pairs across two sets are left out.
+    """Split papers, so that none is in two sets; pairs across two sets are left out.
 
-    `fractions` are of papers. In each domain the linked papers are drawn in blocks of neighbours, since
-    papers drawn one by one would tear most pairs apart (0.6, 0.2, 0.2 keeps 44% of them; blocks kept 50% to
-    80% on real articles). Works with the same text go together.
+    `fractions` are of papers. In each domain the linked papers are assigned in blocks of neighbours: papers
+    assigned one by one would split most pairs (0.6, 0.2, 0.2 keeps 44% of them; blocks kept 50% to 80% on
+    real articles). Works with the same text go together.
     """
     texts, text_of = np.unique(works.same_text, return_inverse=True)
     left, right = text_of[works.rows(pairs.left)], text_of[works.rows(pairs.right)]
-    split_of = draw_texts(len(texts), fractions, rng)
-    drawn = np.zeros(len(texts), dtype=bool)
+    split_of = assign_texts(len(texts), fractions, rng)
+    assigned = np.zeros(len(texts), dtype=bool)
     for domain in np.unique(pairs.domain):
         rows = pairs.domain == domain
         linked = np.union1d(left[rows], right[rows])
-        linked = linked[~drawn[linked]]
+        linked = linked[~assigned[linked]]
         if len(linked) == 0:
             continue
-        drawn[linked] = True
-        order = _neighbours_together(linked, left[rows], right[rows])
-        split_of[order] = draw_blocks(len(order), fractions, rng)
+        assigned[linked] = True
+        order = order_by_links(linked, left[rows], right[rows])
+        split_of[order] = assign_blocks(len(order), fractions, rng)
     same = split_of[left] == split_of[right]
     pools = {split: split_of[text_of] == split for split in (TRAIN, VALIDATION, TEST)}
     return Assignment(np.where(same, split_of[left], CROSSING), pools)
 
 
-def draw_texts(count: int, fractions: tuple[float, float, float], rng: np.random.Generator) -> np.ndarray:
-    """A set for each of `count` texts, drawn one by one: shape (count,)."""
+def assign_texts(count: int, fractions: tuple[float, float, float], rng: np.random.Generator) -> np.ndarray:
+    """A random set for each of `count` texts: shape (count,)."""
     bounds = np.cumsum(fractions)[:2]
     return np.searchsorted(bounds, rng.permutation(count) / max(count, 1), side="right")
 
 
-def draw_blocks(count: int, fractions: tuple[float, float, float], rng: np.random.Generator) -> np.ndarray:
-    """A set for each of `count` things in order, the same for all of a block: shape (count,).
-
-    There are at most `BLOCKS` blocks, of one size.
-    """
+def assign_blocks(count: int, fractions: tuple[float, float, float], rng: np.random.Generator) -> np.ndarray:
+    """A set for each of `count` things in order, by at most `BLOCKS` blocks of one size: shape (count,)."""
     sizes = [len(block) for block in np.array_split(np.arange(count), BLOCKS) if len(block)]
     places = (rng.permutation(len(sizes)) + 0.5) / max(len(sizes), 1)
     return np.repeat(np.searchsorted(np.cumsum(fractions)[:2], places, side="right"), sizes)
 
 
-def _neighbours_together(nodes: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """`nodes` (given ascending) in an order in which linked ones stand close together.
-
-    It is the reverse Cuthill-McKee order of the graph of their links.
-    """
+def order_by_links(nodes: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Order `nodes` (given ascending) so that linked ones are close together (reverse Cuthill-McKee)."""
     inside = np.isin(left, nodes) & np.isin(right, nodes)
     ends = np.searchsorted(nodes, left[inside]), np.searchsorted(nodes, right[inside])
     graph = coo_array((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
@@ -129,24 +123,24 @@ def _neighbours_together(nodes: np.ndarray, left: np.ndarray, right: np.ndarray)
 def split_by_pair(
     pairs: PairArrays, works: WorkArrays, fractions: tuple[float, float, float], rng: np.random.Generator
 ) -> Assignment:
-    """Pairs are drawn at random, so the same paper stands in several sets: the published way.
+    """Split pairs at random, so that papers are in several sets: the published way, which leaks.
 
-    Source: Hallee et al. 2025, Data compilation ("split randomly in a 99:1 ratio"). Faithful, not clean.
+    Source: Hallee et al. 2025, Data compilation ("split randomly in a 99:1 ratio").
     """
-    drawn = rng.permutation(len(pairs)) / max(len(pairs), 1)
+    places = rng.permutation(len(pairs)) / max(len(pairs), 1)
     every_work = np.ones(len(works.work), dtype=bool)
-    home = np.searchsorted(np.cumsum(fractions)[:2], drawn, side="right")
+    home = np.searchsorted(np.cumsum(fractions)[:2], places, side="right")
     return Assignment(home, {VALIDATION: every_work, TEST: every_work})
 
 
 def split_by_year(
     pairs: PairArrays, works: WorkArrays, fractions: tuple[float, float, float], rng: np.random.Generator
 ) -> Assignment:
-    """Test: pairs with a paper of the newest year; the rest is drawn by pair, train to validation.
+    """Test on pairs with a paper of the newest year; split the rest at random into train and validation.
 
-    The newest year is that of the linked papers: papers that came out later are cited by nobody yet, and take
-    no part in negatives either. Source: Hallee et al. 2024 (preprint), 3.1. Papers of test pairs may stand in
-    training too.
+    The newest year is that of the linked papers: papers that came out later are not cited yet, and are in no
+    negatives either. Source: Hallee et al. 2024 (preprint), 3.1. Papers of test pairs may also be in
+    training.
 
     Raises:
         InputError: no paper has a year, or every pair is of the newest one.
@@ -167,7 +161,7 @@ def split_by_year(
 
 @dataclass(frozen=True)
 class SplitMethod:
-    """One way to split, and the shares of train, validation and test it takes by default."""
+    """One way to split, and its default shares of train, validation and test."""
 
     assign: Callable[[PairArrays, WorkArrays, tuple[float, float, float], np.random.Generator], Assignment]
     fractions: tuple[float, float, float]
@@ -181,7 +175,7 @@ SPLIT_METHODS: dict[str, SplitMethod] = {
 
 
 def papers_seen(train: PairArrays, test: PairArrays) -> tuple[int, int]:
-    """How many papers of the test pairs occur in training pairs, and how many test papers there are."""
+    """Number of papers of test pairs that occur in training pairs, and number of all test papers."""
     trained = np.union1d(train.left, train.right)
     tested = np.union1d(test.left, test.right)
     return int(np.isin(tested, trained).sum()), len(tested)

@@ -1,4 +1,4 @@
-"""The works that may stand in a pair, with their text: abstracts, titles, or both.
+"""The works that can be in a pair, with their text: abstracts, titles, or both.
 
 Each unit is one ibis expression over the corpus tables that gives `paper_id, text, year`.
 """
@@ -13,8 +13,8 @@ import ibis.expr.types as ir
 from sentence_experts.pairs.splits import NOT_WORDS
 
 TITLE_AND_ABSTRACT = "\n"
-# Whose lower case engines disagree on: a dot of its own, another letter at the end of a word.
-LETTERS_APART = (("İ", "i"), ("Σ", "σ"))
+# Letters whose lower case differs between engines: a separate dot, another letter at the end of a word.
+SPECIAL_LETTERS = (("İ", "i"), ("Σ", "σ"))
 
 
 def abstracts(papers: ir.Table, citations: ir.Table) -> ir.Table:
@@ -23,13 +23,13 @@ def abstracts(papers: ir.Table, citations: ir.Table) -> ir.Table:
 
 
 def titles_and_abstracts(papers: ir.Table, citations: ir.Table) -> ir.Table:
-    """Corpus papers with both, the title on a line of its own."""
+    """Corpus papers with both, the title on its own line."""
     both = papers.filter(papers.title.length() > 0, papers.abstract.length() > 0)
     return _with_text(both.select("paper_id", "year", text=both.title + TITLE_AND_ABSTRACT + both.abstract))
 
 
 def titles(papers: ir.Table, citations: ir.Table) -> ir.Table:
-    """Corpus papers by their title, and cited works outside the corpus by the title most often given."""
+    """Titles of corpus papers, and the most frequent title of each cited work outside the corpus."""
     inside = _with_text(papers.select("paper_id", "year", text=papers.title))
     named = citations.filter(citations.cited.notnull(), citations.cited_title.length() > 0)
     outside = named.anti_join(papers, named.cited == papers.paper_id)
@@ -50,7 +50,7 @@ UNITS: dict[str, Callable[[ir.Table, ir.Table], ir.Table]] = {
     "title+abstract": titles_and_abstracts,
 }
 
-# Units of which works outside the corpus have a text too.
+# Units that works outside the corpus have too.
 BEYOND_THE_CORPUS = ("title",)
 
 
@@ -62,12 +62,12 @@ def _with_text(works: ir.Table) -> ir.Table:
 def folded_texts(unit: str, papers: ir.Table, citations: ir.Table) -> ir.Table:
     """`paper_id, text, year, folded` of all works with the unit's text.
 
-    `folded` is equal for texts that are the same but for case, punctuation and white space: a hash, since
-    texts are long and are only compared.
+    `folded` is equal for texts that differ only in case, punctuation and white space: a hash, as it is only
+    compared.
     """
     works = UNITS[unit](papers, citations)
     text = works.text
-    for letter, small in LETTERS_APART:
+    for letter, small in SPECIAL_LETTERS:
         text = text.replace(letter, small)
     return works.mutate(folded=text.lower().re_replace(NOT_WORDS, " ").strip().hexdigest("md5"))
 
@@ -75,8 +75,8 @@ def folded_texts(unit: str, papers: ir.Table, citations: ir.Table) -> ir.Table:
 def numbered_works(texts: ir.Table, domains: ir.Table) -> ir.Table:
     """`work, paper_id, year, same_text` of the works of `domains(paper_id, domain)`, in the order of the ids.
 
-    `same_text` is the smallest number among the works of one text (a paper published twice): such works are
-    one paper where leaks are concerned.
+    `same_text` is the smallest number among the works of one text (a paper published twice), which count as
+    one paper for leaks.
     """
     works = texts.semi_join(domains, "paper_id").select("paper_id", "year", "folded")
     works = works.mutate(work=_numbered_by(works.paper_id))
@@ -143,7 +143,7 @@ def numbered_citations(citations: ir.Table, nodes: ir.Table) -> ir.Table:
 
 
 def citations_of_texts(citations: ir.Table, texts: ir.Table) -> ir.Table:
-    """`citing, cited` with each node under its `same_text`: what cites a reprint cites the paper."""
+    """`citing, cited` with each node under its `same_text`: a citation of a reprint is one of the paper."""
     citing, cited = texts.view(), texts.view()
     joined = citations.left_join(citing, citations.citing == citing.node).select(
         "cited", citing=ibis.coalesce(citing.same_text, citations.citing)
@@ -155,7 +155,7 @@ def citations_of_texts(citations: ir.Table, texts: ir.Table) -> ir.Table:
 
 
 def within_years(memberships: ir.Table, works: ir.Table, years: Mapping[str, tuple[int, int]]) -> ir.Table:
-    """Rows of `memberships(paper_id, domain)` whose work came out in its domain's years, if it has any."""
+    """Rows of `memberships(paper_id, domain)` whose work is of its domain's years, if it has any."""
     dated = memberships.join(works.select("paper_id", "year"), "paper_id")
     conditions = [
         (dated.domain != domain) | dated.year.between(first, last).fill_null(False)
@@ -167,9 +167,9 @@ def within_years(memberships: ir.Table, works: ir.Table, years: Mapping[str, tup
 def domains_of_cited(
     works: ir.Table, papers: ir.Table, citations: ir.Table, memberships: ir.Table
 ) -> ir.Table:
-    """`paper_id, domain` for works outside the corpus: the domain that cites them most, ties left out.
+    """`paper_id, domain` of works outside the corpus: the domain that cites them most, none on a tie.
 
-    A paper of the corpus has the domains that the rules give it, or none: `memberships(paper_id, domain)`.
+    Papers of the corpus have the domains of the rules, or none: `memberships(paper_id, domain)`.
     """
     outside = works.anti_join(papers, "paper_id").select("paper_id")
     identified = citations.filter(citations.cited.notnull()).select("citing", "cited")

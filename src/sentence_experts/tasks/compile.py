@@ -1,4 +1,4 @@
-"""A task file -> datasets: read, check, split, keep apart, sample, pair."""
+"""Compile the datasets of a task file: read, check, split, keep apart, sample, pair."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from sentence_experts.tasks.split import (
     TRAIN,
     VALIDATION,
     assign,
-    drawn,
     keys_of,
     linked,
+    sample,
     without,
 )
 from sentence_experts.tasks.task_file import Task, TaskFile
@@ -158,7 +158,7 @@ def _check_classes(where: str, rows: list[Row], bad: list[SetAside]) -> None:
 
 
 def _drop_duplicates(dataset: Dataset) -> None:
-    """Of pairs that occur twice one is enough; labelled and scored rows stay as they were published."""
+    """Remove repeated pairs; labelled and scored rows stay as they were published."""
     if not dataset.task.of.trainable or dataset.task.of.labelled:
         return
     first = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
@@ -168,7 +168,7 @@ def _drop_duplicates(dataset: Dataset) -> None:
 
 
 def _split(dataset: Dataset, reading: Reading, settings: TasksConfig) -> None:
-    """Give each row a split where the source has not: by the shares, or validation out of training."""
+    """Split the rows if the source has no splits, or take validation out of its training split."""
     rows, fractions = dataset.rows, settings.shares
     if not dataset.task.of.trainable:
         tests = [row for row in rows if row.split in (None, TEST)]
@@ -190,7 +190,7 @@ def _split(dataset: Dataset, reading: Reading, settings: TasksConfig) -> None:
 
 
 def _keep_apart(datasets: list[Dataset]) -> None:
-    """Take out of training what any dataset evaluates on, and out of validation what any tests on."""
+    """Remove test texts of any dataset from training and validation, and validation texts from training."""
     tested, validated = (
         set().union(*(keys_of(dataset.rows, split) for dataset in datasets)) for split in (TEST, VALIDATION)
     )
@@ -212,8 +212,8 @@ def _tables(dataset: Dataset, settings: TasksConfig) -> tuple[dict[str, pa.Table
     splits = {}
     for split in SPLITS:
         rows = [row for row in dataset.rows if row.split == split]
-        most = settings.max_train if split == TRAIN else settings.max_eval
-        splits[split] = drawn(rows, most, settings.seed)
+        maximum = settings.max_train if split == TRAIN else settings.max_eval
+        splits[split] = sample(rows, maximum, settings.seed)
     entry: dict[str, Any] = {
         "source": dataset.described,
         "set_aside": dict(sorted(Counter(map(str, dataset.bad)).items())),
@@ -237,7 +237,7 @@ def _tables(dataset: Dataset, settings: TasksConfig) -> tuple[dict[str, pa.Table
 
 
 def _classes(splits: dict[str, list[Row]], lone: dict[str, list[str]]) -> dict[str, Any]:
-    """What there is to know of the classes: texts, labels that give no pair, labels training has not."""
+    """Counts of the classes, labels without a pair, and labels that training lacks."""
     labels = {split: {str(row.label) for row in rows} for split, rows in splits.items()}
     evaluated = labels[VALIDATION] | labels[TEST]
     return {
@@ -258,7 +258,7 @@ def _texts_table(splits: dict[str, list[Row]]) -> pa.Table:
 
 
 def _pairs_table(rows: list[Row]) -> pa.Table:
-    """`PAIRS_SCHEMA`; the group is the label, or for pairs that share a text the least of their positives."""
+    """`PAIRS_SCHEMA`; the group is the label, or for pairs that share a text their smallest positive."""
     together = linked([[text_key(text) for text in row.texts()] for row in rows])
     groups: dict[int, str] = {}
     for row, component in zip(rows, together, strict=True):

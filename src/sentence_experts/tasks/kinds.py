@@ -1,4 +1,4 @@
-"""The kinds of tasks: what their rows hold, how they are trained, and how they are measured."""
+"""The kinds of tasks: their rows, and how they are trained and measured."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Kind:
     """One kind of task.
 
     Attributes:
-        name: what `kind:` takes in a task file.
-        columns: what each row has: texts, a label or a score.
+        name: the value of `kind:` in a task file.
+        columns: the columns of each row: texts, a label or a score.
         trainable: whether models are trained on it; if not, its datasets are test sets.
         batches: "homogeneous" (a batch is of one dataset) or "heterogeneous" (of all datasets of the task).
-        temperature: that of the contrastive loss.
-        metric: what a model is measured by (MoTE, table 1).
-        mteb_type: the task type that mteb measures it as.
+        temperature: of the contrastive loss.
+        metric: of the evaluation (MoTE, table 1).
+        mteb_type: the task type of mteb.
         labelled: rows are a text and its label; texts of one label are positives of each other.
         binary: scores are 0 or 1.
-        optional: columns that a row may have besides.
-        instructions: route -> instruction where a task gives none; empty means one route, the task's name.
+        optional: further columns that a row may have.
+        instructions: default instruction per route; empty means one route, the task's name.
     """
 
     name: str

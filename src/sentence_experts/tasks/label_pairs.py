@@ -1,7 +1,7 @@
-"""Pairs of texts that have the same label, for classification and clustering.
+"""Pairs of texts with the same label, for classification and clustering.
 
-Source: MoTE, section 2.1 (a pair for each downstream task) and appendix D.2; it takes its pairs from datasets
-that are published as pairs, here they are made of the labels.
+Source: MoTE, section 2.1 (pairs for each downstream task) and appendix D.2. Its pairs come from datasets
+published as pairs; here they are made from the labels.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from sentence_experts.tasks.split import uniform
 
 
 def same_label_pairs(rows: Sequence[Row], pairs_per_text: int, seed: int) -> tuple[list[Row], list[str]]:
-    """Pairs of the labelled texts of one split, and the labels that have one text and so give no pair.
+    """Make pairs of the labelled texts of one split; also returns the labels of one text, which have no pair.
 
     Each text is the anchor of `pairs_per_text` pairs (fewer in a smaller class) and the positive of as many:
-    the texts of a class stand in a circle, in an order that the seed and their words give, and each is paired
-    with those that follow. Texts that differ in punctuation alone count as one.
+    the texts of a class form a circle, in an order given by the seed and their words, and each is paired with
+    those that follow. Texts that differ only in punctuation count as one.
     """
     classes: dict[str, dict[str, Row]] = {}
     for row in rows:

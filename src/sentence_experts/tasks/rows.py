@@ -1,4 +1,4 @@
-"""Records -> rows that can be used: texts, a label or a score, a group. What cannot be used is named."""
+"""Turn records into rows: texts, a label or a score, a group; name the reason if that is impossible."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Row:
     Attributes:
         anchor: the text; of a pair the first.
         positive: the second text of a pair.
-        negative: a text that is no answer to the anchor, where given.
+        negative: a text that is not an answer to the anchor, if given.
         label: a labelled text's class.
-        score: how alike the texts of a pair are.
+        score: the similarity of the texts of a pair.
         group: rows of one group stay in one split.
-        split: where the source puts the row, None where it does not say.
+        split: the source's split of the row, if it has splits.
     """
 
     anchor: str
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A record that is not used: where it stands, which of its fields is to blame, and why."""
+    """A record that is not used: its place, the field at fault, and the reason."""
 
     where: str
     field: str
@@ -70,13 +70,13 @@ def text_id(text: str) -> str:
 
 
 def text_key(text: str) -> str:
-    """Equal for texts that differ in case, punctuation and white space alone: they may not be in two sets."""
+    """Equal for texts that differ only in case, punctuation and white space, which may not be in two sets."""
     words = _NOT_WORDS.sub("", text.casefold())
     return sha256_text(words or text)[:_ID_LENGTH]
 
 
 def thread(group: str) -> str:
-    """A group without "Re:" and "Fwd:" before it, in lower case, with single spaces: a subject's thread."""
+    """A group without leading "Re:" and "Fwd:", in lower case, with single spaces: a subject's thread."""
     return " ".join(_REPLY.sub("", group).split()).casefold()
 
 
@@ -122,7 +122,7 @@ def _text(value: Any, column: str) -> str:
         raise _BadFieldError(column, f"a text is expected, not {str(value)[:40]!r}")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    # Lone surrogates come out of JSON escapes; no file can hold them.
+    # JSON escapes can give lone surrogates, which no file can hold.
     return str(value).encode("utf-8", "replace").decode("utf-8").strip()
 
 

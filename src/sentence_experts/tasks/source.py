@@ -1,4 +1,4 @@
-"""One dataset's entry in a task file: where its rows are, and in which columns."""
+"""The entry of a dataset in a task file: the place of its rows, and their columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sentence_experts.tasks.kinds import Kind
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 PLACES = ("file", "files", "corpus", "hub", "table")
-# What stands in a manifest for the place of a table.
+# The place of a table in a manifest.
 IN_MEMORY = "a table in memory"
 ROLES = ("anchor", "positive", "negative", "text", "label", "score")
 Split = Literal["train", "validation", "test"]
@@ -80,7 +80,7 @@ class Source(BaseModel):
 
 
 def resolved(written: str, folder: Path) -> Path:
-    """A path of a task file that lies in `folder`: ${VAR} replaced, relative to the file.
+    """A path of a task file in `folder`: ${VAR} is replaced, and the path is relative to the file.
 
     Raises:
         InputError: a variable is not set.

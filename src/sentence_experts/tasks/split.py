@@ -1,4 +1,4 @@
-"""Train, validation and test kept apart: by group, by text, and across all datasets of a task file."""
+"""Separate train, validation and test: by group, by text, and across all datasets of a task file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
 
 
 def assign(rows: Sequence[Row], fractions: tuple[float, float, float], seed: int) -> list[Row]:
-    """The rows, each with a split; rows that share a group or a text get the same one.
+    """Give each row a split; rows that share a group or a text get the same one.
 
-    Where a group goes is a function of the seed and its name (without groups: of its texts) alone. So a paper
-    is in the same split in every task of every dataset made of its corpus, and rows that are added later do
-    not move others. The shares are therefore met on average.
+    The split depends only on the seed and the name of the group (without groups: on the texts). So a paper is
+    in the same split in every dataset made of its corpus, and rows that are added later do not move others;
+    the shares hold on average.
     """
     if not rows:
         return []
@@ -38,12 +38,12 @@ def assign(rows: Sequence[Row], fractions: tuple[float, float, float], seed: int
 
 
 def uniform(seed: int, name: str) -> float:
-    """A number in [0, 1) that depends on the seed and the name alone."""
+    """A number in [0, 1) that depends only on the seed and the name."""
     return int(sha256_text(str(seed), name)[:13], 16) / 16**13
 
 
 def linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
-    """A number for each row; rows that have a key in common, also through others, have the same number."""
+    """A number per row: the same for rows that share a key, also through other rows."""
     numbers: dict[Hashable, int] = {}
     ends = [(row, numbers.setdefault(key, len(numbers))) for row, own in enumerate(keys) for key in own]
     left, right = (np.array(side, dtype=np.int64) for side in zip(*ends, strict=True))
@@ -64,12 +64,10 @@ def keys_of(rows: Sequence[Row], split: str) -> set[str]:
 
 
 def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row], int, int]:
-    """The rows without those of `split` that hold a text whose key is in `seen`.
-
-    A negative among them is taken off its row, which stays.
+    """Remove the rows of `split` that hold a text whose key is in `seen`; of a negative, only the negative.
 
     Returns:
-        The rows, how many went, and how many negatives were taken off.
+        The rows, the number of removed rows, and the number of removed negatives.
     """
     kept: list[Row] = []
     gone = negatives = 0
@@ -85,11 +83,11 @@ def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row],
     return kept, gone, negatives
 
 
-def drawn(rows: Sequence[Row], most: int | None, seed: int) -> list[Row]:
-    """At most `most` of the rows, in their order; which ones depends on the seed and their texts alone."""
-    if most is None or len(rows) <= most:
+def sample(rows: Sequence[Row], maximum: int | None, seed: int) -> list[Row]:
+    """Sample at most `maximum` rows, in their order; the choice depends only on the seed and their texts."""
+    if maximum is None or len(rows) <= maximum:
         return list(rows)
     order = sorted(
         range(len(rows)), key=lambda number: (uniform(seed, "\0".join(rows[number].texts())), number)
     )
-    return [rows[number] for number in sorted(order[:most])]
+    return [rows[number] for number in sorted(order[:maximum])]

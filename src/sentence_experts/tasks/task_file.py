@@ -41,7 +41,7 @@ Name = Annotated[str, AfterValidator(_named)]
 
 
 class Task(BaseModel):
-    """One task: its kind, its routes with their instructions and experts, its datasets."""
+    """One task: kind, routes with their instructions and experts, datasets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,12 +80,12 @@ class Task(BaseModel):
 
     @property
     def of(self) -> Kind:
-        """What is true of all tasks of its kind."""
+        """The properties of its kind."""
         return KINDS[self.kind]
 
     @property
     def anchor_route(self) -> str:
-        """The route of anchors (queries); of all texts where the task has one route."""
+        """The route of anchors (queries); of all texts if the task has one route."""
         return next(iter(self.instructions))
 
     @property
@@ -154,7 +154,7 @@ class TaskFile(BaseModel):
         """The tasks of a task file (YAML), or of a folder written by `compile_tasks`.
 
         Raises:
-            InputError: no such file, not YAML, or a key or value that cannot be (the message names it).
+            InputError: no such file, not YAML, or a key or value that is not allowed (the message names it).
         """
         path = Path(path)
         if path.is_dir():
@@ -209,7 +209,7 @@ class TaskFile(BaseModel):
         """The tasks that a tasks folder was compiled from.
 
         Raises:
-            InputError: the manifest is of something else.
+            InputError: the manifest is not one of tasks.
         """
         if not isinstance(manifest, dict) or manifest.get("kind") != "tasks":
             raise InputError(f"{path}: its {MANIFEST} is not that of a tasks folder")
@@ -228,7 +228,7 @@ class TaskFile(BaseModel):
         return {route: text for task in self.tasks.values() for route, text in task.instructions.items()}
 
     def experts(self) -> dict[str, str]:
-        """Route -> the expert it uses: the one of its own name, or that of another route."""
+        """Route -> the expert it uses: its own, or that of another route."""
         shared = {route: expert for task in self.tasks.values() for route, expert in task.experts.items()}
         return {route: shared.get(route, route) for route in self.instructions()}
 
@@ -240,7 +240,7 @@ class TaskFile(BaseModel):
         """The task of this name.
 
         Raises:
-            UsageError: there is none; the message lists those there are.
+            UsageError: there is none; the message lists the tasks.
         """
         if name not in self.tasks:
             raise UsageError(f"there is no task {name!r}; the tasks are {', '.join(self.tasks)}")
@@ -266,9 +266,9 @@ class TaskFile(BaseModel):
 
 
 def _given_instructions(tasks: Mapping[str, Any]) -> dict[str, str]:
-    """Route -> instruction as the tasks give them, or as trained tasks have them by default.
+    """Route -> instruction, as given by the tasks or by default for trained tasks.
 
-    Where nothing is trained, no instruction is another task's: all have their kind's.
+    If nothing is trained, all tasks have the instructions of their kinds.
     """
     known: dict[str, str] = {}
     kinds = [KINDS.get(str(task.get("kind"))) for task in tasks.values() if isinstance(task, Mapping)]
@@ -288,7 +288,7 @@ def _given_instructions(tasks: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _filled_in(name: str, task: Any, given: Mapping[str, str]) -> Any:
-    """The task with its name and, where it leaves them out, its kind's instructions, batches, temperature."""
+    """The task with its name and the defaults of its kind: instructions, batches, temperature."""
     kind = KINDS.get(str(task.get("kind"))) if isinstance(task, Mapping) else None
     if kind is None:
         return task
@@ -307,7 +307,7 @@ def _filled_in(name: str, task: Any, given: Mapping[str, str]) -> Any:
 
 
 def _first_problem(error: ValidationError) -> str:
-    """Where the first problem is, and what; for an unknown key the known ones."""
+    """The place and message of the first problem; for an unknown key, the known keys."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
