@@ -67,7 +67,7 @@ def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
         ("a.txt", None, None, "no such file"),
     ],
 )
-def test_what_cannot_be_read_says_why(tmp_path, name, content, column, message):
+def test_unreadable_tables_are_refused_with_reason(tmp_path, name, content, column, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):

@@ -49,7 +49,7 @@ def test_no_email(tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
-def test_an_email_that_is_none(tmp_path: Path) -> None:
+def test_invalid_email(tmp_path: Path) -> None:
     said = one_line(fetch("--domains", "a=asthma[MeSH]", "--out", tmp_path / "c", "--email", "me"), 2)
     assert "--email: not an email address (got 'me')" in said
 
@@ -59,7 +59,7 @@ def test_no_domain(tmp_path: Path) -> None:
     assert "not of the form NAME=VALUE" in one_line(fetch("--domains", "asthma", "--out", tmp_path / "c"), 2)
 
 
-def test_values_that_are_not_possible(tmp_path: Path, plan: Path) -> None:
+def test_bad_values_are_refused(tmp_path: Path, plan: Path) -> None:
     mine = ("--config", plan, "--out", tmp_path / "c", "--email", "a@b.org")
     assert "--licences" in one_line(fetch(*mine, "--licences", "free"), 2)
     assert "--citations" in one_line(fetch(*mine, "--citations", "scopus"), 2)

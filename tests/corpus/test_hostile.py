@@ -113,7 +113,7 @@ def test_broken_documents_are_named_and_good_ones_kept(
     assert {paper["title"] for paper in papers(corpus)} == {"Żółw", "Café", "A title"}
 
 
-def test_of_many_broken_articles_in_one_document_some_are_named_and_all_counted(
+def test_many_broken_articles_of_one_document_are_counted(
     folder: Callable[..., Path], tmp_path: Path
 ) -> None:
     many = "<article/>" * 3000 + jats()

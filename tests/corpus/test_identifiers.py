@@ -37,7 +37,7 @@ def test_what_is_no_doi(value: str | None) -> None:
     assert normalise_doi(value) is None
 
 
-def test_a_doi_broken_over_two_lines_is_mended() -> None:
+def test_doi_broken_over_two_lines_is_joined() -> None:
     assert normalise_doi("10.1126/science. 1068094") == "10.1126/science.1068094"
 
 
@@ -66,6 +66,6 @@ def test_pmid_and_pmcid() -> None:
     assert identifiers_in_url("http://www.ncbi.nlm.nih.gov/pmc/articles/PMC77/") == (None, None, "PMC77")
 
 
-def test_a_doi_in_text_must_be_called_one() -> None:
+def test_doi_in_text_needs_a_prefix() -> None:
     assert find_doi("Nature 10.5/6 pp. doi: 10.1000/x.") == "10.1000/x"
     assert find_doi("between 10.1234/5 and more") is None

@@ -55,7 +55,7 @@ def test_any_number_of_workers_writes_the_same_bytes(simulated: Path, tmp_path: 
     assert {path.name for path in one.path.iterdir()} == set(FILES)
 
 
-def test_the_order_of_the_sources_leaves_the_tables_alone(simulated: Path, tmp_path: Path) -> None:
+def test_order_of_sources_does_not_change_tables(simulated: Path, tmp_path: Path) -> None:
     a = import_corpus([simulated / "simulated.tar.gz", simulated / "articles"], tmp_path / "a", workers=1)
     b = import_corpus([simulated / "articles", simulated / "simulated.tar.gz"], tmp_path / "b", workers=1)
     assert a.fingerprint() == b.fingerprint()
@@ -167,7 +167,7 @@ def test_changed_sources_are_noticed(folder: Callable[..., Path], tmp_path: Path
         import_corpus([articles], tmp_path / "out", workers=1)
 
 
-def test_wrong_calls_say_what_is_wrong(folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_wrong_calls_are_refused_with_reason(folder: Callable[..., Path], tmp_path: Path) -> None:
     articles = folder(a=jats())
     with pytest.raises(UsageError, match="nothing to import"):
         import_corpus([], tmp_path / "out")
@@ -201,7 +201,7 @@ def test_open_explains_what_is_not_a_corpus(tmp_path: Path) -> None:
         CorpusFolder.open(tmp_path)
 
 
-def test_simulated_articles_say_so_and_repeat(tmp_path: Path) -> None:
+def test_simulated_articles_are_marked_and_reproducible(tmp_path: Path) -> None:
     a, b, c = (
         simulate_corpus(tmp_path / name, seed, articles=36) for name, seed in (("a", 1), ("b", 1), ("c", 2))
     )

@@ -66,7 +66,7 @@ def test_titles_lose_note_marks_and_white_space() -> None:
     assert one(jats(title=title)).title == "The lac operon"
 
 
-def test_a_documents_own_entities_are_text() -> None:
+def test_internal_entities_become_text() -> None:
     assert one('<!DOCTYPE article [<!ENTITY me "Émile">]>' + jats(title="By &me;")).title == "By Émile"
 
 
@@ -156,7 +156,7 @@ def test_several_articles_in_one_file_and_in_a_namespace() -> None:
     assert len(paper.citations) == 1
 
 
-def test_an_article_without_ids_has_one_of_its_content() -> None:
+def test_article_without_ids_is_identified_by_content() -> None:
     first, again, other = one(jats(None)), one(jats(None)), one(jats(None, title="Other"))
     assert first.other == again.other != other.other
 

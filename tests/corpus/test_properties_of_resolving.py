@@ -136,7 +136,7 @@ def test_every_work_is_one_row_and_no_two_papers_share_an_id(records: list[Recor
 
 @PROPERTY
 @given(MESSY, RANDOM)
-def test_the_order_of_sources_and_records_is_of_no_matter(records: list[Record], random: Random) -> None:
+def test_order_of_sources_and_records_does_not_matter(records: list[Record], random: Random) -> None:
     shuffled = random.sample(records, len(records))
     first, second = resolve(records), resolve(shuffled, ("two", "one"))
     assert first.papers == second.papers

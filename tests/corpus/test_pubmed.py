@@ -53,7 +53,7 @@ def test_the_identifiers_are_the_articles_own() -> None:
         ("[Not Available].", None),
     ],
 )
-def test_titles_come_without_the_marks_of_the_library(stated: str, read: str | None) -> None:
+def test_titles_lose_marks_of_nlm(stated: str, read: str | None) -> None:
     assert one(record(title=stated)).title == read
 
 
@@ -73,7 +73,7 @@ def _date(content: str) -> str:
     return f"<Journal><JournalIssue><PubDate>{content}</PubDate></JournalIssue></Journal>"
 
 
-def test_the_year_is_the_first_it_came_out_in() -> None:
+def test_year_is_that_of_first_publication() -> None:
     online = "<ArticleDate><Year>2009</Year></ArticleDate>"
     assert one(record(article=online)).year == 2009
     assert one(record(issue=_date("<MedlineDate>1998 Dec-1999 Jan</MedlineDate>"))).year == 1998
@@ -239,7 +239,7 @@ def test_files_revise_each_other_in_the_order_of_their_names(tmp_path: Path) -> 
     }  # fmt: skip
 
 
-def test_references_of_replaced_records_teach_nothing(tmp_path: Path) -> None:
+def test_references_of_replaced_records_are_ignored(tmp_path: Path) -> None:
     def cites(doi: str) -> str:
         return f"<Reference>{article_ids(pubmed='7', doi=doi)}</Reference>"
 
@@ -252,7 +252,7 @@ def test_references_of_replaced_records_teach_nothing(tmp_path: Path) -> None:
     assert {cited for _, cited in links(corpus)} == {"doi:10.1000/right"}
 
 
-def test_a_deletion_leaves_the_article_itself_alone(tmp_path: Path) -> None:
+def test_deleted_record_does_not_delete_article(tmp_path: Path) -> None:
     source = tmp_path / "source"
     packed_file(source / "pubmed26n0001.xml.gz", record("1"))
     packed_file(source / "pubmed26n0002.xml.gz", deletion("1"))
@@ -262,7 +262,7 @@ def test_a_deletion_leaves_the_article_itself_alone(tmp_path: Path) -> None:
     assert (paper["doi"], paper["pmid"]) == ("10.1000/j", "1")
 
 
-def test_an_article_and_its_record_complete_each_other(tmp_path: Path) -> None:
+def test_article_and_pubmed_record_are_merged(tmp_path: Path) -> None:
     source = tmp_path / "source"
     mesh = f"<MeshHeadingList>{heading('Asthma')}</MeshHeadingList>"
     packed_file(

@@ -103,9 +103,7 @@ def test_files_are_fetched_once(server: _Server, client: Client, tmp_path: Path)
     assert server.files_asked() == names[1:]
 
 
-def test_a_file_that_came_broken_is_asked_for_once_more(
-    server: _Server, client: Client, tmp_path: Path
-) -> None:
+def test_broken_download_is_retried(server: _Server, client: Client, tmp_path: Path) -> None:
     name = "pubmed26n0002.xml.gz"
     server.cut[name] = 1
     download(client, server.url, tmp_path / "once")
@@ -123,7 +121,7 @@ def test_a_file_that_came_broken_is_asked_for_once_more(
     assert server.files_asked() == [name, "pubmed26n0003.xml.gz"]
 
 
-def test_links_lead_nowhere_else(client: Client, server: _Server, tmp_path: Path) -> None:
+def test_links_lead_only_to_their_works(client: Client, server: _Server, tmp_path: Path) -> None:
     page = '<a href="../pubmed26n0001.xml.gz">x</a><a href="pubmed26n0001.xml.gz.md5"><a href="z.xml.gz">'
     (server.folder / "index.html").write_text(page)
     assert [path.name for path in download(client, server.url, tmp_path / "local")] == [
@@ -137,7 +135,7 @@ def test_links_lead_nowhere_else(client: Client, server: _Server, tmp_path: Path
 # ---- selecting -----------------------------------------------------------------------------------
 
 
-def test_headings_with_all_that_stands_under_them_and_years(tmp_path: Path) -> None:
+def test_headings_with_their_subtrees_and_years(tmp_path: Path) -> None:
     old = "<Journal><JournalIssue><PubDate><Year>1999</Year></PubDate></JournalIssue></Journal>"
     packed_file(
         tmp_path / "pubmed26n0001.xml.gz",
@@ -182,7 +180,7 @@ def test_later_files_replace_and_delete(tmp_path: Path) -> None:
     assert [p.pmid for p in select_papers(tmp_path, ["Asthma"], None, TREE)] == ["2"]
 
 
-def test_broken_and_missing_files_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_and_missing_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="holds no PubMed files"):
         select_papers(tmp_path)
     first = checked(packed_file(tmp_path / "pubmed26n0001.xml.gz", record("1")))

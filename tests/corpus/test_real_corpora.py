@@ -72,7 +72,7 @@ def test_counts_agree_with_an_independent_parser(elife: CorpusFolder, real_data:
 
 
 @pytest.mark.parametrize("name", ["elife", "crops"])
-def test_texts_hold_no_debris(name: str, request: pytest.FixtureRequest) -> None:
+def test_texts_contain_no_markup(name: str, request: pytest.FixtureRequest) -> None:
     corpus: CorpusFolder = request.getfixturevalue(name)
     debris = re.compile(
         r"\\(?:documentclass|usepackage|begin)|</[a-z]|<[a-z]+/?>|<[a-z]+ [a-z-]+=|\s{2}|\[\s*\]|\(\s*\)"

@@ -51,7 +51,7 @@ def test_ties_are_settled_by_the_smallest(folder: Callable[..., Path], tmp_path:
     assert found["doi:10.1000/c"] == "doi:10.1000/x"
 
 
-def test_a_paper_known_by_pmid_learns_its_doi(folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_paper_with_pmid_gets_its_doi(folder: Callable[..., Path], tmp_path: Path) -> None:
     documents = {
         "a": jats(None, ids=PMID.format(5)),
         "b": jats("10.1000/b", refs=ref(pmid="5", doi="10.1000/five")),
@@ -80,7 +80,7 @@ def test_duplicates_keep_the_fullest_record_and_are_named(
     assert corpus.manifest["counts"]["duplicates"] == 3
 
 
-def test_an_id_that_is_learned_leads_to_its_paper(folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_learned_id_leads_to_its_paper(folder: Callable[..., Path], tmp_path: Path) -> None:
     documents = {
         "a": jats(None, ids=PMID.format(5)),
         "b": jats("10.1000/b", refs=ref(pmid="5", doi="10.1000/five") + ref(pmid="5", pmcid="PMC7")),
@@ -90,9 +90,7 @@ def test_an_id_that_is_learned_leads_to_its_paper(folder: Callable[..., Path], t
     assert dict(links(corpus))["doi:10.1000/c"] == "doi:10.1000/five"
 
 
-def test_self_and_repeated_citations_go_and_unidentified_ones_stay(
-    folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_self_and_repeated_citations_are_removed(folder: Callable[..., Path], tmp_path: Path) -> None:
     refs = (
         ref(doi="10.1000/a")
         + ref(doi="10.1000/x")
@@ -111,7 +109,7 @@ def test_self_and_repeated_citations_go_and_unidentified_ones_stay(
     assert counts["unidentified_references"] == 2
 
 
-def test_a_notice_marks_the_paper_it_withdraws(folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_retraction_notice_marks_its_paper(folder: Callable[..., Path], tmp_path: Path) -> None:
     link = '<related-article related-article-type="retracted-article" ext-link-type="doi" xlink:href="10.1000/BAD"/>'  # noqa: E501
     documents = {"bad": jats("10.1000/bad"), "notice": jats("10.1000/n", kind="retraction", meta=link)}
     corpus = import_corpus([folder(**documents)], tmp_path / "out", workers=1)

@@ -43,7 +43,7 @@ def write(folder, name: str, texts=TEXTS):
     return path
 
 
-def test_output_has_a_vector_a_text_in_order(tmp_path, plain):
+def test_output_has_one_vector_per_text_in_order(tmp_path, plain):
     source = write(tmp_path, "a.jsonl")
     found = encode(plain, source, out=tmp_path / "v.parquet", column="abstract", id_column="id", chunk_size=4)
     assert (found.texts, found.empty, found.dimension) == (6, 1, 32)

@@ -80,7 +80,7 @@ def test_a_broken_model_is_an_error(tmp_path):
         BatchEncoder(load(tmp_path))
 
 
-def test_fingerprint_follows_content_not_place(plain_model, tmp_path):
+def test_fingerprint_depends_on_content_not_folder(plain_model, tmp_path):
     copy = tmp_path / "elsewhere"
     shutil.copytree(plain_model, copy)
     assert folder_fingerprint(copy) == folder_fingerprint(plain_model)

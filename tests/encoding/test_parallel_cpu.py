@@ -76,7 +76,7 @@ def test_a_shorter_vector_is_cut(dense):
         dense.truncate_dim = None
 
 
-def test_torch_has_its_threads_back(dense):
+def test_number_of_torch_threads_is_restored(dense):
     before = torch.get_num_threads()
     ParallelCpuEncoder(dense, 2).encode(TEXTS)
     assert torch.get_num_threads() == before

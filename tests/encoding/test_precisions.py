@@ -28,7 +28,7 @@ def test_full_precision_is_the_chunks(files, tmp_path):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS[2:])
-def test_numbers_are_those_of_the_whole(files, tmp_path, precision):
+def test_ranges_are_those_of_all_chunks(files, tmp_path, precision):
     vectors, parts = files
     out = tmp_path / "v.npy"
     write_in_precision(out, parts, precision)

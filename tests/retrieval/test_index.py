@@ -30,7 +30,7 @@ def test_neighbours_are_those_of_sentence_transformers_exact_search(monkeypatch)
         assert [hit.rank for hit in ours] == list(range(1, 8))
 
 
-def test_ties_stand_in_corpus_order_and_k_may_exceed_the_corpus():
+def test_ties_are_in_corpus_order():
     same = CorpusIndex(np.ones((5, 1), np.float32), np.array([9, 3, 7, 1, 5]))
     query = np.ones((1, 1), np.float32)
     assert [hit.row for hit in same.search(query, 3)[0]] == [9, 3, 7]
@@ -39,7 +39,7 @@ def test_ties_stand_in_corpus_order_and_k_may_exceed_the_corpus():
         same.search(query, 0)
 
 
-def test_a_papers_own_text_finds_it_with_its_facts(tmp_path, plain):
+def test_text_of_a_paper_finds_it(tmp_path, plain):
     found = search(plain, write_corpus(tmp_path), ["Sleep and memory\nRats dreamt.", "Wheat rust"], top_k=2)
     assert found.queries == ["Sleep and memory\nRats dreamt.", "Wheat rust"]
     best = found.papers[0][0]
@@ -72,7 +72,7 @@ def test_vectors_are_used_again_until_corpus_route_or_unit_change(tmp_path, expe
     assert [path.is_dir() for path in (tmp_path / ".vectors").iterdir()] == [True]
 
 
-def test_a_table_changed_behind_the_manifests_back_gets_new_vectors(tmp_path, plain):
+def test_changed_table_gets_new_vectors(tmp_path, plain):
     corpus = write_corpus(tmp_path)
     before = search(plain, corpus, ["Wheat rust"], top_k=1).papers[0][0]
     table = pq.read_table(corpus.papers)
@@ -94,7 +94,7 @@ def test_another_model_gets_vectors_of_its_own(tmp_path, plain, minilm):
     assert np.array_equal(before, corpus_index(plain, corpus).vectors)
 
 
-def test_an_interrupted_making_goes_on_to_the_same_bytes(tmp_path, plain, monkeypatch):
+def test_interrupted_index_resumes_to_same_bytes(tmp_path, plain, monkeypatch):
     monkeypatch.setattr(index_module, "CHUNK_SIZE", 2)
     whole = corpus_index(plain, write_corpus(tmp_path / "whole"))
     corpus = write_corpus(tmp_path / "part")
@@ -116,7 +116,7 @@ def test_an_interrupted_making_goes_on_to_the_same_bytes(tmp_path, plain, monkey
     assert len(list((tmp_path / "part" / ".vectors").iterdir())) == 1
 
 
-def test_what_cannot_be_searched_says_why(tmp_path, plain, experts: BatchEncoder):
+def test_unsearchable_corpus_is_refused_with_reason(tmp_path, plain, experts: BatchEncoder):
     corpus = write_corpus(tmp_path)
     with pytest.raises(UsageError, match="unknown text unit 'body'"):
         corpus_index(plain, corpus, unit="body")

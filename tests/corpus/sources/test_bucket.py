@@ -19,7 +19,7 @@ def everything(version: Version) -> bool:
     return True
 
 
-def test_the_newest_version_wins_and_another_id_is_no_version(world: Replay, connect) -> None:
+def test_newest_version_is_taken(world: Replay, connect) -> None:
     world.articles["PMC1"] = Article("PMC1", "11", [b"<article>1</article>"])
     # Ten versions: by number, not by name; and PMC12 begins with PMC1.
     world.articles["PMC12"] = Article("PMC12", "12", [b"<article>%d</article>" % n for n in range(1, 11)])
@@ -81,7 +81,7 @@ def test_articles_that_are_not_there_are_named(world: Replay, connect) -> None:
     assert (absent.record, absent.reason) == ("PMC2", "absent")
 
 
-def test_a_text_of_another_md5_is_asked_for_again(world: Replay, connect) -> None:
+def test_text_with_wrong_md5_is_requested_again(world: Replay, connect) -> None:
     world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
     wrong = {"xml_url": "s3://pmc-oa-opendata/PMC1.1/PMC1.1.xml?md5=" + "0" * 32}
     world.articles["PMC1"].metadata = wrong
@@ -117,14 +117,14 @@ def test_ids_are_converted_200_at_a_time_and_unknown_ones_left_out(world: Replay
     assert [len(params["ids"][0].split(",")) for _, params in world.asked] == [200, 200, 51]
 
 
-def test_ids_go_both_ways(world: Replay, connect) -> None:
+def test_ids_are_converted_in_both_directions(world: Replay, connect) -> None:
     world.articles["PMC5"] = Article("PMC5", "55", [])
     requests = connect()
     assert converted(requests, ["55", "56"], "pmcid") == {"55": "PMC5"}
     assert converted(requests, ["PMC5"], "pmid") == {"PMC5": "55"}
 
 
-def test_the_metadata_is_what_the_bucket_says(world: Replay, connect) -> None:
+def test_metadata_comes_from_the_bucket(world: Replay, connect) -> None:
     world.articles["PMC1"] = Article("PMC1", "77", [b"<article/>"], metadata={"is_retracted": True})
     bucket = Bucket(connect())
     bucket.fetch(["PMC1"], everything, count)
@@ -134,7 +134,7 @@ def test_the_metadata_is_what_the_bucket_says(world: Replay, connect) -> None:
     assert json.dumps(version.metadata)
 
 
-def test_a_server_that_is_down_for_metadata_is_a_failure_not_an_absence(world: Replay, connect) -> None:
+def test_server_error_is_not_recorded_as_absence(world: Replay, connect) -> None:
     world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
     world.fault = lambda number, path: "page" if "metadata" in path else None
     requests = connect(attempts=2)

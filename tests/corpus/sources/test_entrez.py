@@ -36,16 +36,14 @@ def test_a_small_result_takes_one_search_and_its_pages(
     assert all(params["term"] == ["#1"] and params["WebEnv"] == ["MCID_"] for _, params in world.asked[1:])
 
 
-def test_a_large_result_is_cut_by_date(world: Replay, connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_result_is_split_by_date(world: Replay, connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entrez_module, "MAX_RESULTS", 90)
     world.cap = 90
     world.queries["cancer[MeSH]"] = dated(1000, 60)
     assert Entrez(connect()).search("pubmed", "cancer[MeSH]") == [str(n + 1) for n in range(1000)]
 
 
-def test_a_cut_search_goes_on_where_it_stopped(
-    world: Replay, connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_split_search_resumes(world: Replay, connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entrez_module, "MAX_RESULTS", 90)
     world.cap = 90
     world.queries["cancer[MeSH]"] = dated(1000, 60)
@@ -149,7 +147,7 @@ def test_links_are_asked_for_one_record_at_a_time(world: Replay, connect) -> Non
     assert json.loads(next(iter(requests.journal.answers("elink/"))).body)
 
 
-def test_a_key_is_sent_and_shown_to_nobody_else(world: Replay, connect) -> None:
+def test_api_key_goes_only_to_its_service(world: Replay, connect) -> None:
     world.queries["q"] = [("1", "2015/01/01")]
     requests = connect()
     requests.api_key = "secret"

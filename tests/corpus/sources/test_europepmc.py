@@ -89,6 +89,6 @@ def test_links_have_the_names_that_works_go_by(world: Replay, connect) -> None:
     assert service.linked("citations", "MED/1") == []
 
 
-def test_a_query_without_results_is_an_error_of_the_user(connect) -> None:
+def test_query_without_results_is_a_usage_error(connect) -> None:
     with pytest.raises(UsageError, match="no record matches 'nothing'"):
         EuropePmc(connect()).count("nothing")

@@ -94,7 +94,7 @@ def test_what_is_left_out_is_named_with_the_reason(both: CorpusFolder) -> None:
     assert sum("(second version)" in title for title in titles) == 1
 
 
-def test_a_licence_gate_leaves_out_and_names(served, world: Replay, tmp_path: Path) -> None:
+def test_licence_filter_leaves_out_and_names(served, world: Replay, tmp_path: Path) -> None:
     corpus = fetch_corpus(
         plan_of(served, "neuro", licences="commercial", retracted="keep"),
         tmp_path / "c",
@@ -107,7 +107,7 @@ def test_a_licence_gate_leaves_out_and_names(served, world: Replay, tmp_path: Pa
     assert not any(path.endswith(f"{found['licence'][0]}.1.xml") for path, _ in world.asked)
 
 
-def test_the_same_plan_again_asks_for_nothing(both: CorpusFolder, served, world: Replay) -> None:
+def test_second_fetch_requests_nothing(both: CorpusFolder, served, world: Replay) -> None:
     before = [(both.path / name).stat().st_mtime_ns for name in TABLES]
     fetch_corpus(plan_of(served), both.path, **PATIENCE, workers=1)
     assert world.asked == []
@@ -115,7 +115,9 @@ def test_the_same_plan_again_asks_for_nothing(both: CorpusFolder, served, world:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_faults_leave_no_trace(both: CorpusFolder, served, world: Replay, tmp_path: Path, seed: int) -> None:
+def test_transient_faults_do_not_change_result(
+    both: CorpusFolder, served, world: Replay, tmp_path: Path, seed: int
+) -> None:
     import random
 
     dice = random.Random(seed)
@@ -159,7 +161,7 @@ def test_another_domain_costs_only_what_is_new(served, world: Replay, tmp_path: 
     assert set(corpus.manifest["fetch"]["domains"]) == set(DOMAINS)
 
 
-def test_a_dry_run_counts_and_keeps_nothing(served, world: Replay) -> None:
+def test_estimate_counts_and_stores_nothing(served, world: Replay) -> None:
     found = estimate_fetch(plan_of(served, max_articles=16), **PATIENCE)
     assert found.articles == {"neuro": 15, "cells": 17}
     assert found.taken == {"neuro": 15, "cells": 16}
@@ -168,7 +170,7 @@ def test_a_dry_run_counts_and_keeps_nothing(served, world: Replay) -> None:
     assert len(world.asked) == 3 * 2, "a count, a few ids and their titles, for each domain"
 
 
-def test_fewer_articles_are_drawn_by_chance_and_always_the_same(served, tmp_path: Path) -> None:
+def test_sample_of_articles_is_reproducible(served, tmp_path: Path) -> None:
     ids = [f"PMC{n}" for n in range(1000)]
     few, more = sample(ids, 50), sample(ids, 400)
     assert set(few) < set(more)
@@ -186,7 +188,7 @@ def test_other_files_are_not_written_over(served, tmp_path: Path) -> None:
         fetch_corpus(plan_of(served), tmp_path / "mine.txt", **PATIENCE)
 
 
-def test_nobody_there_stops_at_once_and_keeps_what_there_is(served, tmp_path: Path) -> None:
+def test_unreachable_server_stops_fetch_and_keeps_answers(served, tmp_path: Path) -> None:
     lost = plan_of(served)
     gone = {name: {**one, "url": "http://127.0.0.1:9"} for name, one in served[0].services("x").items()}
     lost = FetchConfig(domains=lost.domains, services=gone)
@@ -214,9 +216,7 @@ def test_citations_from_elsewhere(both: CorpusFolder, served, tmp_path: Path, ci
     assert pairs == (set() if citations == "none" else of_icite)
 
 
-def test_the_whole_table_of_icite_takes_the_place_of_its_api(
-    both: CorpusFolder, served, world: Replay, tmp_path: Path
-) -> None:
+def test_icite_table_replaces_its_api(both: CorpusFolder, served, world: Replay, tmp_path: Path) -> None:
     table = tmp_path / "open_citation_collection.csv"
     rows = {(citing, int(cited)) for cited, links in world.links.items() for citing in links["cited_by"]}
     table.write_text("citing,referenced\n" + "".join(f"{a},{b}\n" for a, b in [*sorted(rows), (1, 2)]))
@@ -227,7 +227,7 @@ def test_the_whole_table_of_icite_takes_the_place_of_its_api(
 
 
 @pytest.mark.parametrize("paper", ["hallee2024", "hallee2025"])
-def test_shipped_plans_ask_what_the_papers_asked(paper: str) -> None:
+def test_shipped_plans_have_the_queries_of_the_papers(paper: str) -> None:
     plan = FetchConfig.read(RECIPES / "corpus" / f"{paper}_domains.yaml")
     rules = DomainRules.read(RECIPES / paper / "domains.yaml").domains
     wanted = {}

@@ -36,7 +36,7 @@ def test_every_fault_is_survived(world: Replay, connect, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_that_stays_is_a_failure_and_no_more(world: Replay, connect, fault: str) -> None:
+def test_permanent_fault_fails_only_its_request(world: Replay, connect, fault: str) -> None:
     world.fault = lambda number, path: fault
     requests = connect(attempts=2, timeout=0.2)
     with pytest.raises(FailedError, match=r"127\.0\.0\.1.*2 times"):
@@ -106,7 +106,7 @@ def test_requests_to_a_host_are_paced_over_all_threads(small_server: str) -> Non
     assert began[-1] - began[0] >= 5 / 20 - 0.06  # the last of six begins five steps after the first
 
 
-def test_no_connection_says_so() -> None:
+def test_no_connection_is_reported() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -130,7 +130,7 @@ def test_no_connection_says_so() -> None:
         (is_json, b'{"a":'),
     ],
 )
-def test_bad_bodies_are_told(check, body: bytes) -> None:
+def test_bad_bodies_are_recognised(check, body: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         check(body)
 

@@ -25,7 +25,7 @@ def serve(world: Replay, graph: list[tuple[int, int]]) -> None:
         world.links.setdefault(str(citing), {"cited_by": [], "references": []})["references"].append(cited)
 
 
-def test_each_link_comes_once_and_1000_papers_a_call(world: Replay, connect) -> None:
+def test_each_link_comes_once_in_requests_of_1000_papers(world: Replay, connect) -> None:
     graph = a_graph()
     serve(world, graph)
     pmids = [str(n) for n in range(1, 1_151)]
@@ -57,7 +57,7 @@ def test_the_whole_table_gives_the_same_links(world: Replay, connect, tmp_path: 
     assert list(zip(*(found[name].to_pylist() for name in ("citing", "cited")), strict=True)) == of_api
 
 
-def test_a_table_that_is_none_is_named(tmp_path: Path) -> None:
+def test_file_that_is_no_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         bulk_links(tmp_path / "none.csv", ["1"], 1)
     (tmp_path / "bad.csv").write_text("a,b\nx,y\n")
@@ -78,7 +78,7 @@ def test_recorded_answers_are_understood(world: Replay, connect, real_data: Path
         assert set(fetched_links(requests, [pmid])) == wanted
 
 
-def test_the_older_form_with_spaces_is_read(world: Replay, connect) -> None:
+def test_older_answers_of_icite_are_read(world: Replay, connect) -> None:
     world.links["7"] = {"cited_by": "8 9", "references": ""}  # type: ignore[dict-item]
     requests = connect()
     list(fetch_links(requests, ["7"]))

@@ -47,7 +47,7 @@ def plan(tmp_path: Path) -> FetchConfig:
     )
 
 
-def test_a_heading_means_its_subtree_in_the_last_state(plan: FetchConfig, tmp_path: Path) -> None:
+def test_heading_includes_its_subtree(plan: FetchConfig, tmp_path: Path) -> None:
     world = Replay()
     for pmid in ("1", "2", "8"):
         world.links[pmid] = {"cited_by": [501, 502], "references": []}
@@ -66,7 +66,7 @@ def test_a_heading_means_its_subtree_in_the_last_state(plan: FetchConfig, tmp_pa
     assert pq.read_table(corpus.citations).num_rows == 6
 
 
-def test_what_the_files_need_is_said(plan: FetchConfig) -> None:
+def test_missing_settings_of_pubmed_files_are_named(plan: FetchConfig) -> None:
     with pytest.raises(UsageError, match="mesh_descriptors"):
         estimate_fetch(plan.model_copy(update={"mesh_descriptors": None}), **PATIENCE)
     with pytest.raises(UsageError, match="no `dry_run`"):

@@ -88,6 +88,6 @@ def test_europe_pmc_records(served: tuple[Replay, str], tmp_path: Path) -> None:
     assert len(world.asked) == asked
 
 
-def test_a_gate_that_the_source_does_not_have_is_refused() -> None:
+def test_unsupported_filter_is_refused() -> None:
     with pytest.raises(UsageError, match="`licences` are those of PMC"):
         FetchConfig.of(domains={"a": "b"}, source="europepmc", licences="commercial")

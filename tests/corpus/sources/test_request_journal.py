@@ -40,7 +40,7 @@ with open_journal(Path(sys.argv[1])) as journal:
 """
 
 
-def test_every_answer_that_was_kept_outlives_kill_9(tmp_path: Path) -> None:
+def test_stored_answers_survive_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True)
     said = [writer.stdout.readline() for _ in range(200)]
@@ -52,7 +52,7 @@ def test_every_answer_that_was_kept_outlives_kill_9(tmp_path: Path) -> None:
         assert journal.get(f"{last:07d}").body == b"x" * 500
 
 
-def test_a_second_writer_is_told(tmp_path: Path) -> None:
+def test_second_writer_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with (
         open_journal(path),
