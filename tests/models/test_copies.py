@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.routing.automatic import fit_auto_routes
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
 
 NAMES = ["a", "b", "c"]
@@ -28,6 +29,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "experts unpacked": {"packed": False},
     "one route": {"routes": ["a", "b", "c"]},
     "limited": {"max_resident_experts": 2},
+    "learned": {},
+    "auto": {},
 }
 
 
@@ -40,12 +43,21 @@ def folders(
 ) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("copies") / "experts"
     save(scatter(sentence_experts.extend(bases["bert"], NAMES)), place)
-    return {"dense": base_folders["bert"], "experts": place}
+    learned = scatter(sentence_experts.extend(bases["bert"], NAMES, router="learned"))
+    save(learned, place.with_name("learned"))
+    words = [f"{word} {number}" for word in ("heart", "lungs", "blood") for number in range(9)]
+    routes = [name for name in NAMES for _ in range(9)]
+    save(fit_auto_routes(sentence_experts.load(place), words, routes), place.with_name("auto"))
+    return {
+        "dense": base_folders["bert"],
+        "experts": place,
+        **{name: place.with_name(name) for name in ("learned", "auto")},
+    }
 
 
 @pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest, folders: dict[str, Path]) -> SentenceTransformer:
-    folder = folders["dense" if request.param.startswith("dense") else "experts"]
+    folder = folders.get(request.param.split()[0], folders["experts"])
     return sentence_experts.load(folder, device="cpu", **KINDS[request.param])
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -200,6 +202,14 @@ def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_pa
     assert np.abs(np.array(vectors) - expected).max() < 1e-5
     assert fingerprint == embedder.fingerprint
     assert not list(folder.glob("*model*"))  # the weights stay where they are
+
+
+def test_a_copy_gives_the_same_vectors(olmoe, texts, tmp_path):
+    embedder = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
+    expected = embedder.encode(texts)
+    for other in (copy.deepcopy(embedder), pickle.loads(pickle.dumps(embedder))):
+        assert np.array_equal(other.encode([*texts, "one more"])[:-1], expected)
+        assert other.fingerprint == embedder.fingerprint
 
 
 def test_what_decides_a_vector_is_in_the_fingerprint(olmoe, texts):
