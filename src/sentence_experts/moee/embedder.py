@@ -147,11 +147,28 @@ class MoeEmbedder(SentenceTransformer):
         made = f"{self._reading} {self.parts} {self.alpha if self.parts == SUM else None} {fitted}"
         return sha256_text(self.base_fingerprint, made, str(self.given["cache"] is not None))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, also those in other processes, open the language model again.
+
+        It cannot be pickled itself once it has read a text: transformers leaves hooks in it.
+        """
+        placed = self.given["device_map"] or self.given["quantize"]
+        settings = {**self.given, "parts": self.parts, "alpha": self.alpha, "standard": self.standard}
+        settings |= {} if placed else {"device": str(self.device), "dtype": str(self.dtype).partition(".")[2]}
+        names = ("prompts", "default_prompt_name", "truncate_dim")
+        return partial(type(self), **settings), (), {name: getattr(self, name) for name in names}
+
+    def _sharing(self) -> MoeEmbedder:
+        """Another embedder with the same model in memory."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
     def with_parts(self, parts: str, alpha: float | None = None) -> MoeEmbedder:
-        """The same model and store, another vector; `alpha` stays where it is not given."""
+        """The same model and cache, another vector; `alpha` stays as it is by default."""
         alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
-        other = copy.copy(self)
+        other = self._sharing()
         other._set_parts(parts, alpha)
         return other
 
@@ -162,8 +179,8 @@ class MoeEmbedder(SentenceTransformer):
             self.__dict__.pop("store", None)
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:
-        """The same model within another prompt."""
-        other = copy.copy(self)
+        """The same model with another prompt."""
+        other = self._sharing()
         reader = copy.copy(self.reader)
         reader.prompt = Prompt.of(prompt)
         other._modules = {**self._modules, "0": reader}
