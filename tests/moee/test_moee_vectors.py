@@ -41,5 +41,5 @@ def test_a_row_of_zeros_stays_one():
 
 @pytest.mark.parametrize(("parts", "alpha"), [("both", 1.0), ("sum", -1.0), ("sum", float("nan"))])
 def test_what_cannot_be_joined(parts, alpha):
-    with pytest.raises(UsageError, match=r"unknown parts|alpha"):
+    with pytest.raises(UsageError, match=r"unknown `parts`|`alpha`"):
         joined(rows(1, 2), rows(2, 2), parts, alpha)

@@ -19,7 +19,7 @@ from helpers.small_language_models import (
     tokenizer,
 )
 from sentence_experts.errors import InputError
-from sentence_experts.moee import MoeEmbedder
+from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.families import FAMILIES, SIGMOID, RouterFamily, family_of, is_known
 from sentence_experts.moee.routing_weights import router_records, scored
 
@@ -87,7 +87,7 @@ def test_routers_that_nothing_records_are_hooked(tmp_path, texts, monkeypatch):
     folder = make_language_model(tmp_path / "deepseek_v2", "deepseek_v2")
     expected = MoeEmbedder(str(folder), device="cpu").states(texts)
     row = RouterFamily(("deepseek_v2",), gate=ROUTER_CLASSES["deepseek_v2"])
-    monkeypatch.setattr("sentence_experts.moee.reader.family_of", lambda model_type: row)
+    monkeypatch.setattr("sentence_experts.moee.transformer.family_of", lambda model_type: row)
     found = MoeEmbedder(str(folder), device="cpu").states(texts)
     assert np.abs(found.routing - expected.routing).max() < 1e-6
 
@@ -107,8 +107,8 @@ def test_probabilities_are_taken_as_they_are():
     assert torch.equal(scored(shares, RouterFamily((), recorded="probabilities")), shares)
 
 
-def test_records_that_do_not_fit_the_row_are_an_error():
-    with pytest.raises(InputError, match="a multiple of 3 is expected"):
+def test_wrong_number_of_records_is_an_error():
+    with pytest.raises(InputError, match="expected a multiple of 3"):
         router_records([torch.zeros(2, 4)] * 4, family_of("jetmoe"), "a model")
 
 
@@ -132,7 +132,7 @@ def switch(folder: Path) -> Path:
 
 @pytest.mark.parametrize(("make", "name"), [(encoder, "bert"), (switch, "switch_transformers")])
 def test_a_model_without_readable_routers_is_refused_by_name(tmp_path, make, name):
-    with pytest.raises(InputError, match=f"is a {name} model without routers to read"):
+    with pytest.raises(InputError, match=f"is a {name} model without routers"):
         MoeEmbedder(str(make(tmp_path / "model")), device="cpu")
 
 

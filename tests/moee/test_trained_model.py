@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-from sentence_experts.moee import MoeEmbedder
+from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.recipes import RECIPES
 

@@ -144,7 +144,7 @@ def evaluate(
     from sentence_experts.report.write import write_report
 
     embedder = MoeEmbedder.of(model, config)
-    embedder.keep_states(out / "states")
+    embedder.cache_states(out / "states")
     variants = {f"{Path(model).name}-{part}": embedder.with_parts(part) for part in parts or PARTS}
     names = [name for each in mteb or [] for name in each.split(",")]
     found = measure(variants, names or tasks, evaluation, out)
@@ -180,7 +180,7 @@ def analyse(
     require("matplotlib", "report")  # before anything is read
     data = [RatedPairs.read(file, columns.anchor, columns.positive, columns.score) for file in pairs]
     embedder = MoeEmbedder.of(model, config)
-    embedder.keep_states(out / "states")
+    embedder.cache_states(out / "states")
     found = analyse_states(
         data,
         lambda prompt, texts: embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}"),

@@ -1,7 +1,7 @@
-"""The weight of the routing weights' cosine, chosen on a development split (MoEE, section 3.3).
+"""Choose alpha, the weight of the routing weights' cosine, on a development split (MoEE, section 3.3).
 
-The paper tunes alpha and does not say on what. Here it is chosen on scored pairs that no figure is reported
-on.
+The paper tunes alpha and does not say on what data. Here it is tuned on scored pairs that no result is
+reported on.
 """
 
 from __future__ import annotations
@@ -17,45 +17,50 @@ from sentence_experts.errors import UsageError
 from sentence_experts.moee.states import States
 from sentence_experts.moee.vectors import unit
 
-# 0 leaves the routing weights out.
+# 0 ignores the routing weights.
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-LEAST_PAIRS = 10
+MIN_PAIRS = 10
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was tried: alpha -> Spearman's correlation with the scores."""
+    """The result of a search for alpha.
+
+    Attributes:
+        tried: alpha -> Spearman's correlation with the scores.
+    """
 
     tried: dict[float, float]
 
     @property
     def alpha(self) -> float:
-        """The best; of equally good ones the smallest."""
+        """The best value; of equally good ones the smallest."""
         return max(sorted(self.tried), key=lambda alpha: round(self.tried[alpha], 6))
 
 
 def part_cosines(first: States, second: States) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Row by row the cosines of the hidden states, and those of the routing weights, (pairs,) each."""
+    """Cosines of the hidden states and of the routing weights, row by row, (pairs,) each."""
     return _cosines(first.hidden, second.hidden), _cosines(first.routing, second.routing)
 
 
 def choose_alpha(
     first: States, second: States, scores: Sequence[float], grid: Sequence[float] = GRID
 ) -> Choice:
-    """Try each alpha on development pairs.
+    """Try each alpha of a grid on development pairs.
 
     Args:
-        first, second: states of the pairs' texts, (pairs,) each.
-        scores: how alike people find them.
-        grid: what to try.
+        first: states of the first text of each pair, and
+        second: of the second one.
+        scores: the similarity of each pair as people judge it.
+        grid: the values to try.
 
     Raises:
-        UsageError: too few pairs, or all of one score.
+        UsageError: too few pairs, or all pairs have one score.
     """
-    if len(scores) < LEAST_PAIRS or len(set(scores)) < 2:
+    if len(scores) < MIN_PAIRS or len(set(scores)) < 2:
         raise UsageError(
             f"{len(scores)} development pairs with {len(set(scores))} different scores: alpha needs "
-            f"{LEAST_PAIRS} pairs and two scores"
+            f"{MIN_PAIRS} pairs and two scores"
         )
     hidden, routing = part_cosines(first, second)
     return Choice({alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in grid})

@@ -1,4 +1,4 @@
-"""Texts to states in batches of so many tokens; a batch that does not fit into memory is cut in half."""
+"""Read states in batches with a number of tokens; a batch that does not fit into memory is halved."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 
 from sentence_experts.encoding.batches import batches_of_tokens
 from sentence_experts.errors import SentenceExpertsError
-from sentence_experts.moee.reader import StateReader
 from sentence_experts.moee.states import States
+from sentence_experts.moee.transformer import MoeTransformer
 
 TOKENS_AT_ONCE = 8192
 _NO_MEMORY = ("out of memory", "can't allocate memory")
@@ -18,13 +18,13 @@ _NO_MEMORY = ("out of memory", "can't allocate memory")
 
 @torch.inference_mode()
 def read_states(
-    reader: StateReader, texts: Sequence[str], device: torch.device, budget: int = TOKENS_AT_ONCE
+    reader: MoeTransformer, texts: Sequence[str], device: torch.device, budget: int = TOKENS_AT_ONCE
 ) -> States:
-    """The states of texts, in their order. Neither the batch nor the order changes a text's states.
+    """Read the states of texts, in their order. Neither batch nor order changes a text's states.
 
     Raises:
         InputError: a text cannot be read.
-        SentenceExpertsError: one text alone does not fit into memory, or its states are no numbers.
+        SentenceExpertsError: one text alone does not fit into memory, or its states are not finite.
     """
     rows = reader.token_ids(texts)
     found: list[States | None] = [None] * len(rows)
@@ -37,7 +37,7 @@ def read_states(
     return whole
 
 
-def _read(reader: StateReader, rows: list[list[int]], device: torch.device) -> States:
+def _read(reader: MoeTransformer, rows: list[list[int]], device: torch.device) -> States:
     try:
         features = {name: values.to(device) for name, values in reader.padded(rows).items()}
         read = reader(features)

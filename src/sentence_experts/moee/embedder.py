@@ -20,11 +20,10 @@ from sentence_experts.models.storage.fingerprint import source_fingerprint, weig
 from sentence_experts.moee.batches import read_states
 from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.folder import is_embedder, read_embedder, write_embedder
-from sentence_experts.moee.loading import loading_options
 from sentence_experts.moee.prompts import Prompt
-from sentence_experts.moee.reader import StateReader
 from sentence_experts.moee.standard import Standard, batch_scores
 from sentence_experts.moee.states import States
+from sentence_experts.moee.transformer import MoeTransformer
 from sentence_experts.moee.vectors import SUM, Rows, check_parts, joined
 from sentence_experts.progress import progress
 from sentence_experts.storage import sha256_text
@@ -40,14 +39,14 @@ FAITHFUL = "faithful"
 class MoeEmbedder(SentenceTransformer):
     """Hidden state (HS), routing weights (RW) or both as a text's vector.
 
-    It is a `SentenceTransformer` and goes where one goes. `similarity` is the cosine, but for "sum", where it
-    is the paper's cos_HS + alpha * cos_RW: the dot product of the vectors.
+    It can be used like any `SentenceTransformer`. `similarity` is the cosine, except for "sum", where it is
+    the paper's cos_HS + alpha * cos_RW: the dot product of the vectors.
 
     Attributes:
         parts: "hs", "rw", "concat" or "sum".
-        alpha: the weight of the routing weights' cosine, for "sum".
-        standard: standard scores, fitted by `fit_standard`; "faithful" takes each batch's own, as published.
-        given: the arguments that it was made with.
+        alpha: the weight of the routing weights' cosine in "sum".
+        standard: standard scores, fitted by `fit_standard`; "faithful" for those of each batch, as published.
+        settings: the other arguments that it was made with.
     """
 
     takes_empty = False
@@ -65,7 +64,7 @@ class MoeEmbedder(SentenceTransformer):
         Args:
             model: folder or hub id of a mixture-of-experts language model.
             config: the settings; `settings` override its fields, by name.
-            standard: standard scores that were fitted before, or "faithful" for those of each batch.
+            standard: standard scores that were fitted before, or "faithful".
 
         Raises:
             UsageError: an unknown choice, or a library that it needs is not installed.
@@ -74,18 +73,20 @@ class MoeEmbedder(SentenceTransformer):
         config = MoeeConfig.of(config, **settings)
         _check_standard(standard)
         model = str(Path(model).resolve()) if Path(model).is_dir() else model_folder(str(model))
-        reading = config.model_dump(include={"tokens", "layers", "weights", "max_length"})
-        reader = StateReader(model, prompt=Prompt.of(config.prompt), **reading, **loading_options(config))
+        reader = MoeTransformer(model, config)
         placed = config.device_map or config.quantize
         super().__init__(modules=[reader], device=None if placed else config.device)
-        self.given = {"model": model, **config.model_dump(mode="json", exclude={"parts", "alpha", "device"})}
+        self.settings = {
+            "model": model,
+            **config.model_dump(mode="json", exclude={"parts", "alpha", "device"}),
+        }
         self.standard = standard
         self._set_parts(config.parts, config.alpha)
         self.eval()
 
     @classmethod
     def open(cls, folder: str | Path, device: str | None = None) -> MoeEmbedder:
-        """The embedder that `save` wrote to a folder.
+        """Open a folder that `save` wrote.
 
         Raises:
             InputError: the folder holds none, or its language model is not there.
@@ -108,35 +109,35 @@ class MoeEmbedder(SentenceTransformer):
         return embedder.with_parts(given.get("parts", embedder.parts), given.get("alpha"))
 
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
-        """Write how the language model is read, and standard scores; its weights stay where they are.
+        """Write the settings and standard scores; the language model's weights stay where they are.
 
         Raises:
             UsageError: the folder holds something else.
         """
-        write_embedder(Path(path), {**self.given, "parts": self.parts, "alpha": self.alpha}, self.standard)
+        write_embedder(Path(path), {**self.settings, "parts": self.parts, "alpha": self.alpha}, self.standard)
 
     @property
-    def reader(self) -> StateReader:
+    def reader(self) -> MoeTransformer:
         """The language model."""
         return self[0]  # type: ignore[return-value]
 
     @cached_property
     def store(self) -> TextCache | None:
         """The cached states, if `cache` was given."""
-        if self.given["cache"] is None:
+        if self.settings["cache"] is None:
             return None
         settings = {"model": self.base_fingerprint, **self._reading}
-        return TextCache(Path(self.given["cache"]), "states", settings, CACHE_DTYPE)
+        return TextCache(Path(self.settings["cache"]), "states", settings, CACHE_DTYPE)
 
     @cached_property
     def base_fingerprint(self) -> str:
-        """What the language model is: the hash of its folder, of its hub revision, or of its weights."""
-        commit = hub_commit(self.reader.name, self.given["revision"])
+        """The hash of the language model's folder, of its commit on the hub, or of its weights."""
+        commit = hub_commit(self.reader.name, self.settings["revision"])
         return source_fingerprint(self.reader.name, commit) or weights_fingerprint(self)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that decides a vector."""
+        """A hash of everything that decides a vector."""
         fitted = (
             self.standard
             if isinstance(self.standard, str | None)
@@ -145,15 +146,15 @@ class MoeEmbedder(SentenceTransformer):
             )
         )
         made = f"{self._reading} {self.parts} {self.alpha if self.parts == SUM else None} {fitted}"
-        return sha256_text(self.base_fingerprint, made, str(self.given["cache"] is not None))
+        return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those in other processes, open the language model again.
 
         It cannot be pickled itself once it has read a text: transformers leaves hooks in it.
         """
-        placed = self.given["device_map"] or self.given["quantize"]
-        settings = {**self.given, "parts": self.parts, "alpha": self.alpha, "standard": self.standard}
+        placed = self.settings["device_map"] or self.settings["quantize"]
+        settings = {**self.settings, "parts": self.parts, "alpha": self.alpha, "standard": self.standard}
         settings |= {} if placed else {"device": str(self.device), "dtype": str(self.dtype).partition(".")[2]}
         names = ("prompts", "default_prompt_name", "truncate_dim")
         return partial(type(self), **settings), (), {name: getattr(self, name) for name in names}
@@ -172,10 +173,10 @@ class MoeEmbedder(SentenceTransformer):
         other._set_parts(parts, alpha)
         return other
 
-    def keep_states(self, cache: Path) -> None:
-        """Keep states in this folder from now on, unless they are kept already."""
-        if self.given["cache"] is None:
-            self.given = {**self.given, "cache": str(cache)}
+    def cache_states(self, cache: Path) -> None:
+        """Cache states in this folder from now on, unless they are cached already."""
+        if self.settings["cache"] is None:
+            self.settings = {**self.settings, "cache": str(cache)}
             self.__dict__.pop("store", None)
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:
@@ -184,15 +185,15 @@ class MoeEmbedder(SentenceTransformer):
         reader = copy.copy(self.reader)
         reader.prompt = Prompt.of(prompt)
         other._modules = {**self._modules, "0": reader}
-        other.given = {**self.given, "prompt": prompt}
+        other.settings = {**self.settings, "prompt": prompt}
         other.__dict__.pop("store", None)  # states under another prompt are others
         return other
 
     def states(self, texts: Sequence[str], what: str = "reading") -> States:
         """Hidden states and routing weights of texts, in their order, float32.
 
-        With a cache, those that are there are not read again, and what is read is kept part by part, so that
-        an interrupted run goes on; they have the precision in which they are kept, also the first time.
+        With a cache, cached states are not computed again, and new ones are written part by part, so that an
+        interrupted run can resume; they have the cache's precision from the first time on.
 
         Raises:
             InputError: a text is empty, or no text.
@@ -201,7 +202,7 @@ class MoeEmbedder(SentenceTransformer):
         _check_texts(texts)
         distinct = list(dict.fromkeys(texts))
         read = partial(
-            read_states, self.reader, device=self._input_device(), budget=self.given["tokens_at_once"]
+            read_states, self.reader, device=self._input_device(), budget=self.settings["tokens_at_once"]
         )
         with progress(what, len(distinct)) as advance:
             if self.store is not None:
@@ -232,8 +233,8 @@ class MoeEmbedder(SentenceTransformer):
     ) -> Any:
         """Vectors of shape (texts, dimensions), float32, or (dimensions,) for one text.
 
-        Arguments as `SentenceTransformer.encode`. Batches follow `tokens_at_once`; `batch_size` counts for
-        "faithful" standard scores alone. A `prompt` stands before each text, within the embedder's own.
+        Arguments as `SentenceTransformer.encode`. Batches follow `tokens_at_once`; `batch_size` only matters
+        for "faithful" standard scores. A `prompt` comes before each text, inside the embedder's own prompt.
 
         Raises:
             InputError: a text is empty, or no text.
@@ -255,12 +256,12 @@ class MoeEmbedder(SentenceTransformer):
         return found[0] if isinstance(inputs, str) else found
 
     def vectors(self, texts: Sequence[str], batch_size: int = 32) -> Rows:
-        """The vectors of texts, whole; `batch_size` as of `encode`."""
+        """The vectors of texts, not truncated; `batch_size` as in `encode`."""
         states = self.standard_states(texts, batch_size)
         return joined(states.hidden, states.routing, self.parts, self.alpha)
 
     def standard_states(self, texts: Sequence[str], batch_size: int = 32) -> States:
-        """The states as standard scores, where the embedder has any; as they are otherwise."""
+        """The states of texts, as standard scores if the embedder has them."""
         states = self.states(texts)
         if isinstance(self.standard, Standard):
             return self.standard.apply(states)
@@ -285,7 +286,7 @@ class MoeEmbedder(SentenceTransformer):
 
     @property
     def _reading(self) -> dict[str, Any]:
-        """What decides states beside the weights; of a store, also the precision that they are kept in."""
+        """What decides states beside the weights, the cache's precision included."""
         return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
 
     def _input_device(self) -> torch.device:
@@ -295,14 +296,14 @@ class MoeEmbedder(SentenceTransformer):
 
 def _check_standard(standard: Standard | str | None) -> None:
     if isinstance(standard, str) and standard != FAITHFUL:
-        raise UsageError(f"standard {standard!r}: fit one with fit_standard, or choose {FAITHFUL!r}")
+        raise UsageError(f"unknown `standard` {standard!r}: use `fit_standard`, or choose {FAITHFUL!r}")
     if standard == FAITHFUL:
-        logger.info("faithful: standard scores of each batch; a text's vector depends on the texts beside it")
+        logger.info("faithful: standard scores of each batch; a text's vector depends on its neighbours")
 
 
 def _check_texts(texts: Sequence[Any]) -> None:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
-            raise InputError(f"text {number} is {text!r}, no text: take it out")
+            raise InputError(f"text {number} is {text!r}, not a text; remove it")
         if not text.strip():
-            raise InputError(f"text {number} is empty: a language model has nothing to read; take it out")
+            raise InputError(f"text {number} is empty; remove it")

@@ -1,7 +1,7 @@
-"""How the routers of each model type are read: one row of data a type.
+"""How the routers of each model type are read: a table with one row per kind of router.
 
 transformers records the routers of nearly every mixture-of-experts model (`output_router_logits`). The rows
-say what differs: how a model makes scores of what is recorded, and which of the records are no MLP router's.
+say what differs: how a model turns the recorded numbers into scores, and which records belong to MLP routers.
 A type without a row is read as most are: logits, scored by softmax.
 """
 
@@ -19,11 +19,11 @@ class RouterFamily:
 
     Attributes:
         model_types: as `config.model_type` has them.
-        scoring: how the model scores its experts: "softmax", or "sigmoid", where each has a score of its own.
-        recorded: what transformers records: "logits", or "probabilities", which are scored already.
+        scoring: how the model scores its experts: "softmax" over all, or "sigmoid" of each.
+        recorded: what transformers records: "logits", or "probabilities" (scores already).
         of_each: (n, m): of every m records only the n-th (from 0) is an MLP's. JetMoE also routes attention.
-        gate: the class of the routers, for models whose own code records nothing; its input and `weight` give
-            the logits.
+        gate: the class of the routers, for models whose own code records nothing: their logits are computed
+            from its input and `weight`.
     """
 
     model_types: tuple[str, ...]

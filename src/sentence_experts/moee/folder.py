@@ -1,4 +1,4 @@
-"""An embedder on disk: `moee.json` says how the language model is read; the model stays where it is."""
+"""An embedder on disk: `moee.json` has its settings; the language model stays where it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FITTED = "fitted"
 
 
 def is_embedder(source: str | Path) -> bool:
-    """Whether a folder holds an embedder that was saved."""
+    """Whether a folder holds a saved embedder."""
     return (Path(source) / FILE).is_file()
 
 
@@ -24,7 +24,7 @@ def write_embedder(path: Path, settings: dict[str, Any], standard: Standard | st
     """Write an embedder's folder, whole or not at all.
 
     Args:
-        path: the folder; an embedder that is there is replaced.
+        path: the folder; an embedder in it is replaced.
         settings: arguments of `MoeEmbedder`, `standard` aside.
         standard: as of `MoeEmbedder`.
 
@@ -32,7 +32,7 @@ def write_embedder(path: Path, settings: dict[str, Any], standard: Standard | st
         UsageError: the folder holds something else.
     """
     if path.exists() and not is_embedder(path) and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path} is there and holds no embedder; choose another folder")
+        raise UsageError(f"{path} exists and holds no embedder; choose another folder")
     with replacing_folder(path) as folder:
         kept = FITTED if isinstance(standard, Standard) else standard
         write_json(folder / FILE, {"kind": "moee", "format": FORMAT, **settings, "standard": kept})
@@ -44,13 +44,13 @@ def read_embedder(path: Path) -> dict[str, Any]:
     """The arguments of `MoeEmbedder` that a folder holds.
 
     Raises:
-        InputError: it holds none, or of another format.
+        InputError: it holds none, or one in another format.
     """
     if not is_embedder(path):
-        raise InputError(f"{path}: no embedder here ({FILE} missing); sentence-experts moee make writes one")
+        raise InputError(f"{path}: no embedder in this folder ({FILE} missing); save one there first")
     settings: dict[str, Any] = read_json(path / FILE)
     if settings.pop("kind", None) != "moee" or settings.pop("format", None) != FORMAT:
-        raise InputError(f"{path / FILE}: not in format {FORMAT} of this program; make the embedder again")
+        raise InputError(f"{path / FILE}: not in format {FORMAT}; make the embedder again")
     if "quantise" in settings:  # as 0.1.0 called it
         settings["quantize"] = settings.pop("quantise")
     if settings["standard"] == FITTED:

@@ -1,7 +1,7 @@
-"""Prompts that lead a language model to sum a text up in its last token (MoEE, Table 4).
+"""Prompts that make a language model summarize a text in its last token (MoEE, Table 4).
 
-A prompt is a template with one `{text}`. The vector is read behind the prompt's last words, so a text that is
-too long is cut at its own end, and the prompt stays whole.
+A prompt is a template with one `{text}`. The vector is read after the prompt's last words, so a long text is
+truncated at its own end and the prompt stays whole.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Tokenise = Callable[[str], Sequence[int]]
 
 @dataclass(frozen=True)
 class Prompt:
-    """What stands before and behind a text."""
+    """The words before and after a text."""
 
     head: str
     tail: str
@@ -51,14 +51,12 @@ class Prompt:
         """A prompt by its name (`PROMPTS`, "none"), or a template with one `{text}`.
 
         Raises:
-            UsageError: it is neither.
+            UsageError: neither.
         """
         template = SLOT if name_or_template == NO_PROMPT else PROMPTS.get(name_or_template, name_or_template)
         if template.count(SLOT) != 1:
             known = ", ".join((*PROMPTS, NO_PROMPT))
-            raise UsageError(
-                f"prompt {name_or_template!r}: choose {known}, or write one with {SLOT} in it once"
-            )
+            raise UsageError(f"prompt {name_or_template!r}: choose {known}, or a template with one {SLOT}")
         head, tail = template.split(SLOT)
         return cls(head, tail)
 
@@ -67,23 +65,23 @@ class Prompt:
         """The prompt with `{text}` in it."""
         return f"{self.head}{SLOT}{self.tail}"
 
-    def token_ids(self, text: str, tokenise: Tokenise, most: int | None) -> list[int]:
-        """The tokens of the text within the prompt, at most `most`: of a longer text the end is left out.
+    def token_ids(self, text: str, tokenise: Tokenise, limit: int | None) -> list[int]:
+        """The tokens of the text within the prompt, at most `limit`; the end of a longer text is left out.
 
         Raises:
             InputError: the prompt alone is longer.
         """
         ids = tokenise(f"{self.head}{text}{self.tail}")
-        if most is None or len(ids) <= most:
+        if limit is None or len(ids) <= limit:
             return list(ids)
-        if (alone := len(tokenise(f"{self.head}{self.tail}"))) > most:
+        if (alone := len(tokenise(f"{self.head}{self.tail}"))) > limit:
             raise InputError(
-                f"the prompt alone has {alone} tokens, and the model reads {most}: take a shorter one"
+                f"the prompt alone has {alone} tokens, and the model reads {limit}; choose a shorter one"
             )
         fits, too_long = 0, len(text)  # characters of the text
         while too_long - fits > 1:
             middle = (fits + too_long) // 2
-            if len(tokenise(f"{self.head}{text[:middle]}{self.tail}")) <= most:
+            if len(tokenise(f"{self.head}{text[:middle]}{self.tail}")) <= limit:
                 fits = middle
             else:
                 too_long = middle

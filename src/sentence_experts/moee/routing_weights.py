@@ -1,9 +1,9 @@
-"""Routing weights: what a model's routers make of its tokens (MoEE, section 3.1).
+"""Routing weights: the scores that a model's routers give its experts (MoEE, section 3.1).
 
 Each MoE block scores its experts for each token; a text's routing weights are those of its last token (or the
-mean over its tokens), one block after another. As in the paper the scores of a block add up to 1: the softmax
-over its experts, and where a model scores each expert by a sigmoid, these divided by their sum. They are the
-scores before the model picks its few experts.
+mean over its tokens), block after block. As in the paper the scores of a block add up to 1: the softmax over
+its experts, or the sigmoids of its experts divided by their sum. They are the scores before the model selects
+its top experts.
 """
 
 from __future__ import annotations
@@ -17,26 +17,25 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.moee.families import PROBABILITIES, SIGMOID, RouterFamily
 
 SCORES, RAW = "scores", "logits"
-WEIGHTS = (SCORES, RAW)
 
 
 def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name: str) -> list[Tensor]:
-    """Of what transformers recorded, the MLP routers' logits (or probabilities), in the order of the blocks.
+    """Select the MLP routers' logits (or probabilities) among the records, in the order of the blocks.
 
     Args:
         recorded: `router_logits` of the model's output.
-        family: how this model is read.
-        name: the model, for messages.
+        family: the kind of routers.
+        name: the model's name, for messages.
 
     Raises:
-        InputError: nothing was recorded, or not what the family's row says.
+        InputError: nothing was recorded, or not as many records as expected.
     """
     place, period = family.of_each
     records = list(recorded or ())
     if not records or len(records) % period:
         raise InputError(
-            f"{name}: {len(records)} router records, and a multiple of {period} is expected: this version of "
-            "transformers records this model in another way"
+            f"{name}: {len(records)} router records, expected a multiple of {period}: this version of "
+            "transformers records this model differently"
         )
     return records[place::period]
 
@@ -47,15 +46,17 @@ def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tenso
     Args:
         logits: (..., experts), as recorded.
         family: how the model scores.
-        weights: "scores"; or "logits", as they are, which the published code takes for one family.
+        weights: "scores", or raw "logits", as in the published code for one family.
 
     Raises:
-        UsageError: logits are asked for and probabilities recorded.
+        UsageError: logits are wanted and probabilities recorded.
     """
     values = logits.float()
     if weights == RAW:
         if family.recorded == PROBABILITIES:
-            raise UsageError("this model's routers are recorded as probabilities: it has no logits to take")
+            raise UsageError(
+                "this model records probabilities of its routers, no logits: set `weights=scores`"
+            )
         return values
     if family.recorded == PROBABILITIES:
         return values
@@ -87,16 +88,16 @@ def text_weights(
     """The routing weights of texts, (batch, experts of all blocks), float32.
 
     Args:
-        records: (batch * length, experts) a block, or with the batch apart.
+        records: per block (batch * length, experts) or (batch, length, experts).
         mask: (batch, length), 1 at tokens.
-        family: how the model is read.
+        family: the kind of routers.
         tokens: "last" or "mean".
         weights: as of `scored`.
     """
     found = []
     for record in records:
         by_text = record.reshape(*mask.shape, record.shape[-1])
-        if tokens == "last":  # scores of these tokens alone are made
+        if tokens == "last":  # only these tokens need scores
             found.append(scored(last_tokens(by_text, mask), family, weights))
         else:
             found.append(mean_tokens(scored(by_text, family, weights), mask))

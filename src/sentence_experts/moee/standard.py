@@ -1,8 +1,8 @@
-"""Standard scores: each number of a state less its mean, over its standard deviation.
+"""Standard scores: each number of a state minus its mean, divided by its standard deviation.
 
-The published code takes mean and deviation over each batch, so a text's vector depends on the texts beside
-it, and a text alone becomes zero. Here they are fitted once, on texts that are evaluated nowhere, and kept
-with the embedder; the published way is there to repeat it (`batch_scores`).
+The published code computes mean and deviation over each batch, so a text's vector depends on its neighbours
+and a batch of one becomes zero. Here they are fitted once, on texts of no test set, and saved with the
+embedder; `batch_scores` is the published way.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sentence_experts.moee.vectors import Rows
 from sentence_experts.storage import replacing
 
 FILE = "standard.safetensors"
-LEAST_TEXTS = 2
-LEAST_DEVIATION = 1e-6  # numbers that never change tell nothing
+MIN_TEXTS = 2
+MIN_DEVIATION = 1e-6  # numbers that never change carry no information
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Standard:
 
     @classmethod
     def fit(cls, states: States) -> Standard:
-        """Of the states of calibration texts.
+        """Fit on the states of calibration texts.
 
         Raises:
-            UsageError: too few.
+            UsageError: too few texts.
         """
-        if len(states) < LEAST_TEXTS:
-            raise UsageError(f"{len(states)} calibration texts: standard scores need {LEAST_TEXTS} or more")
+        if len(states) < MIN_TEXTS:
+            raise UsageError(f"{len(states)} calibration texts: standard scores need {MIN_TEXTS} or more")
         return cls(_moments(states.hidden), _moments(states.routing))
 
     def apply(self, states: States) -> States:
@@ -50,7 +50,7 @@ class Standard:
         return States(_scores(states.hidden, self.hidden), _scores(states.routing, self.routing))
 
     def write(self, folder: Path) -> None:
-        """Keep beside an embedder."""
+        """Write to an embedder's folder."""
         from safetensors.numpy import save_file
 
         with replacing(folder / FILE) as temporary:
@@ -58,14 +58,14 @@ class Standard:
 
     @classmethod
     def read(cls, folder: Path) -> Standard:
-        """What `write` kept."""
+        """Read what `write` wrote."""
         from safetensors.numpy import load_file
 
         return cls(**load_file(folder / FILE))
 
 
 def batch_scores(states: States, batch_size: int) -> States:
-    """The published way: standard scores within each batch of the texts' order."""
+    """Standard scores within each batch of consecutive texts, as published."""
     batches = [states[start : start + batch_size] for start in range(0, len(states), batch_size)]
     parts = [
         States(_scores(one.hidden, _moments(one.hidden)), _scores(one.routing, _moments(one.routing)))
@@ -81,7 +81,5 @@ def _moments(rows: Rows) -> Rows:
 
 def _scores(rows: Rows, moments: Rows) -> Rows:
     mean, deviation = moments
-    found: Rows = np.where(
-        deviation > LEAST_DEVIATION, (rows - mean) / np.maximum(deviation, LEAST_DEVIATION), 0
-    )
+    found: Rows = np.where(deviation > MIN_DEVIATION, (rows - mean) / np.maximum(deviation, MIN_DEVIATION), 0)
     return found.astype(np.float32)

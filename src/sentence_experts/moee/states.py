@@ -1,4 +1,4 @@
-"""What a language model makes of texts: hidden states and routing weights, two rows of numbers a text."""
+"""What a language model gives for texts: a hidden state and routing weights per text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sentence_experts.moee.vectors import Rows
 
 @dataclass(frozen=True)
 class States:
-    """Of each text its hidden state, (texts, width), and routing weights, (texts, experts of all blocks)."""
+    """Hidden states, (texts, width), and routing weights, (texts, experts of all blocks)."""
 
     hidden: Rows
     routing: Rows
@@ -25,7 +25,7 @@ class States:
 
     @classmethod
     def together(cls, parts: Sequence[States]) -> States:
-        """The rows of all parts, one after another."""
+        """Concatenate the rows of all parts."""
         return cls(
             *(np.concatenate([getattr(part, side) for part in parts]) for side in ("hidden", "routing"))
         )

@@ -1,8 +1,8 @@
-"""One vector a text out of hidden state (HS) and routing weights (RW) (MoEE, section 3.3).
+"""One vector per text from hidden state (HS) and routing weights (RW) (MoEE, section 3.3).
 
 The paper's best, "sum", is cos_HS + alpha * cos_RW. That is the dot product of the vectors
-[hs / |hs| ; sqrt(alpha) * rw / |rw|], which all have one length: an ordinary embedding, whose cosines rank
-the same, for clustering, classification and vector indexes too.
+[hs / |hs| ; sqrt(alpha) * rw / |rw|], which all have the same length: an ordinary embedding, usable for
+clustering, classification and vector indexes too.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ PARTS = (HIDDEN, ROUTING, CONCAT, SUM)
 
 
 def check_parts(parts: str, alpha: float) -> None:
-    """Whether vectors can be made so.
+    """Check how vectors are to be made.
 
     Raises:
-        UsageError: unknown parts, or an alpha that weighs nothing.
+        UsageError: unknown parts, or an alpha that is no weight.
     """
     if parts not in PARTS:
-        raise UsageError(f"unknown parts {parts!r}: choose {', '.join(PARTS)}")
+        raise UsageError(f"unknown `parts` {parts!r}: choose {', '.join(PARTS)}")
     if not (alpha >= 0 and np.isfinite(alpha)):
-        raise UsageError(f"alpha {alpha}: the weight of the routing weights' cosine is 0 or more")
+        raise UsageError(f"`alpha` is {alpha}: the weight of the routing weights' cosine must be 0 or more")
 
 
 def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
@@ -36,8 +36,8 @@ def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
     Args:
         hidden: (texts, width), hidden states.
         routing: (texts, experts of all blocks), routing weights.
-        parts: "hs", "rw", "concat" (both as they are) or "sum".
-        alpha: of "sum" alone.
+        parts: "hs", "rw", "concat" (both unscaled) or "sum".
+        alpha: the weight of the routing weights in "sum".
     """
     check_parts(parts, alpha)
     if parts == HIDDEN:
@@ -50,7 +50,7 @@ def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
 
 
 def unit(rows: Rows) -> Rows:
-    """Rows of length 1; a row of zeros stays one."""
+    """Scale rows to length 1; rows of zeros stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     found: Rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     return found

@@ -11,7 +11,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from scipy.stats import spearmanr
 
 from sentence_experts.evaluation.mteb.adapter import task_encoder
-from sentence_experts.moee import MoeEmbedder
+from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.recipes import RECIPES
 
 MODEL = RECIPES / "moee" / "tiny-olmoe"

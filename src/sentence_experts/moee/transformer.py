@@ -1,7 +1,7 @@
 """The language model as a sentence-transformers module: token ids in, hidden states and routing weights out.
 
-sentence-transformers loads the blocks without the language-modelling head, on whatever device map and in
-whatever precision it is told. Here are the prompt, the padding that changes nothing, and the routers.
+sentence-transformers loads the blocks without the language-modelling head, in the precision and placement
+that it is given. Added here: the prompt, padding that changes no vector, and the routers.
 """
 
 from __future__ import annotations
@@ -16,79 +16,64 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from sentence_experts.compat.transformers import records_router_logits
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, require
 from sentence_experts.models.sources import check_source, load_quietly
+from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.families import RouterFamily, family_of, is_known
 from sentence_experts.moee.prompts import Prompt
-from sentence_experts.moee.routing_weights import SCORES, TOKENS, WEIGHTS, router_records, text_weights
+from sentence_experts.moee.routing_weights import TOKENS, router_records, text_weights
 
 logger = logging.getLogger(__name__)
 
 LAST, ALL = "last", "all"
-LAYERS = (LAST, ALL)
 ROUTER_LOGITS = "router_logits"
 
 
-class StateReader(Transformer):
-    """Reads texts within a prompt.
+class MoeTransformer(Transformer):
+    """sentence-transformers' `Transformer` for a mixture-of-experts language model.
 
     Attributes:
-        name: the model, for messages.
-        prompt: what stands around a text.
+        name: the model's folder or hub id.
+        prompt: the words around each text.
         tokens: "last", or "mean" over all tokens, those of the prompt included (MoEE, Table 5).
         layers: "last" or "all" for hidden states (their mean) and routing weights (one after another) alike;
             None for the paper's choice, the last for hidden states and all for routing weights.
-        weights: "scores", or "logits" as they are.
-        padding_side: "right" or "left"; the same vectors.
+        weights: "scores", or the raw "logits".
+        padding_side: "right" or "left"; the vectors are the same.
     """
 
-    def __init__(
-        self,
-        model_name_or_path: str,
-        *,
-        prompt: Prompt,
-        tokens: str = LAST,
-        layers: str | None = None,
-        weights: str = SCORES,
-        max_length: int | None = None,
-        **loading: Any,
-    ) -> None:
-        """Load the model; arguments as the attributes, `loading` as `Transformer`.
+    def __init__(self, model_name_or_path: str, config: MoeeConfig) -> None:
+        """Load the model.
 
         Raises:
-            UsageError: an unknown choice.
+            SentenceExpertsError: a library that the settings need is not installed.
             InputError: there is no such model or tokenizer, or the model has no routers.
         """
-        for what, chosen, known in (
-            ("tokens", tokens, tuple(TOKENS)),
-            ("layers", layers, (*LAYERS, None)),
-            ("weights", weights, WEIGHTS),
-        ):
-            if chosen not in known:
-                raise UsageError(f"unknown {what} {chosen!r}: choose {', '.join(map(str, known))}")
+        loading = _loading_options(config)
         check_source(model_name_or_path)
         load_quietly()
         try:
             super().__init__(model_name_or_path, **loading)
-        except Exception as error:  # whatever a missing file or a broken one makes the libraries raise
+        except Exception as error:  # missing or broken files make the libraries raise anything
             raise InputError(_not_loaded(model_name_or_path, error)) from error
-        if self.tokenizer is None or not self._tokenise("a"):  # without files, some have an empty vocabulary
-            raise InputError(f"{model_name_or_path}: no tokenizer beside the weights; texts cannot be read")
+        if self.tokenizer is None or not self._tokenise("a"):  # without files some have an empty vocabulary
+            raise InputError(f"{model_name_or_path}: no tokenizer beside the weights")
         self.name = model_name_or_path
         self.family = self._check_routers()
-        self.prompt, self.tokens, self.layers, self.weights = prompt, tokens, layers, weights
+        self.prompt = Prompt.of(config.prompt)
+        self.tokens, self.layers, self.weights = config.tokens, config.layers, config.weights
         self.padding_side = "right"
-        if max_length is not None:
-            self.max_seq_length = min(max_length, self.max_seq_length or max_length)
+        if config.max_length is not None:
+            self.max_seq_length = min(config.max_length, self.max_seq_length or config.max_length)
 
     @property
     def longest(self) -> int | None:
-        """The most tokens that are read of a text; None for no limit."""
-        most = self.max_seq_length
-        return None if most is None or most > 10**9 else most  # tokenizers say "no limit" by a huge number
+        """Maximum number of tokens per text; None for no limit."""
+        length = self.max_seq_length
+        return None if length is None or length > 10**9 else length  # a huge number means no limit
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text within the prompt, cut to what the model reads.
+        """The tokens of each text within the prompt, truncated to what the model reads.
 
         Raises:
             InputError: the prompt alone is too long, or a text has no token.
@@ -96,25 +81,25 @@ class StateReader(Transformer):
         rows = [self.prompt.token_ids(text, self._tokenise, self.longest) for text in texts]
         for text, ids in zip(texts, rows, strict=True):
             if not ids:
-                raise InputError(f"the text {text[:40]!r} has no token for {self.name}")
+                raise InputError(f"{self.name} has no token for the text {text[:40]!r}")
         return rows
 
     def preprocess(  # type: ignore[override]  # of all that could be embedded, texts
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor]:
-        """Token ids, mask and positions of a batch of texts; `prompt` stands directly before each text."""
+        """Token ids, mask and positions of a batch of texts, with `prompt` directly before each text."""
         return self.padded(self.token_ids([f"{prompt or ''}{text}" for text in inputs]))
 
     def padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """A batch: `input_ids`, `attention_mask`, `position_ids`, each (texts, longest)."""
         longest = max(map(len, rows))
-        # Whatever token fills the rest: no token attends to it.
+        # Any token may fill the rest: no token attends to it.
         ids, mask = torch.zeros((2, len(rows), longest), dtype=torch.long)
         for place, row in enumerate(rows):
             span = slice(0, len(row)) if self.padding_side == "right" else slice(longest - len(row), longest)
             ids[place, span] = torch.tensor(row)
             mask[place, span] = 1
-        # From 0 at each text's first token, wherever the padding is.
+        # Positions count from each text's first token, wherever the padding is.
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
         return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
 
@@ -142,7 +127,7 @@ class StateReader(Transformer):
         return features
 
     def settings(self) -> dict[str, Any]:
-        """All that decides a text's states, beside the model's weights."""
+        """Everything that decides a text's states beside the model's weights."""
         return {
             "prompt": self.prompt.template,
             "tokens": self.tokens,
@@ -153,7 +138,7 @@ class StateReader(Transformer):
 
     @contextmanager
     def _gates_read(self) -> Iterator[list[Tensor]]:
-        """Collects the logits of routers whose model records none, from what they are given."""
+        """Collect the logits of routers that the model does not record, from their inputs."""
         read: list[Tensor] = []
 
         def hook(gate: torch.nn.Module, given: tuple[Tensor, ...], output: Any) -> None:
@@ -173,17 +158,15 @@ class StateReader(Transformer):
         found = bool(self._gates(family)) if family.gate else records_router_logits(self.model)
         if not found or getattr(self.model.config, "is_encoder_decoder", False):
             raise InputError(
-                f"{self.name} is a {model_type} model without routers to read: take a mixture-of-experts "
-                "language model, such as allenai/OLMoE-1B-7B-0924"
+                f"{self.name} is a {model_type} model without routers; choose a mixture-of-experts language "
+                "model, such as allenai/OLMoE-1B-7B-0924"
             )
         if not is_known(model_type):
-            logger.info(
-                f"{self.name}: {model_type!r} is a type without a row; its routers are scored by softmax"
-            )
+            logger.info(f"{self.name}: unknown model type {model_type!r}; its routers are scored by softmax")
         return family
 
     def _gates(self, family: RouterFamily) -> list[torch.nn.Module]:
-        """The routers that are read by a hook; none where transformers records them."""
+        """The routers that are read by a hook; none if transformers records them."""
         return [module for module in self.model.modules() if type(module).__name__ == family.gate]
 
     def _tokenise(self, text: str) -> list[int]:
@@ -197,3 +180,22 @@ def _not_loaded(source: str, error: Exception) -> str:
     if "tokenizer" in reason.lower() or "processor" in reason.lower():
         return f"{source}: no tokenizer could be loaded: {reason}"
     return f"{source}: this model cannot be loaded: {reason}"
+
+
+def _loading_options(config: MoeeConfig) -> dict[str, Any]:
+    """Arguments of sentence-transformers' `Transformer` for precision, placement and quantization."""
+    shared: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
+    if config.revision:
+        shared["revision"] = config.revision
+    model = dict(shared)
+    if config.dtype is not None:
+        model["dtype"] = getattr(require("torch", "models"), config.dtype)
+    if config.device_map is not None:
+        require("accelerate", "models")
+        model["device_map"] = config.device_map
+    if config.quantize is not None:
+        require("bitsandbytes", "quantize")
+        transformers = require("transformers", "models")
+        model["quantization_config"] = transformers.BitsAndBytesConfig(**{f"load_in_{config.quantize}": True})
+        model.setdefault("device_map", "auto")
+    return {"model_kwargs": model, "processor_kwargs": dict(shared), "config_kwargs": dict(shared)}
