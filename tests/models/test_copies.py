@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.export import int8
 from sentence_experts.models.routing.automatic import fit_auto_routes
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
 
@@ -31,6 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "limited": {"max_resident_experts": 2},
     "learned": {},
     "auto": {},
+    "int8": {},
 }
 
 
@@ -48,10 +50,13 @@ def folders(
     words = [f"{word} {number}" for word in ("heart", "lungs", "blood") for number in range(9)]
     routes = [name for name in NAMES for _ in range(9)]
     save(fit_auto_routes(sentence_experts.load(place), words, routes), place.with_name("auto"))
+    quantized = place.with_name("int8")
+    save(sentence_experts.load(place), quantized)
+    int8.write(int8.calibrate(sentence_experts.load(place, device="cpu"), TEXTS * 12), quantized)
     return {
         "dense": base_folders["bert"],
         "experts": place,
-        **{name: place.with_name(name) for name in ("learned", "auto")},
+        **{name: place.with_name(name) for name in ("learned", "auto", "int8")},
     }
 
 

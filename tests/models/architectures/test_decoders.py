@@ -88,7 +88,7 @@ def test_vectors_are_those_of_each_text_alone_in_any_batch(decoder, pooling):
     assert encoder.encode(TEXTS) == pytest.approx(expected, abs=1e-5)
 
 
-def test_without_a_word_the_mean_is_taken_and_said(decoder, capsys):
+def test_mean_pooling_by_default_is_logged(decoder, capsys):
     encoder = BatchEncoder(load(decoder, device="cpu"))
     assert "decoder language model; its vectors are the mean over the tokens" in capsys.readouterr().err
     assert encoder.encode(TEXTS)[2] == pytest.approx(by_hand(decoder, TEXTS[2], "mean"), abs=1e-5)

@@ -39,7 +39,7 @@ def test_the_graph_gives_the_routes_vectors(mixed: ExpertEncoder, texts: list[st
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
 
 
-def test_a_graph_that_differs_is_not_kept(bases: dict[str, SentenceTransformer], tmp_path: Path) -> None:
+def test_a_graph_that_differs_is_not_written(bases: dict[str, SentenceTransformer], tmp_path: Path) -> None:
     dense = export_route(sentence_experts.extend(bases["bert"], NAMES), "cvd")
     with pytest.raises(SentenceExpertsError, match=r"differ from torch's by .* not kept"):
         write_onnx(dense, tmp_path, tolerance=1e-12)

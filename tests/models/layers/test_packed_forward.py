@@ -80,7 +80,7 @@ def padded(model: Any) -> Any:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_every_output_stands_where_the_padded_path_puts_it(mixed: SentenceTransformer, side: str) -> None:
+def test_outputs_equal_the_padded_path(mixed: SentenceTransformer, side: str) -> None:
     mixed.tokenizer.padding_side = side
     features = features_of(mixed, routed(random_texts(1), ROUTES, 1))
     model = mixed[0].auto_model
@@ -158,14 +158,14 @@ def test_roberta_counts_positions_from_its_padding() -> None:
     assert torch.allclose(ours.pooler_output, plain.pooler_output, atol=1e-5)
 
 
-def test_another_attention_is_left_alone(mixed: SentenceTransformer) -> None:
+def test_another_attention_stays(mixed: SentenceTransformer) -> None:
     model = mixed[0].auto_model
     model.set_attn_implementation("eager")
     use_packing(mixed)
     assert model.config._attn_implementation == "eager"
 
 
-def test_what_cannot_be_packed_is_named() -> None:
+def test_models_that_cannot_be_packed_are_refused() -> None:
     with pytest.raises(UsageError, match="no encoder that can be packed in Linear; known: bert"):
         use_packing(nn.Linear(2, 2))
 

@@ -44,7 +44,7 @@ def _vectors(encoder: SentenceTransformer, texts: list[str]) -> dict[str, np.nda
     return {route.name: encoder.encode(texts, prompt_name=route.name) for route in routes}
 
 
-def test_a_route_that_shares_runs_the_expert_of_the_other(shared: ExpertEncoder, texts: list[str]) -> None:
+def test_a_sharing_route_runs_the_others_expert(shared: ExpertEncoder, texts: list[str]) -> None:
     assert {route.name: shared.experts[route.expert] for route in shared.routes} == {
         "query": "query", "document": "document", **SHARE
     }  # fmt: skip
@@ -58,7 +58,7 @@ def test_a_route_that_shares_runs_the_expert_of_the_other(shared: ExpertEncoder,
     assert moved == {"query": False, "document": True, "clustering": True, "reading": False}
 
 
-def test_experts_cost_parameters_and_routes_none(bases: dict[str, SentenceTransformer]) -> None:
+def test_parameters_grow_with_experts_not_with_routes(bases: dict[str, SentenceTransformer]) -> None:
     plain = sentence_experts.extend(bases["bert"], EXPERTS, route="prefix")
     assert _shared(bases["bert"]).parameter_counts() == plain.parameter_counts()
 
@@ -95,7 +95,7 @@ def test_a_sharing_route_is_exported_with_its_own_instruction(
     assert set(averaged.prompts) >= set(PREFIXES)
 
 
-def test_an_expert_more_leaves_sharing_routes_as_they_are(shared: ExpertEncoder, texts: list[str]) -> None:
+def test_adding_an_expert_leaves_sharing_routes(shared: ExpertEncoder, texts: list[str]) -> None:
     before = _vectors(shared, texts)
     grown = add_expert(shared, "new", prefix="naive: ")
     assert grown.experts == ("query", "document", "new")
@@ -107,7 +107,7 @@ def test_an_expert_more_leaves_sharing_routes_as_they_are(shared: ExpertEncoder,
         add_expert(shared, "clustering")
 
 
-def test_dropping_an_expert_takes_the_routes_that_share_it(
+def test_dropping_an_expert_drops_the_routes_that_share_it(
     shared: ExpertEncoder, texts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = _vectors(shared, texts)
@@ -121,7 +121,7 @@ def test_dropping_an_expert_takes_the_routes_that_share_it(
         assert np.array_equal(before[name], vectors)
 
 
-def test_the_default_route_may_be_a_sharing_one(bases: dict[str, SentenceTransformer]) -> None:
+def test_the_default_route_may_share_an_expert(bases: dict[str, SentenceTransformer]) -> None:
     encoder = _shared(bases["bert"], default_route="clustering")
     np.testing.assert_array_equal(
         encoder.encode(["lungs"]), encoder.encode(["lungs"], prompt_name="clustering")
@@ -145,8 +145,6 @@ def test_the_default_route_may_be_a_sharing_one(bases: dict[str, SentenceTransfo
         ({"default_route": "x"}, "`default_route`: 'x'"),
     ],
 )
-def test_sharing_that_cannot_be(
-    bases: dict[str, SentenceTransformer], options: dict[str, Any], message: str
-) -> None:
+def test_wrong_sharing(bases: dict[str, SentenceTransformer], options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         _shared(bases["bert"], **options)

@@ -24,7 +24,7 @@ def _ids(tokenizer: object, text: str, **options: object) -> list[int]:
     return list(tokenizer(text, **options)["input_ids"])  # type: ignore[operator]
 
 
-def test_the_rest_is_read_as_the_base_reads_it(base: SentenceTransformer, texts: list[str]) -> None:
+def test_text_after_the_token_reads_as_in_the_base(base: SentenceTransformer, texts: list[str]) -> None:
     tokenizer, routes = with_domain_tokens(base.tokenizer, ["copd", "cvd"])
     hard = ["[COPD] again", "[CVD]", "[copd]", "##x", "\u00e9", "e\u0301", "\u0301", " \u3000 x"]
     for text in [*texts, *hard]:
@@ -35,9 +35,7 @@ def test_the_rest_is_read_as_the_base_reads_it(base: SentenceTransformer, texts:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_characters=MARKER, exclude_categories=["Cs"]), max_size=30))
-def test_any_text_after_a_route_is_read_as_the_base_reads_it(
-    bases: dict[str, SentenceTransformer], text: str
-) -> None:
+def test_text_after_a_route_reads_as_in_the_base(bases: dict[str, SentenceTransformer], text: str) -> None:
     for base in bases.values():
         if not hasattr(base, "routed_for_test"):
             base.routed_for_test = with_domain_tokens(base.tokenizer, ["copd", "cvd"])
@@ -49,7 +47,7 @@ def test_any_text_after_a_route_is_read_as_the_base_reads_it(
     "text",
     ["x [COPD] y", " [COPD] a", "a[COPD]", "[[COPD]]", "the [copd] [CVD]", f"{MARKER}[COPD]{MARKER}"],
 )
-def test_route_characters_elsewhere_are_ordinary_text(base: SentenceTransformer, text: str) -> None:
+def test_route_characters_inside_a_text_are_ordinary_text(base: SentenceTransformer, text: str) -> None:
     tokenizer, routes = with_domain_tokens(base.tokenizer, ["copd", "cvd"])
     new = {route.token_ids[0] for route in routes}
     assert not new & set(_ids(tokenizer, text))
@@ -58,7 +56,7 @@ def test_route_characters_elsewhere_are_ordinary_text(base: SentenceTransformer,
         assert _ids(tokenizer, text) == _ids(base.tokenizer, text)[1:]
 
 
-def test_case_counts_where_it_counts_for_the_base(base: SentenceTransformer, family: str) -> None:
+def test_case_matters_where_it_matters_for_the_base(base: SentenceTransformer, family: str) -> None:
     tokenizer, routes = with_domain_tokens(base.tokenizer, ["copd"])
     uncased = family == "bert"
     assert (_ids(tokenizer, "[copd]x")[0] == routes[0].token_ids[0]) == uncased
@@ -108,18 +106,18 @@ def test_names_become_tokens() -> None:
 
 
 @pytest.mark.parametrize("name", ["", " x", "a]b", "a\nb", "_", "[x]", "a\u200b"])
-def test_names_that_make_no_token(name: str) -> None:
+def test_unusable_names_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="expert name"):
         domain_token(name)
 
 
 @pytest.mark.parametrize("names", [["mask"], ["skin cancer", "skin_cancer"], ["cls", "copd"]])
-def test_tokens_that_exist_already(base: SentenceTransformer, names: list[str]) -> None:
+def test_tokens_of_the_base_are_refused_as_names(base: SentenceTransformer, names: list[str]) -> None:
     with pytest.raises(UsageError, match="token"):
         with_domain_tokens(base.tokenizer, names)
 
 
-def test_names_that_the_normalizer_makes_equal(bases: dict[str, SentenceTransformer]) -> None:
+def test_names_with_the_same_normalized_token_are_refused(bases: dict[str, SentenceTransformer]) -> None:
     with pytest.raises(UsageError, match="same token"):
         with_domain_tokens(bases["bert"].tokenizer, ["cafe", "café"])
 
@@ -143,7 +141,7 @@ def test_instructions_that_begin_alike_are_told_apart(base: SentenceTransformer,
         ({"a": "the he"}, "runs into"),
     ],
 )
-def test_instructions_that_are_no_route(
+def test_unusable_instructions_are_refused(
     bases: dict[str, SentenceTransformer], prefixes: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):

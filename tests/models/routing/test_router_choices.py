@@ -53,6 +53,6 @@ def test_a_route_is_read_before_the_text(bases: dict[str, SentenceTransformer]) 
         encoder.route_of(PLAIN, prompt_name="heart")
 
 
-def test_a_model_that_is_routed_has_nothing_to_say(bases: dict[str, SentenceTransformer]) -> None:
+def test_a_model_with_routes_has_no_router_choices(bases: dict[str, SentenceTransformer]) -> None:
     with pytest.raises(UsageError, match="chosen by routes"):
         sentence_experts.extend(bases["bert"], NAMES).route_of(PLAIN)

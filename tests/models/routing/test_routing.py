@@ -93,7 +93,7 @@ def test_a_mask_of_another_shape_needs_expert_ids(mixed: SentenceTransformer) ->
     mask = features["attention_mask"]
     square = (mask[:, None, :, None] * mask[:, None, None, :]).bool()
     ids = features["input_ids"]
-    with pytest.raises(UsageError, match="pass expert_ids"):
+    with pytest.raises(UsageError, match="pass `expert_ids`"):
         model(input_ids=ids, attention_mask=square)
     experts = torch.tensor([1, 0])
     both = model(input_ids=ids, attention_mask=square, expert_ids=experts).last_hidden_state

@@ -158,7 +158,7 @@ def test_packed_sequences_are_routed_alike(choosing: SentenceTransformer) -> Non
         assert torch.allclose(mine, other, atol=1e-5)
 
 
-def test_the_vector_teaches_the_router_and_the_chosen_experts_alone(
+def test_only_the_router_and_the_chosen_experts_get_gradient(
     bases: dict[str, SentenceTransformer], scatter: Callable[..., SentenceTransformer]
 ) -> None:
     encoder = scatter(sentence_experts.extend(bases["bert"], NAMES, route="none", router="token", layers=[2]))
@@ -197,7 +197,7 @@ def _slow_balance(logits: tuple[Tensor, ...], top_k: int) -> float:
     return sum(values) / len(values)
 
 
-def test_the_balance_loss_is_a_slow_loops_and_splits_by_text(choosing: SentenceTransformer) -> None:
+def test_balance_loss_equals_a_plain_loop_and_splits_by_text(choosing: SentenceTransformer) -> None:
     features = features_of(choosing, PLAIN)
     with token_loads_of(choosing) as loads:
         # Through the module, as training does: sentence-transformers does not call the transformer's hooks.
@@ -295,7 +295,7 @@ def test_expert_ids_override_the_routers(choosing: SentenceTransformer) -> None:
     assert np.abs(through - pooled.detach().numpy()).max() < 2e-6
 
 
-def test_what_needs_one_expert_a_text_is_refused(bases: dict[str, SentenceTransformer]) -> None:
+def test_operations_that_need_one_expert_per_text_are_refused(bases: dict[str, SentenceTransformer]) -> None:
     from sentence_experts.models.surgery.grow import add_expert, drop_expert
     from sentence_experts.models.surgery.merge import average_experts, export_route
 

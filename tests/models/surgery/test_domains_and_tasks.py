@@ -121,9 +121,7 @@ def test_saved_and_opened_by_stock_sentence_transformers(
         assert np.abs(stock.encode(["lungs"], prompt_name=route) - expected).max() <= 1e-6
 
 
-def test_the_instructions_token_is_a_routes_own_only_at_the_start(
-    base: SentenceTransformer, task_file: Path
-) -> None:
+def test_an_instruction_inside_a_text_is_no_route(base: SentenceTransformer, task_file: Path) -> None:
     encoder = sentence_experts.extend(base, DOMAINS, tasks=task_file)
     ids = encoder.tokenizer("[COPD] x [SEP]search query: y")["input_ids"]
     lead = encoder.tokenizer.convert_tokens_to_ids("[INSTRUCTION]")
@@ -133,7 +131,7 @@ def test_the_instructions_token_is_a_routes_own_only_at_the_start(
         assert encoder(features)["sentence_embedding"].isfinite().all()
 
 
-def test_names_that_meet(base: SentenceTransformer, task_file: Path) -> None:
+def test_names_and_arguments_that_clash(base: SentenceTransformer, task_file: Path) -> None:
     with pytest.raises(UsageError, match="named twice: 'query'"):
         sentence_experts.extend(base, ["query"], tasks=task_file)
     with pytest.raises(UsageError, match="route='none'"):

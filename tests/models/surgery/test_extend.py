@@ -107,9 +107,7 @@ def test_a_default_prompt_of_the_base_stays(base_folders: dict[str, Path], famil
     assert np.abs(encoder.encode(["heart"], expert_ids="cvd") - expected).max() <= 1e-6
 
 
-def test_pooling_that_leaves_prompts_out(
-    base_folders: dict[str, Path], family: str, texts: list[str]
-) -> None:
+def test_pooling_without_prompts(base_folders: dict[str, Path], family: str, texts: list[str]) -> None:
     base = SentenceTransformer(str(base_folders[family]), device="cpu")
     expected = base.encode(texts)
     base.set_pooling_include_prompt(False)
@@ -120,9 +118,7 @@ def test_pooling_that_leaves_prompts_out(
 
 
 @pytest.mark.parametrize("mode", ["cls", "max", "lasttoken", "weightedmean"])
-def test_other_poolings_are_kept(
-    base_folders: dict[str, Path], family: str, mode: str, texts: list[str]
-) -> None:
+def test_other_poolings_stay(base_folders: dict[str, Path], family: str, mode: str, texts: list[str]) -> None:
     loaded = SentenceTransformer(str(base_folders[family]), device="cpu")
     base = SentenceTransformer(modules=[loaded[0], Pooling(32, mode)], device="cpu")
     encoder = sentence_experts.extend(base, ["copd", "cvd"])

@@ -122,7 +122,7 @@ def test_adding_then_dropping_gives_the_same_model(
     assert_other_routes_equal(mixed, again, texts)
 
 
-def test_a_learned_router_does_not_choose_what_it_has_not_met(
+def test_a_learned_router_does_not_choose_a_new_expert(
     base: SentenceTransformer, scatter: Callable[..., ExpertEncoder], texts: list[str]
 ) -> None:
     before = scatter(sentence_experts.extend(base, NAMES, route="none", router="learned"))

@@ -57,7 +57,7 @@ def test_pooler_by_hand_and_normalize_last(base: SentenceTransformer) -> None:
     assert described(encoder) == "cls pooling, Dense (Tanh), Normalize"
 
 
-def test_vectors_keep_their_length_or_lose_it(base: SentenceTransformer) -> None:
+def test_vectors_with_and_without_length_1(base: SentenceTransformer) -> None:
     free = sentence_experts.extend(base, NAMES, normalize=False)
     assert described(free) == "mean pooling"
     lengths = np.linalg.norm(free.encode(ROUTED), axis=1)
@@ -70,7 +70,7 @@ def test_vectors_keep_their_length_or_lose_it(base: SentenceTransformer) -> None
     assert described(sentence_experts.extend(plain, NAMES, normalize=True)) == "mean pooling, Normalize"
 
 
-def test_a_trained_pooler_of_the_base_is_taken(
+def test_a_trained_pooler_of_the_base_is_used(
     bases: dict[str, SentenceTransformer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = bases["bert"]

@@ -171,7 +171,7 @@ def test_merging_gives_a_plain_model_with_the_same_vectors(
 
 
 @pytest.mark.parametrize(("alpha", "factor"), [(6.0, 3.0), (None, 1.0)])
-def test_what_is_added_is_the_two_factors_product_times_alpha_by_rank(
+def test_the_adapter_adds_its_factors_product_times_alpha_by_rank(
     encoder: SentenceTransformer, alpha: float | None, factor: float
 ) -> None:
     model = encoder[0].auto_model
@@ -234,7 +234,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(encoder: SentenceTransf
 class TestRefusals:
     def test_bad_numbers(self, encoder: SentenceTransformer) -> None:
         for bad in ({"rank": 0}, {"rank": 2, "alpha": 0.0}, {"rank": 2, "dropout": 1.0}):
-            with pytest.raises(UsageError, match="rank is at least 1"):
+            with pytest.raises(UsageError, match="the rank must be at least 1"):
                 add_lora(encoder, **bad)
 
     def test_a_second_adapter_and_a_missing_one(self, encoder: SentenceTransformer, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_it_is_a_model_of_the_base(mixed: ExpertEncoder, base: SentenceTransform
     assert dense.max_seq_length == mixed.max_seq_length
 
 
-def test_files_do_not_speak_of_experts(mixed: ExpertEncoder, tmp_path: Path, family: str) -> None:
+def test_files_name_no_experts(mixed: ExpertEncoder, tmp_path: Path, family: str) -> None:
     save(export_route(mixed, "copd"), tmp_path / "dense")
     config = json.loads((tmp_path / "dense" / "config.json").read_text())
     assert config["model_type"] == family
@@ -136,7 +136,7 @@ def test_a_dense_model_with_tokens(
 
 
 @ONE_FAMILY
-def test_a_learned_router_that_is_left_out_is_said(
+def test_leaving_out_a_learned_router_is_logged(
     mixed: ExpertEncoder, base: SentenceTransformer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     export_route(mixed, "cvd")

@@ -12,20 +12,21 @@ from sentence_experts.models.architectures.registration import auto_map_of
 
 @dataclass(kw_only=True)
 class ExpertsFields:
-    """What every config with experts carries, as plain JSON.
+    """The fields of every config with experts, as plain JSON.
 
     Attributes:
         experts: the experts' names; their order gives the expert indices.
         route_kind: how the routes were made: "token" (domain tokens), "prefix" (instructions), "mixed" (both)
             or "none". Routing itself reads only `routes`.
-        router: "route" (the route chooses the expert), "learned" (each block's `learned_router.Router`, for
-            the whole sequence) or "token" (each block's `token_router.TokenRouter`, for each token).
-        top_k: how many experts each token goes to with router "token".
-        routes: one dict a route, the fields of `routing.Route`.
+        router: "route" (the route chooses the expert), "learned" (each block's `SequenceRouter`, for a
+            whole text) or "token" (each block's `TokenRouter`, for each token).
+        top_k: the number of experts per token with router "token".
+        routes: one dict per route, the fields of `routes.Route`.
         expert_layers: the blocks that hold experts, ascending.
-        inner_route_token_id: what a route token inside a text is read as (token routes).
+        inner_route_token_id: the token that replaces a domain token inside a text; None if there are none.
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
-        base_vocab_size: the rows of the base's embeddings, those of route tokens come after; None: not noted.
+        base_vocab_size: the number of rows of the base's embeddings, before those of domain tokens; None in
+            models of old versions.
         experts_on_disk: build the model without its experts (they are read when called); false once built.
         auto_routes: the folder also has automatic routes, which only `sentence_experts.load` opens.
         lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.

@@ -90,10 +90,15 @@ FAMILIES = (
     ),
 )
 
-# What a config says about the class that it belongs to, not about the model.
+# Fields of a config that belong to its class, not to the model.
 NOT_INHERITED = ("model_type", "architectures", "transformers_version", "tokenizer_class", "auto_map")
 
 MODEL_TYPES = tuple(family.model_type for family in FAMILIES)
+
+
+def inherited_values(config: Any) -> dict[str, Any]:
+    """Return the values of a config that a config of another class can take over."""
+    return {name: value for name, value in config.to_dict().items() if name not in NOT_INHERITED}
 
 
 def family_of_base(model_type: str) -> Family:

@@ -1,9 +1,9 @@
-"""The model that sends each sequence through one expert a block, mixed in before a transformers encoder.
+"""The mixin in front of a transformers encoder that sends each sequence through one expert per block.
 
 Where routes choose the expert, it is the same in all blocks, so the batch is put in the order of its experts
-once, at the model's entry: all blocks then work on contiguous slices, one an expert, and the outputs are put
-back in the batch's order once, at the exit. Where each block chooses (`learned_router`), each puts the batch
-in order for its experts and back. Only with `token_router` does a text meet several experts in a block.
+once, at the model's entry: all blocks then work on contiguous slices, one per expert, and the outputs are
+put back in the batch's order once, at the exit. Where each block chooses (`sequence_router`), each orders the
+batch for its own experts and back. Only with `token_router` does a text meet several experts in a block.
 
 Batches on the CPU are packed (`packing`): entry and exit then leave the padding out and put it back too.
 """
@@ -40,7 +40,7 @@ from sentence_experts.models.surgery.lora import insert_adapter
 
 
 class RoutedModel:
-    """Mixed in before a transformers encoder: reads the routes, groups the batch, puts the outputs back.
+    """Mixin in front of a transformers encoder: reads the routes, groups the batch, puts the outputs back.
 
     A subclass sets `block_class`, the block that takes a `plan`.
     """
@@ -132,7 +132,7 @@ class RoutedModel:
     def _packed_forward(
         self, inputs: dict[str, Tensor], kwargs: dict[str, Any], experts: Tensor | None, explicit: bool
     ) -> ModelOutput:
-        """The forward of a padded batch on the row of its tokens (`packing`), those of an expert together."""
+        """Run a padded batch as one row of its tokens (`packing`), each expert's sequences side by side."""
         example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
         mask = inputs.pop("attention_mask", None)
         if mask is None:
@@ -154,11 +154,11 @@ class RoutedModel:
         explicit: bool,
         lengths: Tensor,
     ) -> ModelOutput:
-        """The forward of a batch as it lies, padded or packed, (sequences,) `lengths` tokens each."""
+        """Run a batch in the layout it has, padded or packed; `lengths` (sequences,) in tokens."""
         packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
         plan = None if experts is None else self._plan(experts, lengths, explicit)
         kind = router_kind(self.config)
-        choices = kind.begin(self.config, lengths, mask, packed, given=plan if explicit else None)
+        choices = kind.begin(self.config, lengths, mask, packed, plan if explicit else None)
         if choices is not None:
             return self._choosing_forward(inputs, kwargs, choices)
         assert plan is not None
@@ -196,7 +196,7 @@ class RoutedModel:
         self, input_ids: Tensor | None, attention_mask: Tensor | None, packed: Tensor | None
     ) -> Tensor:
         if input_ids is None or (attention_mask is not None and attention_mask.dim() != 2):
-            raise UsageError("routes need input_ids and a mask of the same shape; otherwise pass expert_ids")
+            raise UsageError("routes need input_ids and a mask of the same shape; or pass `expert_ids`")
         if not self.config.routes:
             raise RouteError("this model has no routes in its config; pass expert_ids")
         return experts_of(self.routes, input_ids, attention_mask, packed)
@@ -274,7 +274,7 @@ class RoutedModel:
 
 
 def _lengths(inputs: Tensor, packed: Tensor | None) -> Tensor:
-    """How many tokens each sequence takes in the batch, (sequences,); arguments as `RoutedModel.forward`."""
+    """The number of tokens per sequence in the batch, (sequences,); arguments as `RoutedModel.forward`."""
     if packed is not None:
         return packed.diff()
     return torch.full((inputs.shape[0],), inputs.shape[1], device=inputs.device)

@@ -13,9 +13,8 @@ Weights to 64 stay below it (2 * 64 * 255), so that a model gives the same vecto
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -107,14 +106,11 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str], batch_size: in
         raise UsageError(f"no blocks with linear layers in {type(encoder[0]).__name__}")
     largest: dict[str, Tensor] = {}
 
-    def watch(name: str) -> Any:
-        def hook(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-            seen = given[0].detach().flatten(0, -2).abs().amax(dim=0).float()
-            largest[name] = torch.maximum(largest[name], seen) if name in largest else seen
+    def see(name: str, rows: Tensor) -> None:
+        seen = rows.abs().amax(dim=0)
+        largest[name] = torch.maximum(largest[name], seen) if name in largest else seen
 
-        return hook
-
-    _run(encoder, texts, batch_size, {name: watch(name) for name in layers}, layers)
+    _watch(encoder, texts, batch_size, layers, see)
     if missing := sorted(set(layers) - set(largest)):
         raise UsageError(
             f"no calibration text went through {missing[0]} and {len(missing) - 1} more layers: give texts "
@@ -122,12 +118,12 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str], batch_size: in
         )
     uneven = {name for name, channels in largest.items() if channels.max() > UNEVEN * channels.median()}
     smooth = {name: _smoothing(largest[name], layers[name].weight) for name in sorted(uneven)}
-    found = {f"{name}.smooth": value for name, value in smooth.items()}
+    calibration = {f"{name}.smooth": value for name, value in smooth.items()}
     ranges = _ranges(encoder, texts, batch_size, layers, smooth)
-    return found | {f"{name}.range": value for name, value in ranges.items()}
+    return calibration | {f"{name}.range": value for name, value in ranges.items()}
 
 
-def apply(encoder: SentenceTransformer, found: Mapping[str, Tensor]) -> SentenceTransformer:
+def apply(encoder: SentenceTransformer, calibration: Mapping[str, Tensor]) -> SentenceTransformer:
     """Replace the calibrated layers by layers in 8 bits, in place, and return the encoder.
 
     Raises:
@@ -142,23 +138,23 @@ def apply(encoder: SentenceTransformer, found: Mapping[str, Tensor]) -> Sentence
             f"this model computes in 8 bits, not in {_dtype(encoder)}; `dtype=float32` gives full precision"
         )
     layers = dict(block_layers(encoder))
-    names = {name.removesuffix(".range") for name in found if name.endswith(".range")}
+    names = {name.removesuffix(".range") for name in calibration if name.endswith(".range")}
     # Experts that are not in memory have no layers to change.
     if unknown := sorted(name for name in names - set(layers) if not is_expert(name)):
         raise InputError(f"{FILE} is of another model: it names {unknown[0]}")
     for name in sorted(names & set(layers)):
-        low, high = found[f"{name}.range"].tolist()
-        eight = Int8Linear(layers[name], found.get(f"{name}.smooth"), low, high)
+        low, high = calibration[f"{name}.range"].tolist()
+        eight = Int8Linear(layers[name], calibration.get(f"{name}.smooth"), low, high)
         encoder.set_submodule(name, eight)
     return encoder.eval()
 
 
-def write(found: Mapping[str, Tensor], folder: Path) -> None:
+def write(calibration: Mapping[str, Tensor], folder: Path) -> None:
     """Store a calibration beside a model's weights."""
     from safetensors.torch import save_file
 
     with replacing(folder / FILE) as temporary:
-        save_file({name: value.contiguous() for name, value in found.items()}, temporary)
+        save_file({name: value.contiguous() for name, value in calibration.items()}, temporary)
 
 
 def apply_saved(encoder: SentenceTransformer, folder: Path) -> bool:
@@ -209,14 +205,19 @@ def _dtype(encoder: SentenceTransformer) -> str:
     return str(encoder.dtype).removeprefix("torch.")
 
 
-def _run(
+def _watch(
     encoder: SentenceTransformer,
     texts: Sequence[str],
     batch_size: int,
-    hooks: Mapping[str, Any],
     layers: Mapping[str, nn.Linear],
+    see: Callable[[str, Tensor], None],
 ) -> None:
-    handles = [layers[name].register_forward_pre_hook(hook) for name, hook in hooks.items()]
+    """Encode the texts, and show `see` the name and the inputs, (tokens, in), of each layer in each batch."""
+
+    def hook(name: str) -> Callable[..., None]:
+        return lambda _, given: see(name, given[0].detach().flatten(0, -2).float())
+
+    handles = [layer.register_forward_pre_hook(hook(name)) for name, layer in layers.items()]
     try:
         encoder.encode(list(texts), prompt="", batch_size=batch_size, show_progress_bar=False)
     finally:
@@ -241,18 +242,14 @@ def _ranges(
     seen: dict[str, list[Tensor]] = {name: [] for name in layers}
     generator = torch.Generator().manual_seed(0)
 
-    def watch(name: str) -> Any:
-        def hook(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-            rows = given[0].detach().flatten(0, -2).float()
-            values = (rows / smooth[name] if name in smooth else rows).flatten()
-            seen[name].append(values[torch.randint(len(values), (SAMPLED_VALUES,), generator=generator)])
+    def see(name: str, rows: Tensor) -> None:
+        values = (rows / smooth[name] if name in smooth else rows).flatten()
+        seen[name].append(values[torch.randint(len(values), (SAMPLED_VALUES,), generator=generator)])
 
-        return hook
-
-    _run(encoder, texts, batch_size, {name: watch(name) for name in layers}, layers)
-    found = {}
+    _watch(encoder, texts, batch_size, layers, see)
+    ranges = {}
     for name, parts in seen.items():
         values = torch.cat(parts).sort().values
         out = int(len(values) * OUTSIDE / 2)  # half on either side
-        found[name] = torch.stack([values[out], values[-1 - out]])
-    return found
+        ranges[name] = torch.stack([values[out], values[-1 - out]])
+    return ranges

@@ -48,13 +48,13 @@ class _WholeEncoder(nn.Module):
 def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TOLERANCE) -> float:
     """Write `folder/model.onnx`: inputs as the tokenizer names them, outputs `TOKENS` and `VECTOR`.
 
-    Batch and length are free. Pooling and whatever follows it are inside the graph; the tokenizer and prompts
-    are not.
+    Batch and length are free. Pooling and the modules after it are inside the graph; the tokenizer and the
+    prompts are not.
 
     Args:
-        encoder: a dense encoder, from `compress`.
+        encoder: a dense encoder, from `merge`.
         folder: where the tokenizer's files are, or will be.
-        tolerance: how far a number of a vector may be from torch's.
+        tolerance: the largest allowed difference of a number in a vector from torch's.
 
     Returns:
         The largest difference between the graph's vectors and torch's, over texts of several lengths.
@@ -77,7 +77,7 @@ def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TO
         if not difference <= tolerance:
             raise SentenceExpertsError(
                 f"the ONNX graph's vectors differ from torch's by {difference:.1e}, "
-                f"more than {tolerance:.0e}; it was not kept"
+                f"more than {tolerance:.0e}; it was not written"
             )
     encoder.to(device)
     return difference

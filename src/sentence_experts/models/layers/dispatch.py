@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -56,8 +58,8 @@ def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | No
 
     Args:
         expert_ids: (sequences,) the expert of each.
-        lengths: (sequences,) how many tokens each takes in the batch, padding included.
-        experts: how many experts there are.
+        lengths: (sequences,) the number of tokens each takes in the batch, padding included.
+        experts: the number of experts.
 
     Returns:
         None when some id is outside [0, experts).
@@ -69,12 +71,7 @@ def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | No
     *tokens, stray, descent = torch.cat([tokens_each, strays[None], descents[None]]).tolist()
     if stray:
         return None
-    slices, start = [], 0
-    for expert, count in enumerate(tokens):
-        if count:
-            slices.append((expert, start, start + count))
-            start += count
-    return Dispatch(torch.argsort(expert_ids, stable=True) if descent else None, tuple(slices))
+    return Dispatch(torch.argsort(expert_ids, stable=True) if descent else None, _slices(tokens))
 
 
 def dispatch_tokens(
@@ -85,20 +82,26 @@ def dispatch_tokens(
     Args:
         expert_ids: (tokens, top_k) the experts of each, known to be there.
         weights: (tokens, top_k).
-        experts: how many experts there are.
+        experts: the number of experts.
         positions: (tokens,) as in `TokenDispatch`.
     """
     tokens, top_k = expert_ids.shape
     calls = expert_ids.flatten()
     grouped = torch.argsort(calls, stable=True)
-    slices, start = [], 0
-    for expert, count in enumerate(torch.bincount(calls, minlength=experts).tolist()):
-        if count:
-            slices.append((expert, start, start + count))
-            start += count
+    slices = _slices(torch.bincount(calls, minlength=experts).tolist())
     token = grouped // top_k
     order = token if positions is None else positions.index_select(0, token)
-    return TokenDispatch(order, tuple(slices), torch.argsort(grouped).view(tokens, top_k), weights, positions)
+    return TokenDispatch(order, slices, torch.argsort(grouped).view(tokens, top_k), weights, positions)
+
+
+def _slices(counts: Sequence[int]) -> ExpertSlices:
+    """The slice of each expert that has tokens, from the number of tokens per expert."""
+    ends = list(accumulate(counts))
+    return tuple(
+        (expert, end - count, end)
+        for expert, (count, end) in enumerate(zip(counts, ends, strict=True))
+        if count
+    )
 
 
 def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Tensor, dict[str, Tensor]]:

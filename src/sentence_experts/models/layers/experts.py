@@ -1,7 +1,7 @@
 """Experts inside a block: each works on one contiguous slice of the batch's tokens.
 
 Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of Experts"; MoTE, section 3.1);
-`routed_model` says how a batch comes to be grouped so.
+`routed_model` groups batches this way.
 
 An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad`
 stays None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
@@ -21,7 +21,7 @@ from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch
 
 
 class Experts(nn.ModuleList):
-    """One `nn.ModuleDict` an expert, each holding the modules that the expert owns in one block."""
+    """One `nn.ModuleDict` per expert, each holding the modules that the expert owns in one block."""
 
     def run(
         self,
@@ -29,11 +29,11 @@ class Experts(nn.ModuleList):
         plan: Dispatch | TokenDispatch,
         function: Callable[[nn.ModuleDict, Tensor], Tensor],
     ) -> Tensor:
-        """Apply `function(expert, tokens)` to each expert's tokens; where tokens call several, mix these.
+        """Apply `function(expert, tokens)` to each expert's tokens; mix the outputs of a token's experts.
 
         Args:
             hidden: (..., width).
-            plan: which tokens each expert takes, and in what order they come to be grouped so.
+            plan: the tokens of each expert, and the order that groups them.
             function: (..., width) -> (..., width), treating every token by itself.
         """
         if isinstance(plan, TokenDispatch):
@@ -97,7 +97,7 @@ class IdleExpert(nn.ModuleDict):
 
 
 def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:
-    """Move the modules that experts own out of a base block and into one copy an expert.
+    """Move the modules that experts own out of a base block and into one copy per expert.
 
     Returns None, and leaves the block as it is, where `config.expert_layers` lacks this layer.
     """

@@ -1,9 +1,9 @@
 """Packing on or off: for encoders with experts, and for plain dense ones, which gain by it as much.
 
 A model with experts packs by itself (`routed_model`). A dense encoder of transformers gets a `forward` in
-front of its own, which packs what enters and unpacks what leaves. (Not hooks: sentence-transformers calls
-`forward` itself, past them.) Whoever calls it, a stock `SentenceTransformer.encode` or a trainer, finds it as
-it was.
+front of its own, which packs its inputs and unpacks its outputs. (Not hooks: sentence-transformers calls
+`forward` itself, which bypasses them.) Callers, such as a stock `SentenceTransformer.encode` or a trainer,
+notice nothing.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
     Raises:
         UsageError: there is no encoder in it whose padding can be left out.
     """
-    found = list(_encoders(model))
-    if not found and packed:
+    encoders = list(_encoders(model))
+    if not encoders and packed:
         known = ", ".join(sorted(DENSE))
         raise UsageError(
             f"no encoder that can be packed in {type(model).__name__}; known: {known}, with experts"
         )
-    for encoder in found:
+    for encoder in encoders:
         if attention_of(encoder.config) in (PACKED, PADDED):
             set_attention(encoder.config, PACKED if packed else PADDED)
         if packed and not isinstance(encoder, RoutedModel):
@@ -91,8 +91,8 @@ class PackedForward:
         encoder, forward = self.encoder, type(self.encoder).forward
         inputs = {name: kwargs[name] for name in _TOKEN_INPUTS if kwargs.get(name) is not None}
         example, mask = inputs.get("input_ids", inputs.get("inputs_embeds")), kwargs.get("attention_mask")
-        otherwise = args or kwargs.get("cu_seq_lens_q") is not None or kwargs.get("return_dict") is False
-        if otherwise or example is None or not packs(encoder.config, example, mask):
+        unusual = args or kwargs.get("cu_seq_lens_q") is not None or kwargs.get("return_dict") is False
+        if unusual or example is None or not packs(encoder.config, example, mask):
             return forward(encoder, *args, **kwargs)
         if mask is None:
             mask = torch.ones(example.shape[:2], dtype=torch.bool, device=example.device)

@@ -47,13 +47,13 @@ class Packing:
 
     @classmethod
     def of(cls, mask: Tensor, groups: Tensor | None = None, in_order: bool = False) -> Packing:
-        """How to pack a batch with this mask.
+        """Plan the packing of a batch with this mask.
 
         Sequences of equal length come side by side, so that one attention call serves them all.
 
         Args:
             mask: (sequences, length), 0 at padding, on either side.
-            groups: (sequences,) integers; those of one group, say of one expert, come side by side first.
+            groups: (sequences,) integers; those of one group (one expert, say) come side by side first.
             in_order: leave the sequences in the batch's order instead.
         """
         real = mask != 0
@@ -84,8 +84,8 @@ class Packing:
     def keywords(self, config: Any) -> dict[str, Any]:
         """What a transformers encoder is told of the packing.
 
-        No mask: the attention sees where texts begin and end. Where layers differ in attention, this must be
-        said for each kind, or a mask of all tokens by all tokens would be made for the local ones.
+        No mask: the attention knows where texts begin and end. Where layers differ in attention, each kind
+        needs this stated, or transformers would make a mask of all tokens by all tokens for the local ones.
         """
         kinds = getattr(config, "layer_types", None)
         masks = {"attention_mask": dict.fromkeys(kinds)} if kinds else {}
@@ -107,7 +107,7 @@ class Packing:
 
 
 def packs(config: Any, example: Tensor, mask: Tensor | None) -> bool:
-    """Whether a batch is to be packed: the model is set to, and somebody else has not laid it out already.
+    """Whether to pack a batch: the model is set to, and the caller has not laid it out already.
 
     Args:
         config: the model's.

@@ -19,7 +19,7 @@ from sentence_experts.models.routing.sequence_router import LEARNED, router_logi
 
 @dataclass(frozen=True)
 class RouterChoices:
-    """What the routers said of some texts.
+    """The routers' logits for some texts, and the experts that follow from them.
 
     Attributes:
         experts: the experts' names.
@@ -65,13 +65,13 @@ def has_learned_router(encoder: SentenceTransformer) -> bool:
 def router_choices(
     encoder: SentenceTransformer, texts: Sequence[str], prompt: str = "", batch_size: int = 32
 ) -> RouterChoices:
-    """What the model's routers choose for the texts, in their order.
+    """Return what the model's routers choose for the texts, in their order.
 
     Args:
         encoder: a model with learned routers.
         texts: the texts; (texts, blocks, experts) of the result begins with them.
         prompt: what stands in front of each text.
-        batch_size: texts read at once; no choice depends on it.
+        batch_size: number of texts per batch; no choice depends on it.
 
     Raises:
         UsageError: the model has no learned routers, or its tokens choose for themselves.

@@ -112,15 +112,6 @@ def experts_of(
     return torch.where(matches.any(dim=1), chosen, UNKNOWN)
 
 
-def experts_of_rows(routes: tuple[Route, ...], rows: Sequence[Sequence[int]]) -> list[int]:
-    """The expert of each text from its token ids, UNKNOWN where it begins with no route."""
-    longest = max(len(route.token_ids) for route in routes)
-    starts = [list(row[:longest]) for row in rows]
-    bounds = torch.tensor([0, *(len(start) for start in starts)]).cumsum(dim=0)
-    ids = torch.tensor([token for start in starts for token in start])
-    return [int(expert) for expert in experts_of(routes, ids[None], cu_seq_lens=bounds)]
-
-
 def without_inner_route_tokens(
     routes: tuple[Route, ...],
     replacement: int,

@@ -1,7 +1,8 @@
 """The learned sequence router: each block chooses its expert from the text (preprint, section 3.2.1).
 
-One linear layer a block reads the sequence's state, the mean over its tokens of the hidden states that enter
-the block, and the expert with the highest logit takes the whole sequence (top 1, as a switch transformer).
+One linear layer per block reads the sequence's state, the mean over its tokens of the hidden states that
+enter the block, and the expert with the highest logit takes the whole sequence (top 1, as a switch
+transformer).
 
 The expert's output is not scaled by the router's probability, so experts that are copies of the base's MLP
 give the base's vectors, whatever the router chooses. The vector therefore brings the router no gradient: it
@@ -54,9 +55,9 @@ def sequence_states(hidden: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | N
 
 
 class SequencePass:
-    """One forward pass through blocks that choose: what their routers need, and what they said.
+    """One forward pass through blocks that choose: what their routers need, and their logits.
 
-    It travels through the blocks as an argument. Nothing is kept in a module, so passes do not mix when
+    It is passed through the blocks as an argument. Modules hold no state of it, so passes do not mix when
     gradients are cached or blocks computed again.
 
     Attributes:
@@ -71,10 +72,10 @@ class SequencePass:
         given: Dispatch | None,
     ) -> None:
         """Args:
-            lengths: (sequences,) how many tokens each sequence takes in the batch, padding included.
+            lengths: (sequences,) the number of tokens per sequence in the batch, padding included.
             mask: (batch, length), 0 at padding.
             cu_seq_lens: (sequences + 1,) of packed sequences.
-            given: where the sequences go when the routers do not choose.
+            given: the experts that the caller chose, in place of the routers' choices.
 
         Raises:
             UsageError: the mask does not say which tokens are padding.
@@ -88,7 +89,7 @@ class SequencePass:
         self._given = self._by_token(given)
 
     def choose(self, router: SequenceRouter, hidden: Tensor) -> Dispatch:
-        """Where each sequence goes in the block that `hidden` enters."""
+        """Return the experts of the sequences in the block that `hidden` enters."""
         logits = router(hidden, self._mask, self._cu_seq_lens)
         self.logits.append(logits)
         if self._given is not None:
@@ -109,9 +110,9 @@ class SequencePass:
 
 @contextmanager
 def router_logits_of(model: nn.Module) -> Iterator[list[Tensor]]:
-    """While open, collects what the routers of `model` say: (sequences, experts) of each block, in order.
+    """While open, collect the logits of the routers of `model`: (sequences, experts) per block, in order.
 
-    The hooks are on the routers, because sentence-transformers runs the transformer without calling its.
+    The hooks are on the routers, because sentence-transformers runs the transformer past its own hooks.
     """
     seen: list[Tensor] = []
     routers = [module for module in model.modules() if isinstance(module, SequenceRouter)]

@@ -1,10 +1,10 @@
 """The learned token router: in each block, each token goes to its own `top_k` experts (MoTE, section 6, TLR).
 
-As in GShard (Lepikhin et al. 2020) and Mixtral (Jiang et al. 2024): one linear layer a block gives a token's
-logits, the softmax over the experts its probabilities, and the `top_k` highest of these, divided by their
-sum, the weights with which the outputs of those experts are added up. The weights teach the router, beside
-its balance loss (`token_balance_loss`). No expert has a capacity, so that a token's experts do not depend on
-its batch, and padding takes no part.
+As in GShard (Lepikhin et al. 2020) and Mixtral (Jiang et al. 2024): one linear layer per block gives a
+token's logits, the softmax over the experts its probabilities, and the `top_k` highest of these, divided by
+their sum, the weights with which the outputs of those experts are added up. The weights teach the router, as
+does its balance loss (`token_balance_loss`). No expert has a capacity, so that a token's experts do not
+depend on its batch, and padding takes no part.
 
 A block's router reads the tokens where they first meet what an expert owns: between attention and MLP, or
 before the attention where the experts own the norm there (ModernBERT with `expert_norms`). It reads them
@@ -33,12 +33,12 @@ TOKEN = "token"
 
 @dataclass(frozen=True)
 class Tokens:
-    """Which positions of a batch are tokens, and whose.
+    """Which positions of a batch are tokens, and of which sequence.
 
     Attributes:
         positions: (tokens,) in the batch as one row; None when there is no padding.
         sequence: (tokens,) the number of the sequence that each belongs to.
-        sequences: how many there are.
+        sequences: the number of sequences.
         with_gradient: whether the model was called with gradients.
     """
 
@@ -84,7 +84,7 @@ class TokenRouter(nn.Linear):
 
 
 class TokenPass:
-    """One forward pass through blocks whose tokens choose. It travels through the blocks as their plan.
+    """One forward pass through blocks whose tokens choose; passed through the blocks as their plan.
 
     Attributes:
         logits: (tokens, experts) of each block so far, padding left out.
@@ -96,7 +96,7 @@ class TokenPass:
         self.logits: list[Tensor] = []
 
     def choose(self, router: TokenRouter, hidden: Tensor) -> TokenDispatch:
-        """Where each token goes; `hidden` is (batch, length, width), or (1, tokens, width) when packed."""
+        """Return the experts of the tokens of `hidden`: (batch, length, width), packed (1, tokens, width)."""
         states = hidden.reshape(-1, hidden.shape[-1])
         if self.tokens.positions is not None:
             states = states.index_select(0, self.tokens.positions)
@@ -107,21 +107,21 @@ class TokenPass:
 
 
 def top_weights(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """The weights and the numbers of each token's experts, (tokens, top_k) both, from (tokens, experts)."""
+    """Return weights and indices of each token's experts, (tokens, top_k) both, from (tokens, experts)."""
     chosen = logits.softmax(dim=-1).topk(top_k, dim=-1)
     return chosen.values / chosen.values.sum(dim=-1, keepdim=True), chosen.indices
 
 
 def token_load(logits: Tensor, tokens: Tokens, top_k: int) -> Tensor:
-    """How a block's tokens spread over the experts, text by text, (sequences, 2, experts).
+    """Count how a block's tokens spread over the experts, text by text, (sequences, 2, experts).
 
-    First the sum of the tokens' probabilities, which has a gradient; then how many of the tokens chose the
+    First the sum of the tokens' probabilities, which has a gradient; then the number of tokens that chose the
     expert, divided by `top_k`, which has none. Either adds up to the number of the text's tokens.
 
     Args:
         logits: (tokens, experts).
         tokens: whose they are.
-        top_k: experts a token.
+        top_k: the number of experts per token.
     """
     probabilities = logits.softmax(dim=-1)
     chosen = probabilities.detach().topk(top_k, dim=-1).indices
@@ -132,7 +132,7 @@ def token_load(logits: Tensor, tokens: Tokens, top_k: int) -> Tensor:
 
 @contextmanager
 def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Collects, and gives when closed, the `token_load` of each block of `model`, in order.
+    """Collect the `token_load` of each block of `model`, in order; the list is filled when this closes.
 
     Sums over a text's tokens have the same shape for every text, so they can ride beside the vectors through
     gradient caching and across processes: `torch.stack(loads, dim=1)` is (texts, blocks, 2, experts).
@@ -165,14 +165,14 @@ def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def token_balance_loss(loads: Sequence[Tensor] | Tensor) -> Tensor:
-    """How evenly the tokens use the experts (GShard, section 2.2; Switch transformers, eq. 4 to 6).
+    """Measure how evenly the tokens use the experts (GShard, section 2.2; Switch transformers, eq. 4 to 6).
 
     experts * sum_e f_e P_e, where f_e is the share of all choices that fall on expert e and P_e its mean
     probability, over the tokens of all texts, padding left out. 1 when all experts are used alike, up to
     experts / top_k when the same ones take everything. The gradient flows through P alone.
 
     Args:
-        loads: what `token_loads_of` collected: a (texts, 2, experts) a block, or these stacked along dim 1.
+        loads: from `token_loads_of`: one (texts, 2, experts) per block, or these stacked along dim 1.
 
     Returns:
         The mean over the blocks.
@@ -184,6 +184,6 @@ def token_balance_loss(loads: Sequence[Tensor] | Tensor) -> Tensor:
 
 
 def _top_k_of(model: nn.Module) -> int:
-    """The experts a token of the model with token routers inside `model`."""
+    """The number of experts per token of the model with token routers inside `model`."""
     configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
     return next(int(config.top_k) for config in configs if getattr(config, "router", None) == TOKEN)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -16,14 +16,18 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentence_experts.compat.transformers import attention_of
-from sentence_experts.models.architectures.families import NOT_INHERITED, family_of
-from sentence_experts.models.routing.routes import Route
+from sentence_experts.models.architectures.families import (
+    MODEL_TYPES,
+    family_of,
+    family_of_base,
+    inherited_values,
+)
+from sentence_experts.models.routing.route_tokens import without_domain_tokens
+from sentence_experts.models.routing.router_kinds import initialize_routers
+from sentence_experts.models.routing.routes import Route, is_domain_route
 from sentence_experts.models.storage.weight_names import base_name, expert_of, is_router, of_expert
 from sentence_experts.models.surgery.expert_plan import ExpertPlan
 from sentence_experts.storage import update_json
-
-if TYPE_CHECKING:
-    from sentence_experts.models.encoder import ExpertEncoder
 
 EncoderClass = TypeVar("EncoderClass", bound=SentenceTransformer)
 # Expert index -> its share of a weighted mean; the shares add up to 1.
@@ -80,43 +84,68 @@ def pooler_option(model: Any) -> dict[str, bool]:
 
 
 def with_experts(
-    encoder: ExpertEncoder,
+    encoder_class: type[EncoderClass],
+    encoder: SentenceTransformer,
     plan: ExpertPlan,
     sources: Sequence[ExpertSource],
-    base_tokenizer: PreTrainedTokenizerBase,
     prompts: Mapping[str, str | None],
     default_prompt_name: str | None,
-) -> ExpertEncoder:
-    """Give an encoder the experts of `plan`, made of `sources`; what they share stays bit-equal."""
-    old: Any = encoder.routed_model
-    family = family_of(old.config.model_type)
-    tokenizer, routes = plan.build_routes(base_tokenizer)
-    kept = {name: value for name, value in old.config.to_dict().items() if name not in NOT_INHERITED}
-    kept["experts"] = list(plan.experts)
-    kept["route_kind"] = plan.kind
-    kept["routes"] = [route.to_json() for route in routes]
-    if plan.kind not in ("token", "mixed"):
-        kept["inner_route_token_id"] = None
-    kept["vocab_size"] = max(old.config.base_vocab_size or old.config.vocab_size, len(tokenizer))
-    model = family.load_model_class()(family.load_config_class()(**kept), **pooler_option(old))
-    model.to(dtype=encoder.dtype)
+    device: str | None,
+    fields: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> EncoderClass:
+    """Give an encoder, dense or with experts, the experts of `plan`; what they share stays bit-equal.
+
+    Args:
+        encoder_class: the class of the result.
+        encoder: stays unchanged.
+        plan: the experts and their routes.
+        sources: what each expert is made of.
+        prompts: the result's.
+        default_prompt_name: the result's.
+        device: the result's; None for the best there is.
+        fields: of the config with experts, in place of the encoder's own.
+        seed: of routers that the encoder does not have.
+    """
+    old: Any = encoder[0].auto_model
+    config: Any = old.config
+    has_experts = config.model_type in MODEL_TYPES
+    family = family_of(config.model_type) if has_experts else family_of_base(config.model_type)
+    old_routes: tuple[Route, ...] = old.routes if has_experts else ()
+    tokenizer = encoder.tokenizer
+    if has_experts and config.has_domain_tokens:
+        tokenizer = without_domain_tokens(tokenizer, old_routes)
+    tokenizer, routes = plan.build_routes(tokenizer)
+    base_rows = getattr(config, "base_vocab_size", config.vocab_size)
+    inner = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else tokenizer.cls_token_id
+    values = inherited_values(config) | {
+        **(fields or {}),
+        "auto_routes": False,  # they were fitted to the old experts
+        "experts": list(plan.experts),
+        "route_kind": plan.kind,
+        "routes": [route.to_json() for route in routes],
+        "inner_route_token_id": inner if plan.domains else None,
+        "vocab_size": max(base_rows or config.vocab_size, len(tokenizer)),
+        "base_vocab_size": base_rows,
+    }
+    model = family.load_model_class()(family.load_config_class()(**values), **pooler_option(old))
+    model.to(dtype=encoder.dtype).eval()
+    initialize_routers(model, seed)
     model.load_state_dict(_state(old, model, sources))
-    if old.config.has_domain_tokens:
-        _set_tokens(encoder, model, sources, routes)
-    return with_transformer(
-        type(encoder), encoder, model, tokenizer, prompts, default_prompt_name, str(encoder.device)
-    )
+    _set_tokens(old, old_routes, model, routes, sources, tokenizer.cls_token_id)
+    return with_transformer(encoder_class, encoder, model, tokenizer, prompts, default_prompt_name, device)
 
 
 def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertSource]) -> dict[str, Tensor]:
-    """Every weight of the new model but the rows of its domain tokens."""
+    """Every weight of the new model but the rows of its leading tokens."""
     family = family_of(new.config.model_type)
     weights = old.state_dict()
     state = {}
     for name, value in new.state_dict().items():
         number = expert_of(name)
         if is_router(name):
-            state[name] = torch.stack([_router_row(weights[name], source) for source in sources])
+            rows = weights.get(name)
+            state[name] = value if rows is None else torch.stack([_router_row(rows, one) for one in sources])
         elif number is None:
             state[name] = with_new_rows(weights[name], value.shape)
         elif (base := sources[number].base) is not None:
@@ -133,23 +162,29 @@ def _router_row(rows: Tensor, source: ExpertSource) -> Tensor:
 
 
 def _set_tokens(
-    encoder: ExpertEncoder, model: PreTrainedModel, sources: Sequence[ExpertSource], routes: Sequence[Route]
+    old: Any,
+    old_routes: Sequence[Route],
+    new: Any,
+    routes: Sequence[Route],
+    sources: Sequence[ExpertSource],
+    cls: int,
 ) -> None:
     """Give each leading token the row of its source: of the old experts' tokens, or of [CLS].
 
     Where the last domain goes, the instructions' own token becomes [CLS] again.
     """
-    old: Any = encoder.routed_model
     before: Tensor = old.get_input_embeddings().weight
-    cls: int = encoder.tokenizer.cls_token_id
-    domain_tokens = {r.expert: r.token_ids[0] for r in encoder.routes if len(r.token_ids) == 1}
-    instruction_token = next((r.token_ids[0] for r in encoder.routes if len(r.token_ids) > 1), cls)
-    after: Any = model.get_input_embeddings().weight
+    after: Tensor = new.get_input_embeddings().weight
+    had_tokens = getattr(old.config, "has_domain_tokens", False)
+    leads = {is_domain_route(route, old.config): route.token_ids[0] for route in old_routes}
+    instruction_token = leads.get(False, cls) if had_tokens else cls
+    domain_tokens = {r.expert: r.token_ids[0] for r in old_routes if is_domain_route(r, old.config)}
     with torch.no_grad():
         for route in routes:
             source = sources[route.expert]
-            if len(route.token_ids) > 1:
-                after[route.token_ids[0]] = before[instruction_token]
+            if not is_domain_route(route, new.config):
+                if had_tokens or new.config.has_domain_tokens:
+                    after[route.token_ids[0]] = before[instruction_token]
             elif source.base is not None:
                 after[route.token_ids[0]] = before[cls]
             else:

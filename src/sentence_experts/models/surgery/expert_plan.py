@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from sentence_experts.errors import UsageError
 from sentence_experts.models.routing.route_tokens import (
     behind_instruction_token,
+    domain_token,
     prefix_routes,
     with_domain_tokens,
 )
@@ -66,6 +67,10 @@ class ExpertPlan:
     def routes(self) -> tuple[str, ...]:
         """The names of all routes."""
         return (*self.domains, *self.instructions)
+
+    def prompts(self, base_prompt: str) -> dict[str, str]:
+        """Return what stands in front of each route's texts; the base's own prompt follows domain tokens."""
+        return {name: domain_token(name) + base_prompt for name in self.domains} | dict(self.instructions)
 
     def with_expert(self, name: str, prefix: str | None) -> ExpertPlan:
         """Add an expert: with a domain token where the model has them and no instruction is given.

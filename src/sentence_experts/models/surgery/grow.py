@@ -7,18 +7,17 @@ not read by the others. The new expert can then be trained alone (`TrainConfig.o
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.route_tokens import domain_token, without_domain_tokens
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import is_domain_route
 from sentence_experts.models.storage.weight_names import base_name, is_expert
@@ -63,13 +62,8 @@ def add_expert(
     plan = ExpertPlan.of(encoder).with_expert(name, prefix)
     sources = [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
     sources.append(_seeded(encoder, seed_from, base))
-    prompts: dict[str, Any] = dict(encoder.prompts)
-    if name in plan.domains:
-        prompts[name] = domain_token(name) + _base_prompt(encoder)
-    elif name in plan.instructions:
-        prompts[name] = plan.instructions[name]
-    tokenizer = _base_tokenizer(encoder)
-    return with_experts(encoder, plan, sources, tokenizer, prompts, encoder.default_prompt_name)
+    added = {route: text for route, text in plan.prompts(_base_prompt(encoder)).items() if route == name}
+    return _with_experts(encoder, plan, sources, encoder.prompts | added, encoder.default_prompt_name)
 
 
 def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEncoder:
@@ -109,7 +103,17 @@ def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEnc
         for asked_for_by_name in ("query", "document"):
             if asked_for_by_name not in plan.routes:
                 prompts.pop(asked_for_by_name, None)
-    return with_experts(encoder, rest, sources, _base_tokenizer(encoder), prompts, default)
+    return _with_experts(encoder, rest, sources, prompts, default)
+
+
+def _with_experts(
+    encoder: ExpertEncoder,
+    plan: ExpertPlan,
+    sources: Sequence[ExpertSource],
+    prompts: Mapping[str, str | None],
+    default: str | None,
+) -> ExpertEncoder:
+    return with_experts(ExpertEncoder, encoder, plan, sources, prompts, default, str(encoder.device))
 
 
 def _opened(model: SentenceTransformer | str | Path) -> ExpertEncoder:
@@ -161,12 +165,6 @@ def _base_weights(encoder: ExpertEncoder, base: SentenceTransformer | str | Path
         if is_expert(name) and (source not in weights or weights[source].shape != value.shape):
             raise InputError(f"the base does not fit this model: its {source} is not of {tuple(value.shape)}")
     return weights
-
-
-def _base_tokenizer(encoder: ExpertEncoder) -> PreTrainedTokenizerBase:
-    tokenizer: PreTrainedTokenizerBase = encoder.tokenizer
-    has_tokens = encoder.routed_model.config.has_domain_tokens
-    return without_domain_tokens(tokenizer, encoder.routes) if has_tokens else tokenizer
 
 
 def _base_prompt(encoder: ExpertEncoder) -> str:

@@ -1,4 +1,4 @@
-"""What makes one vector of the tokens: the pooling and the head, as ordinary sentence-transformers modules.
+"""What turns the tokens into one vector: the pooling and the head, as ordinary sentence-transformers modules.
 
 The 2025 paper takes the mean over the tokens. The preprint takes the pooler output (section 3.3): the first
 token's state, which is the domain token's, through a linear layer and tanh. The released checkpoints put a
@@ -30,7 +30,7 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
     """Change the encoder's pooling and put a head on it, in place.
 
     Args:
-        encoder: a transformer, its pooling, and whatever follows; a `Normalize` at the end stays there.
+        encoder: a transformer, its pooling and further modules; a `Normalize` at the end stays there.
         pooling: "mean"; "cls", the first token (the domain token, where there is one); "pooler", the first
             token through a linear layer and tanh, with the weights of the base's own pooler where it has one
             that was trained; None keeps the base's pooling.

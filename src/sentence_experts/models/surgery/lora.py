@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # peft's name of an adapter that got none.
 ADAPTER = "default"
 WEIGHTS_FILE = "adapter_model.safetensors"
-# What peft notes in a config about where it comes from, not about the adapter.
+# What peft notes in a config about its origin, not about the adapter.
 NOTES = ("base_model_name_or_path", "revision", "inference_mode", "task_type", "peft_version", "auto_mapping")
 
 

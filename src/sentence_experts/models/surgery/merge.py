@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
-from sentence_experts.models.architectures.families import NOT_INHERITED, family_of
+from sentence_experts.models.architectures.families import family_of, inherited_values
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe, is_domain_route
@@ -41,12 +41,12 @@ logger = logging.getLogger(__name__)
 
 
 def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
-    """The dense encoder that gives the vectors of one route.
+    """Make the dense encoder that gives the vectors of one route.
 
     The route's expert becomes the MLP of every block (and its norms, where experts own them), its domain
     token becomes [CLS]; an instruction becomes the default prompt. The base's tokenizer and number of
-    parameters come back. A learned router is left out, and said to be: the expert is the same in every block,
-    where the router would choose in each.
+    parameters come back. A learned router is left out, which is logged: the expert is the same in every
+    block, where the router would choose in each.
 
     Vectors differ from the route's only for texts that hold "[CLS]" themselves, or a domain token right after
     "[SEP]" or another special token, or the noncharacter U+FDD0.
@@ -77,16 +77,17 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
 def average_experts(
     encoder: ExpertEncoder, weights: Mapping[str, float] | None = None
 ) -> SentenceTransformer:
-    """The dense encoder whose MLPs are the mean of the experts, and whose [CLS] is that of the domain tokens.
+    """Make the dense encoder whose MLPs are the mean of the experts, its [CLS] the mean of their tokens.
 
     Args:
         encoder: the model with experts.
-        weights: expert -> its weight in the mean; experts that are not named are left out. None: all alike.
+        weights: expert -> its weight in the mean; experts that are not named are left out. None: equal.
 
     Instructions stay as prompts.
 
     Raises:
-        UsageError: a weight for no expert, a negative one, or none above 0; or an adapter that is not merged.
+        UsageError: a weight of an unknown expert, a negative one, or none above 0; or an adapter that is not
+            merged.
     """
     shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
     routes = [route for route in encoder.routes if shares.get(route.expert)]
@@ -112,7 +113,7 @@ def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]
     routed = encoder.routed_model
     routed.check_whole("made dense")
     if getattr(routed.config, "lora", None) is not None:
-        raise UsageError("the model has a low-rank adapter; merge it first (models.lora.merge_lora)")
+        raise UsageError("the model has a low-rank adapter; merge it first (models.surgery.lora.merge_lora)")
     dense: Any = AutoModel.from_config(_dense_config(encoder), **pooler_option(routed))
     state = _dense_state(encoder, shares)
     embeddings = _embeddings_key(dense)
@@ -147,15 +148,15 @@ def _normalized(weights: Mapping[int, float]) -> dict[int, float]:
 
 
 def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
-    """The config of the base's family, without a word of experts."""
+    """The config of the base's family, without the fields of experts."""
     config = encoder.routed_model.config
-    ours = {*NOT_INHERITED, *(field.name for field in fields(ExpertsFields))}
-    kept = {name: value for name, value in config.to_dict().items() if name not in ours}
+    ours = {field.name for field in fields(ExpertsFields)}
+    values = {name: value for name, value in inherited_values(config).items() if name not in ours}
     if config.base_vocab_size is not None:
-        kept["vocab_size"] = config.base_vocab_size
+        values["vocab_size"] = config.base_vocab_size
     elif config.has_domain_tokens:
-        kept["vocab_size"] = min([config.vocab_size, *(route.token_ids[0] for route in encoder.routes)])
-    return AutoConfig.for_model(family_of(config.model_type).base_model_type, **kept)
+        values["vocab_size"] = min([config.vocab_size, *(route.token_ids[0] for route in encoder.routes)])
+    return AutoConfig.for_model(family_of(config.model_type).base_model_type, **values)
 
 
 def _embeddings_key(model: PreTrainedModel) -> str:
