@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,9 @@ from sentence_experts.evaluation.metrics import Metrics, pair_metrics
 from sentence_experts.evaluation.models import Model, ModelRun, label_of
 from sentence_experts.evaluation.pair_inputs import open_pairs
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
-from sentence_experts.evaluation.results import table_text
+from sentence_experts.evaluation.results import Result
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.tables import Table, TextTable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # For models that are compared without texts of one's own: short, long, odd, and of several fields.
 TEXTS = (
@@ -56,7 +53,7 @@ class RouteChange:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Result):
     """The difference between two versions of a model.
 
     Attributes:
@@ -73,18 +70,18 @@ class Comparison:
     texts: int
     metrics: Mapping[str, tuple[Metrics | None, Metrics | None]] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The change of each route."""
         rows = [
             (each.route or "(none)", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
             for each in self.changes
         ]
         title = f"Comparison of the vectors of {self.texts:,} texts"
-        return table_text(title, ("route", "largest difference", "smallest cosine"), rows)
+        return title, ("route", "largest difference", "smallest cosine"), rows
 
-    def to_pandas(self) -> pd.DataFrame:
+    def rows(self) -> list[dict[str, Any]]:
         """A row per route."""
-        return pa.Table.from_pylist([asdict(each) for each in self.changes]).to_pandas()
+        return [asdict(each) for each in self.changes]
 
 
 def compare(
@@ -101,11 +98,10 @@ def compare(
     Args:
         before: folder, hub id or loaded model.
         after: the same model after a change.
-        config: settings; single ones may be given as keywords instead.
         pairs: pairs to compare the metrics on, as in `evaluate`.
         texts: texts to compare the vectors of: a list, or a table with a column of texts, such as a .txt or
             .csv file; a few built-in ones by default.
-        settings: fields of `CompareConfig`.
+        config, settings: a `CompareConfig`, or single fields of it.
 
     Raises:
         InputError: a model, the pairs or the texts cannot be read, the versions have no route in common, or

@@ -51,10 +51,9 @@ def evaluate(
         data: pairs (a folder, or a table with the columns anchor, positive and label, and domain, anchor_id,
             positive_id if there are any: a file, or a pandas, polars or Arrow table); tasks (a folder); or
             names of mteb's tasks, benchmarks or groups.
-        config: settings; single ones may be given as keywords instead.
         out: folder for the results: evaluation.json and scores.parquet (pairs) or tasks.json (tasks).
         baseline: models that were not trained here, as `models`.
-        settings: fields of `EvaluateConfig`.
+        config, settings: a `EvaluateConfig`, or single fields of it.
 
     Returns:
         A `PairEvaluation`, or a `TaskEvaluation`.

@@ -32,14 +32,36 @@ LIBRARIES = ("sentence-experts", "sentence-transformers", "transformers", "torch
 SEEDS_NEEDED = 3
 
 
-class Evaluation(ABC):
-    """Several models measured on the same data."""
+class Result(ABC):
+    """What a public function measured: a short text, a table, and plain values for JSON."""
 
-    settings: Mapping[str, Any]
+    @abstractmethod
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Title, headings and rows of the text."""
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of `to_pandas`."""
+        """The rows of the table."""
+
+    def __repr__(self) -> str:
+        """The summary as text, the first column to the left, the others to the right."""
+        title, headings, rows = self.summary()
+        lines = [headings, *rows]
+        first, *widths = (max(len(line[place]) for line in lines) for place in range(len(headings)))
+        for line in lines:
+            cells = (cell.rjust(width) for cell, width in zip(line[1:], widths, strict=True))
+            title += "\n  " + "  ".join([line[0].ljust(first), *cells])
+        return title
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table; `rows` describes it."""
+        return pa.Table.from_pylist(self.rows()).to_pandas()
+
+
+class Evaluation(Result):
+    """Several models measured on the same data."""
+
+    settings: Mapping[str, Any]
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -48,10 +70,6 @@ class Evaluation(ABC):
     @abstractmethod
     def save(self, out: Path) -> None:
         """Write the results to a folder."""
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The results as a table: a row per model and view (pairs), or per model and task (tasks)."""
-        return pa.Table.from_pylist(self.rows()).to_pandas()
 
 
 @dataclass(frozen=True)
@@ -160,12 +178,12 @@ class PairEvaluation(Evaluation):
     tests: tuple[RankTest, ...] = ()
     routers: Mapping[str, RouterAccuracy] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The pooled F1max and ROC-AUC of each model."""
-        rows = [(each.label, each.pooled.metrics) for each in self.models]
-        lines = [(label, _shown(found["f1_max"]), _shown(found["roc_auc"])) for label, found in rows]
+        pooled = [(each.label, each.pooled.metrics) for each in self.models]
+        rows = [(label, _shown(metrics["f1_max"]), _shown(metrics["roc_auc"])) for label, metrics in pooled]
         title = f"PairEvaluation of {self.models[0].pooled.pairs:,} pairs, pooled over domains"
-        return table_text(title, ("model", "F1max", "ROC-AUC"), lines)
+        return title, ("model", "F1max", "ROC-AUC"), rows
 
     def rows(self) -> list[dict[str, Any]]:
         """A row per model and view: counts, metrics and the ends of their intervals."""
@@ -207,19 +225,6 @@ def library_versions(*more: str) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             versions[name] = "not installed"
     return versions
-
-
-def table_text(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A title and a table of plain text, the first column to the left, the others to the right."""
-    lines = [headings, *rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(headings))]
-    shown = [
-        "  ".join(
-            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in lines
-    ]
-    return "\n".join([title, *(f"  {line}" for line in shown)])
 
 
 def _shown(value: float | None) -> str:

@@ -76,10 +76,9 @@ class TfidfScorer:
 
 
 class EncoderScorer:
-    """A sentence-transformers or transformers model, each text encoded with its domain's route.
+    """A model that encodes each text with the route of its domain (`routes_by_domain`).
 
-    `routes_by_domain` says which route that is. `cache` is a folder for the vectors of all models, kept from
-    one evaluation to the next (`storage.text_cache`).
+    `cache` is a folder for the vectors of any number of models, which evaluations may share.
     """
 
     def __init__(
@@ -110,18 +109,22 @@ class EncoderScorer:
         what = f"{self.label}{f' [{route}]' if route else ''}: encoding"
         with progress(what, len(texts)) as advance:
             if self.cache is None:
-                return self._encode(texts, route, advance)
+                return encode_in_parts(self.encoder, texts, route, advance)
             name = f"{self.encoder.name}-{route}" if route else self.encoder.name
             cache = TextCache(self.cache, name, self.encoder.vector_settings(route))
             encode = lambda some: {"vector": self.encoder.encode(some, route)}  # noqa: E731
             return cache.fetch(texts, encode, advance)["vector"]
 
-    def _encode(self, texts: list[str], route: str | None, advance: Advance) -> Vectors:
-        parts = []
-        for start in range(0, len(texts), TEXTS_PER_PART):
-            parts.append(self.encoder.encode(texts[start : start + TEXTS_PER_PART], route))
-            advance(len(parts[-1]))
-        return np.concatenate(parts)
+
+def encode_in_parts(
+    encoder: BatchEncoder, texts: Sequence[str], route: str | None, advance: Advance
+) -> Vectors:
+    """Encode many texts, and report the number of each part to `advance`."""
+    parts = []
+    for start in range(0, len(texts), TEXTS_PER_PART):
+        parts.append(encoder.encode(texts[start : start + TEXTS_PER_PART], route))
+        advance(len(parts[-1]))
+    return np.concatenate(parts) if parts else encoder.encode([])
 
 
 def routes_by_domain(

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind_from_stats
 
@@ -23,14 +22,11 @@ from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.evaluation.config import SimilarityConfig
 from sentence_experts.evaluation.models import Model, ModelRun, label_of
-from sentence_experts.evaluation.results import table_text
+from sentence_experts.evaluation.results import Result
 from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.storage import write_json
 from sentence_experts.tables import Table, TextTable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +55,7 @@ class Welch:
 
 
 @dataclass(frozen=True, repr=False)
-class Similarity:
+class Similarity(Result):
     """How similar the vectors of a text are under different routes, for one model or two.
 
     Attributes:
@@ -74,7 +70,7 @@ class Similarity:
     texts: Mapping[str, Any]
     settings: Mapping[str, Mapping[str, Any]]
 
-    def __repr__(self) -> str:
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The mean cosine of each pair of routes."""
         pairs = next(iter(self.cosines.values()))
         rows = [
@@ -82,9 +78,9 @@ class Similarity:
             for pair in pairs
         ]
         title = f"Similarity of routes on {self.texts['used']:,} texts, mean cosine"
-        return table_text(title, ("routes", *self.cosines), rows)
+        return title, ("routes", *self.cosines), rows
 
-    def to_pandas(self) -> pd.DataFrame:
+    def rows(self) -> list[dict[str, Any]]:
         """A row per pair of routes and model: mean, standard deviation and quantiles of the cosines."""
         rows = []
         for label, by_pair in self.cosines.items():
@@ -92,7 +88,7 @@ class Similarity:
                 summary = described(values)
                 quantiles = {f"q{share}": value for share, value in summary.pop("quantiles").items()}
                 rows.append({"route": pair[0], "other": pair[1], "model": label, **summary, **quantiles})
-        return pa.Table.from_pylist(rows).to_pandas()
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
@@ -126,11 +122,10 @@ def similarity(
     Args:
         model: folder, hub id or loaded model with two routes or more.
         texts: a list of texts, or a table with a column of texts, such as a .txt or .csv file.
-        config: settings; single ones may be given as keywords instead.
         out: folder for similarity.json.
         against: another model with the same routes: a one-sided Welch test for each pair of routes tells
             whether the mean of `model` is lower, that is, whether its routes are more specialised.
-        settings: fields of `SimilarityConfig`.
+        config, settings: a `SimilarityConfig`, or single fields of it.
 
     Raises:
         RouteError: a route is unknown, or there are fewer than two.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +19,11 @@ from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.models import TFIDF, Models, model_runs
 from sentence_experts.evaluation.pair_inputs import open_pairs
 from sentence_experts.evaluation.pairs import PAIR_COLUMNS, domains_of, score_pairs, texts_by_domain
-from sentence_experts.evaluation.results import POOLED, PairMetrics, table_text
+from sentence_experts.evaluation.results import POOLED, PairMetrics, Result
 from sentence_experts.evaluation.scorers import EncoderScorer, PairScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import write_json, write_parquet
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MEMORY = "memory"
 BASELINES = (TFIDF, MEMORY)
@@ -49,7 +46,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, repr=False)
-class Audit:
+class Audit(Result):
     """The result of an audit.
 
     Attributes:
@@ -67,19 +64,18 @@ class Audit:
     leaked_pairs: pa.Table
     citing: tuple[int, int] | None
 
-    def __repr__(self) -> str:
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The number of leaked test pairs of each kind."""
         rows = [(meaning, f"{int(self.leaks.masks[kind].sum()):,}") for kind, meaning in LEAKS.items()]
-        return table_text(f"Audit of {self.pairs['test']:,} test pairs", ("leak", "pairs"), rows)
+        return f"Audit of {self.pairs['test']:,} test pairs", ("leak", "pairs"), rows
 
-    def to_pandas(self) -> pd.DataFrame:
+    def rows(self) -> list[dict[str, Any]]:
         """A row per model and set of test pairs: number of pairs left and measured, and the metrics."""
-        rows = [
+        return [
             {"model": each.model, "test_set": each.test_set, "left": each.left}
             | ({"measured": each.figures.pairs, **each.figures.metrics} if each.figures else {})
             for each in self.measurements
         ]
-        return pa.Table.from_pylist(rows).to_pandas()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
@@ -112,12 +108,11 @@ def audit(
     pairs were easier: a model that was not trained on these pairs shows by how much.
 
     Args:
-        data: pairs with a train and a test split, as a folder, a table with a
-            column `split`, a mapping from split to a table.
+        data: pairs with a train and a test split: a folder, a table with a column `split`, or a mapping from
+            split to table.
         models: models to measure, as in `evaluate`.
-        config: settings; single ones may be given as keywords instead.
         out: folder for audit.json and leaked_pairs.parquet.
-        settings: fields of `AuditConfig`.
+        config, settings: a `AuditConfig`, or single fields of it.
 
     Raises:
         UsageError: a setting is wrong.

@@ -44,9 +44,8 @@ def analyse(
     Args:
         datasets: scored pairs; the first one's texts are clustered, and its pairs correlated between prompts.
         read: gives the states of texts under a prompt.
-        config: settings; single ones may be given as keywords instead.
         alpha: weight of RW in "sum".
-        settings: fields of `AnalyseConfig`.
+        config, settings: a `AnalyseConfig`, or single fields of it.
 
     Returns:
         Plain values, ready for JSON.

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from mteb.models import ModelMeta
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
@@ -14,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.evaluation.mteb.routes import ROUTES, TaskRoutes
+from sentence_experts.evaluation.scorers import encode_in_parts
 from sentence_experts.progress import progress
 from sentence_experts.storage import sha256_text
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mteb.types import PromptType
     from torch.utils.data import DataLoader
 
-TEXTS_PER_PART = 2048  # between two updates of the progress bar
 REVISION_LENGTH = 16
 ORGANISATION = "local"  # mteb requires organisation/name
 # Similarities of models that mteb has too; it calls the model's own `similarity` for any other.
@@ -76,13 +75,9 @@ class TaskEncoder(AbsEncoder):
 
     def _encode(self, texts: Sequence[str], route: str | None, what: str) -> Vectors:
         rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        distinct, parts = list(rows), []
-        with progress(what, len(distinct)) as advance:
-            for start in range(0, len(distinct), TEXTS_PER_PART):
-                parts.append(self.encoder.encode(distinct[start : start + TEXTS_PER_PART], route))
-                advance(len(parts[-1]))
+        with progress(what, len(rows)) as advance:
+            vectors = encode_in_parts(self.encoder, list(rows), route, advance)
         self.encoder.log_low_confidence()
-        vectors = np.concatenate(parts) if parts else self.encoder.encode([])
         return vectors[[rows[text] for text in texts]]
 
 

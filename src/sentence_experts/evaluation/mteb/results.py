@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from sentence_experts.evaluation.results import SEEDS_NEEDED, Evaluation, table_text
+from sentence_experts.evaluation.results import SEEDS_NEEDED, Evaluation
 from sentence_experts.storage import write_json
 
 # In the order of the papers' tables; other types follow.
@@ -146,11 +146,11 @@ class TaskEvaluation(Evaluation):
             for score in (model.tasks[task.name],)
         ]
 
-    def __repr__(self) -> str:
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The average over the tasks of each model."""
         rows = [(model.label, f"{100 * model.average.value:.2f}") for model in self.models]
         title = f"TaskEvaluation of {len(self.tasks)} tasks"
-        return table_text(title, ("model", "average"), rows)
+        return title, ("model", "average"), rows
 
     def save(self, out: Path) -> None:
         """Write `tasks.json` to a folder."""
