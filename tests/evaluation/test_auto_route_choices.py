@@ -29,7 +29,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> ExpertEnco
     return sentence_experts.load(folder, device="cpu")
 
 
-def test_counts() -> None:
+def test_choices_are_counted() -> None:
     chosen = Counter({("a", "a"): 6, ("a", "b"): 2, ("b", "b"): 1, ("b", "a"): 1})
     found = Choices(chosen, Counter({("a", "a"): 5, ("a", "b"): 1}))
     assert (found.domains, found.texts(), found.texts("a")) == (["a", "b"], 10, 8)
@@ -54,7 +54,7 @@ def test_labelled_texts() -> None:
     assert len({tuple(labelled_texts(table, of_each=1, seed=seed)) for seed in range(20)}) > 1
 
 
-def test_routes_of_planted_topics_are_found(encoder: ExpertEncoder, pairs: Pairs) -> None:
+def test_automatic_routes_find_planted_topics(encoder: ExpertEncoder, pairs: Pairs) -> None:
     known = labelled_texts(pairs.split("train"))
     texts, domains = [text for text, _ in known], [domain for _, domain in known]
     model = fit_auto_routes(encoder, texts, domains, confidence=0)
@@ -66,7 +66,7 @@ def test_routes_of_planted_topics_are_found(encoder: ExpertEncoder, pairs: Pairs
     assert choices(model, unseen).below_confidence() == pytest.approx(0.5, abs=0.05)
 
 
-def test_what_mistakes_cost(encoder: ExpertEncoder, pairs: Pairs) -> None:
+def test_cost_of_wrong_routes(encoder: ExpertEncoder, pairs: Pairs) -> None:
     table = pairs.split("test")
     swapped = labelled_texts(table)
     other = dict(zip(TOPICS, reversed(TOPICS), strict=True))

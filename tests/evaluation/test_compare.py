@@ -32,14 +32,14 @@ def wrapped(model: sentence_experts.ExpertEncoder) -> BatchEncoder:
     return BatchEncoder(model, name="changed")
 
 
-def test_routes_that_did_not_change(before: BatchEncoder, folder: Path) -> None:
+def test_unchanged_routes_are_bit_equal(before: BatchEncoder, folder: Path) -> None:
     grown = wrapped(add_expert(sentence_experts.load(folder, device="cpu"), "marine"))
     changes = route_changes(before, grown)
     assert [(change.route, change.bit_equal) for change in changes] == [("crops", True), ("neuro", True)]
     assert all(change.largest_difference == 0 for change in changes)
 
 
-def test_a_route_that_changed(before: BatchEncoder, folder: Path) -> None:
+def test_changed_route_is_reported(before: BatchEncoder, folder: Path) -> None:
     model = sentence_experts.load(folder, device="cpu")
     token = next(route.token_ids[0] for route in model.routes if route.name == "neuro")
     with torch.no_grad():
@@ -52,7 +52,7 @@ def test_a_route_that_changed(before: BatchEncoder, folder: Path) -> None:
     assert neuro.smallest_cosine <= one.smallest_cosine < 1
 
 
-def test_figures_of_a_domain_whose_route_went(before: BatchEncoder, folder: Path, tmp_path: Path) -> None:
+def test_metrics_of_a_removed_route_are_none(before: BatchEncoder, folder: Path, tmp_path: Path) -> None:
     table = checked_table(Pairs.open(make_pairs_folder(tmp_path / "pairs")).split("test"))
     dropped = wrapped(drop_expert(sentence_experts.load(folder, device="cpu"), "crops"))
     first, second = metrics_by_domain(before, table), metrics_by_domain(dropped, table)

@@ -44,7 +44,7 @@ def test_f1_max_is_the_best_over_all_scores_and_ties_take_the_lowest(pairs, thre
 
 
 @given(scored_pairs)
-def test_precision_and_recall_lie_on_scikit_learns_curve(pairs):
+def test_precision_and_recall_are_on_the_curve_of_scikit_learn(pairs):
     scores, labels = pairs
     if labels.sum() == 0:
         return
@@ -72,7 +72,7 @@ def test_a_monotone_transformation_keeps_f1_max_and_auc(pairs):
         assert before[name] == pytest.approx(after[name])
 
 
-def test_figures_by_hand():
+def test_metrics_equal_values_by_hand():
     scores, labels = [0.9, 0.7, 0.6, 0.2], [1, 1, 0, 0]
     assert pair_metrics(scores, labels) == pytest.approx(
         {
@@ -106,7 +106,7 @@ def test_all_positive_set_has_a_trivial_threshold_unless_limited():
     assert limited["ratio"] is None
 
 
-def test_threshold_min_itself_is_allowed_and_none_above_it_calls_nothing_positive():
+def test_threshold_min_is_a_candidate_even_if_no_score_reaches_it():
     assert pair_metrics([0.5, 0.4], [1, 1], threshold_min=0.5)["threshold"] == 0.5
     found = pair_metrics([0.4, 0.3, 0.1, 0.0], [1, 1, 1, 0], threshold_min=0.5)
     assert (found["f1_max"], found["precision"], found["recall"]) == (0.0, 0.0, 0.0)
@@ -132,7 +132,7 @@ def test_ratio_without_a_negative_mean_is_undefined():
         ([[0.1, 0.2]], [1, 0], "one-dimensional"),
     ],
 )
-def test_bad_input_says_what_is_wrong(scores, labels, message):
+def test_bad_input_errors(scores, labels, message):
     with pytest.raises(InputError, match=message):
         pair_metrics(scores, labels)
 

@@ -41,7 +41,7 @@ def test_labels_sources_runs_and_baselines():
         named_models(["org/llama"], name={"MoE": "org/llama"}, seeds={"MoE": ["runs/1"]})
 
 
-def test_options_find_their_model_by_run_label_or_source():
+def test_settings_name_a_model_by_run_label_or_source():
     run = ModelRun("MoE #2", "MoE", "runs/2")
     for name in ("MoE #2", "MoE", "runs/2"):
         assert setting_of(run, {name: "last"}) == "last"
@@ -52,7 +52,7 @@ def test_options_find_their_model_by_run_label_or_source():
         check_names([run, tfidf], {"TF-IDF": "last"}, "pooling")
 
 
-def test_routes_of_all_models_and_of_one():
+def test_route_map_of_all_models_and_of_one():
     routes = RouteMap.read({"copd": "lungs", "SE:*": "only", "MoE:skin: cancer": "skin"}, DOMAINS, "")
     assert routes.of(ModelRun("SE", "SE", "a"), ["only"]) == {"*": "only"}
     assert routes.of(ModelRun("MoE #1", "MoE", "b"), ["lungs", "skin"]) == {

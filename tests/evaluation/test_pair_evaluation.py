@@ -141,7 +141,7 @@ def separated(pairs: int = 300, gap: float = 0.5) -> pa.Table:
     return table_of([(gap * label + 0.2 * generator.normal(), label, "d") for label in [0, 1] * (pairs // 2)])
 
 
-def test_a_better_model_is_above_with_certainty_and_a_model_is_not_above_itself():
+def test_difference_of_a_better_model_is_positive_and_of_equal_models_zero():
     scorers = [GivenScores(), Shifted("same", 0.0), Shifted("noisy", 1.0)]
     found = evaluate_scorers({each.label: [each] for each in scorers}, separated(), bootstrap=200)
     gaps = {(gap.first, gap.second, gap.view, gap.metric): gap for gap in found.differences}
@@ -172,7 +172,7 @@ def test_runs_of_one_model_are_measured_as_their_mean():
     assert {(gap.first, gap.second) for gap in found.differences} == {("m", "given")}
 
 
-def test_a_table_and_a_text_of_the_results(pairs_folder, plain_model):
+def test_results_as_table_and_text(pairs_folder, plain_model):
     loaded = SentenceTransformer(str(plain_model), device="cpu")
     found = evaluate({"loaded": loaded, "folder": plain_model}, pairs_folder, bootstrap=10, baseline="tfidf")
     frame = found.to_pandas()

@@ -56,7 +56,7 @@ def test_accuracy_is_the_share_of_distinct_texts_sent_to_their_domain(choosing, 
     assert len({*found.by_block.values(), *found.by_domain.values(), found.mean}) > 2  # else it tells nothing
 
 
-def test_routers_that_read_the_domain_token_are_asked_with_it(plain_model, table):
+def test_router_accuracy_uses_the_domain_token(plain_model, table):
     base = SentenceTransformer(str(plain_model), device="cpu")
     encoder = sentence_experts.extend(base, ["neuro", "crops"], router="learned")
     found = router_accuracy(BatchEncoder(encoder, name="m"), table, {"crops": "crops", "neuro": "neuro"})
@@ -65,14 +65,14 @@ def test_routers_that_read_the_domain_token_are_asked_with_it(plain_model, table
     assert found.by_domain["crops"] == pytest.approx(expected)
 
 
-def test_a_part_of_the_texts_is_always_the_same(choosing, table):
+def test_sample_of_texts_is_fixed(choosing, table):
     part = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS, max_texts=5)
     assert part.texts == 10
     shuffled = table.take(np.random.default_rng(0).permutation(table.num_rows))
     assert router_accuracy(BatchEncoder(choosing, name="m"), shuffled, NO_PROMPTS, max_texts=5) == part
 
 
-def test_nothing_where_no_router_learns_or_no_expert_is_called_like_a_domain(choosing, experts_model, table):
+def test_router_accuracy_is_none_without_learned_routers_or_domain_experts(choosing, experts_model, table):
     routed = BatchEncoder(load(experts_model, device="cpu"))
     assert router_accuracy(routed, table, {"crops": "crops", "neuro": "neuro"}) is None
     other = table.set_column(
@@ -81,14 +81,16 @@ def test_nothing_where_no_router_learns_or_no_expert_is_called_like_a_domain(cho
     assert router_accuracy(BatchEncoder(choosing, name="m"), other, {"else": None}) is None
 
 
-def test_the_trainers_evaluation_reports_it(choosing, table):
+def test_validation_reports_router_accuracy(choosing, table):
     found = Validator([PairValidation(table)])(choosing)
     expected = router_accuracy(BatchEncoder(choosing, name="m"), table, NO_PROMPTS)
     assert found["validation_router_accuracy"] == expected.mean
     assert found["validation_router_accuracy_block_1"] == expected.by_block[1]
 
 
-def test_an_evaluation_reports_it_by_domain_and_block(choosing, plain_model, pairs_folder, table, tmp_path):
+def test_evaluation_reports_router_accuracy_by_domain_and_block(
+    choosing, plain_model, pairs_folder, table, tmp_path
+):
     choosing.save(str(tmp_path / "learned"), create_model_card=False)
     found = evaluate([tmp_path / "learned", plain_model], pairs_folder, out=tmp_path / "out", bootstrap=0)
     expected = router_accuracy(BatchEncoder(choosing), table, NO_PROMPTS)
@@ -102,7 +104,7 @@ def test_an_evaluation_reports_it_by_domain_and_block(choosing, plain_model, pai
     assert "Learned routers: the share of texts" in evaluation_page(found)
 
 
-def test_a_model_without_routes_says_so(choosing):
+def test_model_without_routes_raises_for_a_route(choosing):
     with pytest.raises(RouteError, match="no route 'crops'; its routes: none, its blocks choose"):
         BatchEncoder(choosing, name="m").chosen_route("crops")
     assert BatchEncoder(choosing, name="m").chosen_route(None) is None

@@ -18,7 +18,7 @@ ANCHORS = ["rice yield in drought", "wheat rust"]
 POSITIVES = ["drought and rice", "sleep and memory"]
 
 
-def test_tfidf_is_scikit_learns_fitted_per_domain_on_training_texts():
+def test_tfidf_is_fitted_per_domain_on_training_texts():
     training = {"crops": ["rice drought wheat", "rust wheat yield", "memory rice"], "neuro": ["axon sleep"]}
     scorer = TfidfScorer(training)
     expected = TfidfVectorizer(max_features=4096).fit(training["crops"])
@@ -30,7 +30,7 @@ def test_tfidf_is_scikit_learns_fitted_per_domain_on_training_texts():
     assert not np.allclose(faithful.score(ANCHORS, POSITIVES, "crops"), 1 - distances)
 
 
-def test_tfidf_of_an_unknown_or_empty_text_is_zero_and_no_words_at_all_an_error():
+def test_tfidf_of_unknown_texts_is_zero_and_without_words_an_error():
     assert TfidfScorer({"d": ["some words"]}).score(["zebra", ""], ["some", "words"], "d").tolist() == [0, 0]
     with pytest.raises(InputError, match="TF-IDF cannot be fitted on domain d"):
         TfidfScorer({}).score(["", "."], ["", "!"], "d")
@@ -50,7 +50,7 @@ def test_scores_are_the_stock_cosines_with_the_domains_route(pairs_folder, exper
     assert np.abs(score_pairs(crossed, table) - scores).max() > 1e-4
 
 
-def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, plain_model):
+def test_missing_route_error_names_domain_routes_and_setting(experts_model, plain_model):
     encoder = BatchEncoder(load(experts_model, device="cpu"))
     with pytest.raises(RouteError, match=r"domain 'cvd'; its routes: crops, neuro; .*`route_map` cvd=ROUTE"):
         EncoderScorer(encoder, ["crops", "cvd"])
@@ -65,9 +65,7 @@ def test_a_missing_route_names_domain_and_routes_and_the_option(experts_model, p
     }
 
 
-def test_vectors_of_all_sets_of_texts_are_kept_in_one_file_a_model_and_route(
-    pairs_folder, plain_model, experts_model, tmp_path
-):
+def test_vectors_are_cached_per_model_and_route(pairs_folder, plain_model, experts_model, tmp_path):
     folder = Pairs.open(pairs_folder)
     encoder = BatchEncoder(load(plain_model, device="cpu"))
     scorer = EncoderScorer(encoder, DOMAINS, cache=tmp_path)
@@ -84,7 +82,7 @@ def test_vectors_of_all_sets_of_texts_are_kept_in_one_file_a_model_and_route(
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_model_of_one_domain_takes_its_route_everywhere(minilm, tmp_path):
+def test_single_route_serves_every_domain(minilm, tmp_path):
     encoder = BatchEncoder(load(str(make_tiny_encoder(tmp_path / "se", minilm, ("crops",))), device="cpu"))
     assert EncoderScorer(encoder, DOMAINS).routes == {"crops": "crops", "neuro": "crops"}
     # A prompt that is no domain's is no route.
@@ -95,6 +93,6 @@ def test_a_model_of_one_domain_takes_its_route_everywhere(minilm, tmp_path):
     assert everywhere.routes == {"crops": "query", "neuro": "query"}
 
 
-def test_empty_texts_and_one_text_sets_work(plain_model):
+def test_empty_and_single_texts_are_scored(plain_model):
     scorer = EncoderScorer(BatchEncoder(load(plain_model, device="cpu")), ["d"])
     assert scorer.score(["", "same"], ["", "same"], "d") == pytest.approx([1, 1])

@@ -29,7 +29,7 @@ def runs_of(world: int, gaps: list[float]) -> list[Measured]:
     return found
 
 
-def test_the_figure_is_the_mean_and_the_spread_the_standard_deviation():
+def test_metrics_over_runs_are_mean_and_standard_deviation():
     runs = runs_of(0, [1.0, 1.2, 0.7])
     values = [run.figures["pooled"].metrics["roc_auc"] for run in runs]
     found = mean_over_runs(runs).figures["pooled"]
@@ -39,7 +39,7 @@ def test_the_figure_is_the_mean_and_the_spread_the_standard_deviation():
     assert mean_over_runs(runs[:1]) is runs[0]
 
 
-def test_intervals_cover_papers_and_seeds_about_as_often_as_they_say():
+def test_coverage_of_intervals_over_papers_and_seeds():
     between = 0.3
     true = norm.cdf((1 + between * np.random.default_rng(0).normal(size=20_000)) / np.sqrt(2 * 0.74)).mean()
     held, held_by_papers = [], []
@@ -56,7 +56,7 @@ def test_intervals_cover_papers_and_seeds_about_as_often_as_they_say():
     assert np.mean(held_by_papers) < 0.8
 
 
-def test_seeds_alone_give_students_interval():
+def test_interval_over_seeds_is_students():
     still = np.full(50, 0.7)
     values = (0.6, 0.7, 0.8)
     found = interval(Replicates(still, still, (values,)), 0.7)
@@ -64,7 +64,7 @@ def test_seeds_alone_give_students_interval():
     assert (found.low, found.high) == pytest.approx((0.7 - half, 0.7 + half))
 
 
-def test_differences_pair_seeds_where_there_are_as_many_of_both():
+def test_differences_pair_equal_numbers_of_seeds():
     still = np.zeros(50)
     a = Replicates(still, still, ((0.6, 0.7, 0.8),))
     follows = Replicates(still, still, ((0.5, 0.6, 0.7),))

@@ -55,7 +55,7 @@ def welch_by_hand(first: np.ndarray, second: np.ndarray) -> float:
     return float(t.cdf(statistic, freedom))
 
 
-def test_the_cosine_of_one_text_under_two_routes():
+def test_cosine_of_a_text_under_two_routes():
     encoder = KnownVectors({"a": [0, 1, 2], "b": [0.5, 1, 1], "c": [0, 0, 0]})
     found = inter_route_cosines(encoder, ["x", "y", "z"], ["a", "b", "c"])
     assert list(found) == [("a", "b"), ("a", "c"), ("b", "c")]
@@ -63,7 +63,7 @@ def test_the_cosine_of_one_text_under_two_routes():
     assert found["b", "c"] == pytest.approx(np.cos([0.5, 1, 1]))
 
 
-def test_the_p_value_is_that_of_the_formula():
+def test_welch_p_value_equals_the_formula():
     generator = np.random.default_rng(3)
     first, second = generator.normal(0.70, 0.05, 40), generator.normal(0.72, 0.10, 25)
     assert welch_less(first, second).p_value == pytest.approx(welch_by_hand(first, second), rel=1e-9)
@@ -71,7 +71,7 @@ def test_the_p_value_is_that_of_the_formula():
     assert welch_less(first, second).difference == pytest.approx(first.mean() - second.mean())
 
 
-def test_a_planted_difference_is_found_and_no_other():
+def test_only_planted_differences_are_significant():
     lower = {PAIRS[0]: 0.75, PAIRS[3]: 0.7}
     found = welch_by_pair(drawn(0, lower), drawn(1))
     assert {pair for pair, test in found.items() if test.p_holm < 0.01} == set(lower)
@@ -84,7 +84,7 @@ def test_a_planted_difference_is_found_and_no_other():
     assert [test.p_holm for test in ordered] == sorted(test.p_holm for test in ordered)
 
 
-def test_equal_models_differ_significantly_as_often_as_they_should():
+def test_false_positive_rate_of_welch_test():
     p_values = [welch_by_pair(drawn(2 * n), drawn(2 * n + 1))[PAIRS[0]].p_value for n in range(200)]
     assert 2 <= sum(p < 0.05 for p in p_values) <= 20
 
@@ -98,7 +98,7 @@ def test_no_spread_means_no_test():
     assert alone.p_holm == alone.p_value < 1e-6  # corrected for the one test that there is
 
 
-def test_figures_of_a_distribution():
+def test_statistics_of_a_distribution():
     values = np.arange(101) / 100
     found = Similarity({"m": {("a", "b"): values}}, {}, {"used": 101}, {})
     (row,) = found.to_json()["pairs"]
@@ -110,7 +110,7 @@ def test_figures_of_a_distribution():
     assert "welch_less" not in row
 
 
-def test_texts_are_drawn_and_the_rest_counted():
+def test_texts_are_sampled_and_the_others_counted():
     texts = [f"text {number}" for number in range(50)] + ["", "  ", "text 3"]
     used, aside = chosen_texts(texts, 20, seed=1)
     assert aside == {"empty": 2, "repeated": 1}
@@ -135,7 +135,7 @@ def test_routes_with_one_prompt_count_once():
         comparable_routes(KnownVectors({}, {"auto": "x"}))
 
 
-def test_the_figure_is_a_png_of_the_same_bytes():
+def test_similarity_figure_is_reproducible():
     models = {"mote": drawn(0), "ic": drawn(1)}
     tests = welch_by_pair(models["mote"], models["ic"])
     picture = similarity_figure(models, tests)

@@ -29,7 +29,7 @@ def measured(pairs: ScoredPairs, replicates: int = 300, metric: str = "roc_auc")
 
 
 @given(st.integers(0, 10_000))
-def test_a_replicate_is_the_weighted_metric_of_scikit_learn(seed):
+def test_replicate_equals_weighted_metric_of_scikit_learn(seed):
     pairs = random_pairs(60, 20, seed)
     papers = sorted({*pairs.first, *pairs.second})
     weight = dict(zip(papers, drawn(len(papers), 1, np.random.default_rng(seed))[0].tolist(), strict=True))
@@ -45,14 +45,14 @@ def test_a_replicate_is_the_weighted_metric_of_scikit_learn(seed):
     assert found["roc_auc"].by_papers[0] == pytest.approx(auc)
 
 
-def test_each_replicate_draws_as_many_as_there_are():
+def test_each_replicate_draws_the_number_of_items():
     draws = drawn(7, 50, np.random.default_rng(0))
     assert draws.shape == (50, 7)
     assert (draws.sum(1) == 7).all()
     assert len(np.unique(draws, axis=0)) > 40
 
 
-def test_intervals_hold_the_figure_and_shrink_with_more_papers():
+def test_intervals_contain_the_metric_and_shrink_with_more_papers():
     widths = []
     for papers in (50, 800):
         pairs = random_pairs(papers * 3, papers)
@@ -63,7 +63,7 @@ def test_intervals_hold_the_figure_and_shrink_with_more_papers():
     assert widths[1] < widths[0] / 2
 
 
-def test_where_no_paper_is_shared_the_interval_is_that_of_drawing_pairs():
+def test_interval_without_shared_papers_equals_bootstrap_of_pairs():
     pairs = random_pairs(600, 50)
     alone = ScoredPairs(
         pairs.scores, pairs.labels, [f"a{i}" for i in range(600)], [f"b{i}" for i in range(600)]
@@ -73,7 +73,7 @@ def test_where_no_paper_is_shared_the_interval_is_that_of_drawing_pairs():
     assert found.high - found.low == pytest.approx(ends[1] - ends[0], rel=0.2)
 
 
-def test_intervals_hold_the_true_value_about_as_often_as_they_say():
+def test_coverage_of_intervals():
     truth = norm.cdf(1 / np.sqrt(2))
     held = []
     for seed in range(60):
@@ -106,7 +106,7 @@ def test_papers_shared_by_many_pairs_widen_the_interval():
     assert width(alone) > 1.15 * width(many)
 
 
-def test_seed_and_order_of_pairs_and_memory_decide_nothing_else(monkeypatch):
+def test_order_of_pairs_and_memory_limit_do_not_change_replicates(monkeypatch):
     pairs = random_pairs(300, 60)
     order = np.random.default_rng(5).permutation(300)
     shuffled = ScoredPairs(
@@ -127,7 +127,7 @@ def test_seed_and_order_of_pairs_and_memory_decide_nothing_else(monkeypatch):
     assert not np.array_equal(before, replicates(pairs, 8))
 
 
-def test_one_domain_is_its_own_pool_and_mean_and_two_differ():
+def test_views_are_equal_for_one_domain_and_differ_for_two():
     one = random_pairs(200, 40)
     domains, pooled, mean = bootstrap({"d": one}, 40, 2)
     for name in ("f1_max", "roc_auc"):
@@ -151,7 +151,7 @@ def test_one_class_has_no_auc():
     assert interval(replicates["f1_max"], 1.0).high == 1.0
 
 
-def test_an_interval_never_leaves_the_range_of_figure_and_replicates():
+def test_interval_stays_in_the_range_of_metric_and_replicates():
     pairs = random_pairs(30, 8, shift=6.0)
     found = measured(pairs)
     assert 0 <= found.low <= found.high <= 1
@@ -172,7 +172,7 @@ def test_a_limited_threshold_limits_the_replicates_too():
     assert np.isnan(free).sum() == np.isnan(limited).sum()
 
 
-def test_a_pair_in_two_domains_is_drawn_alike_for_two_models():
+def test_pair_in_two_domains_has_the_same_draws_for_two_models():
     rng = np.random.default_rng(0)
     labels = np.tile([1, 0], 10)
     papers = [f"p{number}" for number in range(20)], [f"q{number}" for number in range(20)]

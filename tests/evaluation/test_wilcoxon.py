@@ -30,13 +30,13 @@ def scored(pairs: int, papers: int, seed: int, gap: float = 1.0, effect: float =
     return ScoredPairs(scores, labels, [f"p{i}" for i in first], [f"p{i}" for i in second])
 
 
-def test_holm_is_the_step_down_by_hand():
+def test_holm_equals_values_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([]) == []
 
 
-def test_a_blocks_value_is_scikit_learns_area_and_blind_to_the_scale():
+def test_block_area_equals_scikit_learn_and_ignores_the_scale():
     pairs = scored(400, 150, 1)
     blocks = paper_blocks(pairs)
     assert len(np.unique(blocks)) == 20  # 200 of a class, ten each
@@ -66,7 +66,7 @@ def test_blocks_keep_the_pairs_of_a_paper_together_whatever_their_order_or_side(
     assert np.array_equal(paper_blocks(turned), blocks[order])
 
 
-def test_the_p_value_is_scipys_and_ignores_blocks_that_are_undefined_or_equal():
+def test_p_value_equals_scipy_and_ignores_undefined_or_equal_blocks():
     generator = np.random.default_rng(0)
     first, second = generator.random(30), generator.random(30)
     assert signed_rank(first, second) == (30, wilcoxon(first - second).pvalue)
@@ -91,13 +91,13 @@ def test_every_pair_of_models_is_tested_in_every_view_and_corrected_within_it():
     assert mean.blocks > max(test.blocks for test in tests if test.view == "x")
 
 
-def test_pairs_of_one_class_leave_nothing_to_test():
+def test_pairs_of_one_class_are_not_tested():
     pairs = scored(60, 30, 1)
     linked = ScoredPairs(pairs.scores, np.ones(60, dtype=np.int64), pairs.first, pairs.second)
     assert rank_tests({"a": areas_by_view({"d": linked}), "b": areas_by_view({"d": linked})}) == ()
 
 
-def test_equal_models_differ_significantly_about_as_often_as_they_may():
+def test_false_positive_rate_of_equal_models():
     found = []
     for world in range(120):
         first, second = (block_areas(scored(300, 150, seed, world=world)) for seed in (1, 2))

@@ -94,7 +94,7 @@ def test_page_shows_the_figures_of_the_results(evaluation):
             assert bounds(figures.intervals["roc_auc"]) in html
 
 
-def test_pairs_of_one_class_have_no_curves_but_a_page(only_linked):
+def test_page_of_pairs_of_one_class_has_no_curves(only_linked):
     page = Page(evaluation_page(only_linked))
     assert len(page.images) == 3
 
@@ -122,7 +122,7 @@ def test_bounds():
 
 
 @pytest.mark.parametrize("models", [1, 5])
-def test_figures_draw_any_number_of_models(models):
+def test_drawings_take_any_number_of_models(models):
     generator = np.random.default_rng(0)
     labels = np.arange(200) % 2
     scores = {f"model {number}": generator.normal(size=200) + labels for number in range(models)}
@@ -139,7 +139,7 @@ def test_every_view_of_three_models_has_a_heat_map(several):
     assert f"{gap.first} minus {gap.second} {gap.value:+.3f}" in maps[0]
 
 
-def test_a_heat_map_writes_each_difference_twice_and_stars_what_is_significant():
+def test_heat_map_shows_differences_and_marks_significant_ones():
     labels, gaps = ["a", "b", "c"], {("a", "b"): 0.25, ("a", "c"): 0.125, ("b", "c"): -0.0625}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(STYLE, "svg.fonttype", "none")
@@ -150,7 +150,7 @@ def test_a_heat_map_writes_each_difference_twice_and_stars_what_is_significant()
     assert heat_map(labels, gaps, set()).count("<svg") == 1
 
 
-def test_seeds_are_shown_and_too_few_are_said(several, evaluation):
+def test_report_shows_seeds_and_warns_about_too_few(several, evaluation):
     out = StringIO()
     for table in evaluation_tables(several):
         Console(file=out, width=80).print(table)
@@ -164,7 +164,7 @@ def test_seeds_are_shown_and_too_few_are_said(several, evaluation):
     assert "good [bold], &lt;b&gt;bad" in evaluation_page(evaluation)
 
 
-def test_differences_of_all_pairs_at_the_terminal(several):
+def test_terminal_shows_differences_of_all_pairs_of_models(several):
     out = StringIO()
     Console(file=out, width=100).print(difference_table(several))
     for first, second in (("seeded", "single"), ("seeded", "fixed"), ("single", "fixed")):

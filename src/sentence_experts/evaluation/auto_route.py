@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.measure import measure
-from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
+from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs, texts_by_domain
 from sentence_experts.evaluation.scorers import EncoderScorer
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
 from sentence_experts.models.routing.route_classifier import AUTO
@@ -65,14 +65,10 @@ def labelled_texts(
         seed: random seed of the sample.
         without: texts to leave out.
     """
-    by_domain: dict[str, set[str]] = {}
-    for side in ("anchor", "positive"):
-        for text, domain in zip(pairs[side].to_pylist(), pairs["domain"].to_pylist(), strict=True):
-            by_domain.setdefault(domain, set()).add(text)
     return [
         (text, domain)
-        for domain, texts in sorted(by_domain.items())
-        for text in sampled(texts - set(without), of_each, seed)
+        for domain, texts in texts_by_domain(pairs).items()
+        for text in sampled(set(texts) - set(without), of_each, seed)
     ]
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sentence_experts.evaluation.pairs import texts_by_domain
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
@@ -79,6 +79,4 @@ def router_accuracy(
 
 def distinct_texts(table: pa.Table, domain: str) -> list[str]:
     """The distinct texts of a domain's pairs, in an arbitrary but fixed order (by hash)."""
-    rows = table.filter(pc.equal(table["domain"], domain))
-    texts = {*rows["anchor"].to_pylist(), *rows["positive"].to_pylist()}
-    return sorted(texts, key=sha256_text)
+    return sorted(texts_by_domain(table).get(domain, ()), key=sha256_text)

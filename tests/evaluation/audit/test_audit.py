@@ -64,7 +64,7 @@ def audited(table_file: Path) -> Audit:
     return audit(table_file, bootstrap=50)
 
 
-def test_what_memory_alone_can_do_falls_without_the_leaked_pairs(audited: Audit) -> None:
+def test_memory_baseline_falls_without_leaked_pairs(audited: Audit) -> None:
     memory = {each.test_set: each for each in audited.measurements if each.model == "memory of training"}
     assert list(memory) == list(WITHOUT)
     auc = [memory[name].figures.metrics["roc_auc"] for name in WITHOUT]
@@ -101,7 +101,7 @@ def test_every_format_gives_the_same_audit(audited: Audit, tmp_path: Path) -> No
         assert audit(data, bootstrap=50).to_json() == audited.to_json()
 
 
-def test_without_ids_texts_are_the_papers(audited: Audit, tmp_path: Path) -> None:
+def test_texts_are_the_ids_of_tables_without_ids(audited: Audit, tmp_path: Path) -> None:
     pq.write_table(leaky().drop_columns(["anchor_id", "positive_id"]), tmp_path / "pairs.parquet")
     found = audit(tmp_path / "pairs.parquet", bootstrap=0, baseline=["memory"])
     assert found.to_json()["leaked_test_pairs"] == audited.to_json()["leaked_test_pairs"]
@@ -114,7 +114,7 @@ def test_a_folder_of_pairs_is_audited(pairs_folder: Path) -> None:
     assert {each.model for each in found.measurements} == {"TF-IDF", "memory of training"}
 
 
-def test_a_model_is_measured_beside_the_baselines(pairs_folder: Path, plain_model: Path) -> None:
+def test_models_are_measured_with_the_baselines(pairs_folder: Path, plain_model: Path) -> None:
     found = audit(pairs_folder, plain_model, baseline=["memory"], bootstrap=0)
     assert {each.model for each in found.measurements} == {"memory of training", "plain"}
 
@@ -141,7 +141,7 @@ def test_balancing_keeps_the_share_of_links_of_each_domain(rows: list[tuple], se
             assert some_negatives == remaining[0] or some_positives == remaining[1]
 
 
-def test_memory_knows_links_and_shared_neighbours_and_nothing_else() -> None:
+def test_memory_baseline_scores_links_and_shared_neighbours() -> None:
     train = pa.table({"anchor": ["a", "b"], "positive": ["B ", "c"], "label": [1, 1]})
     scores = MemoryScorer(train).score(["a", "A", "a", "x"], ["b", "c", "x", "x"], "all")
     # Neighbourhoods with oneself: a {a, b}, b {a, b, c}, c {b, c}.
@@ -159,7 +159,7 @@ def test_memory_knows_links_and_shared_neighbours_and_nothing_else() -> None:
         ({"label": [1, 1]}, "no column 'split'"),
     ],
 )
-def test_faulty_tables_are_named(columns: dict, message: str, tmp_path: Path) -> None:
+def test_faulty_table_errors(columns: dict, message: str, tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"anchor": ["a", "b"], "positive": ["c", "d"], **columns}), tmp_path / "pairs.parquet"
     )
@@ -167,7 +167,7 @@ def test_faulty_tables_are_named(columns: dict, message: str, tmp_path: Path) ->
         audit(tmp_path / "pairs.parquet")
 
 
-def test_wrong_usage_is_said(table_file: Path) -> None:
+def test_wrong_usage_errors(table_file: Path) -> None:
     with pytest.raises(UsageError, match=r"`threshold`: .* greater than 0"):
         audit(table_file, threshold=0)
     with pytest.raises(UsageError, match="`baseline` 'bm25': choose from tfidf, memory"):

@@ -72,7 +72,7 @@ def test_each_leak_is_found(name: str) -> None:
     assert leaks.leaked().tolist() == [bool(expected), False]
 
 
-def test_links_that_were_not_drawn_count_as_linked_in_training() -> None:
+def test_links_that_were_not_sampled_count_as_linked_in_training() -> None:
     test = table(("a", "c", 0), ("e", "f", 0))
     links = pa.table({"left_id": ["a"], "right_id": ["c"]})
     assert find_leaks({"train": TRAIN, "test": test}).masks["linked_in_training"].tolist() == [False, False]
@@ -80,7 +80,7 @@ def test_links_that_were_not_drawn_count_as_linked_in_training() -> None:
     assert found.masks["linked_in_training"].tolist() == [True, False]
 
 
-def test_overlaps_are_counted_for_each_two_splits() -> None:
+def test_overlaps_are_counted_for_every_two_splits() -> None:
     sets = {
         "train": TRAIN,
         "validation": table(("c", "d", 1)),
@@ -93,7 +93,7 @@ def test_overlaps_are_counted_for_each_two_splits() -> None:
     )
 
 
-def test_a_pair_that_is_linked_and_not_is_a_contradiction() -> None:
+def test_pair_with_both_labels_is_a_contradiction() -> None:
     noisy = table(("e", "f", 1), ("f", "e", 0), ("g", "h", 0))
     assert find_leaks({"train": TRAIN, "test": noisy}).contradictions == 1
     assert find_leaks({"train": TRAIN, "test": table(("e", "f", 1))}).contradictions == 0

@@ -40,7 +40,7 @@ def by_definition(texts: list[str], others: list[str], threshold: float) -> dict
 
 
 @pytest.mark.parametrize("threshold", [0.7, 0.9])
-def test_pairs_are_those_of_the_definition(threshold: float) -> None:
+def test_near_duplicates_equal_the_definition(threshold: float) -> None:
     generator = random.Random(0)
     texts = [text(generator) for _ in range(60)]
     others = [edited(generator, each, number % 7) for number, each in enumerate(texts)]
@@ -51,7 +51,7 @@ def test_pairs_are_those_of_the_definition(threshold: float) -> None:
     assert 10 < len(expected) < 60
 
 
-def test_texts_without_pieces_are_like_nothing() -> None:
+def test_texts_without_pieces_have_no_duplicates() -> None:
     left, right, _ = near_duplicates(["", " ", "a whole title"], ["", "a whole title"], 0.7)
     assert (left.tolist(), right.tolist()) == ([2], [1])
     assert len(near_duplicates([], ["a whole title"], 0.7)[0]) == 0

@@ -13,7 +13,7 @@ def test_equal_clusterings_agree_whatever_their_numbers():
     assert (found.ami, found.nmi, found.jaccard, found.exact_match) == pytest.approx((1, 1, 1, 1))
 
 
-def test_by_hand():
+def test_agreement_equals_values_by_hand():
     """Pairs together: by the first 0-1, 2-3; by the second 0-1, 0-2, 1-2. Both: 0-1 of four."""
     found = agreement(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]))
     assert found.jaccard == pytest.approx(1 / 4)
@@ -35,6 +35,6 @@ def test_clusters_follow_directions_not_lengths():
     assert np.array_equal(found, cluster(directions * lengths, 3))
 
 
-def test_more_clusters_than_texts():
+def test_more_clusters_than_texts_is_an_error():
     with pytest.raises(UsageError, match=r"`clusters` must be 2 to .* \(3\), got 4"):
         cluster(np.eye(3, dtype=np.float32), 4)

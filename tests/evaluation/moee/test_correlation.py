@@ -12,7 +12,7 @@ from sentence_experts.evaluation.moee.correlation import (
 )
 
 
-def test_who_is_right_about_which_pair():
+def test_complementarity_equals_values_by_hand():
     scores = np.arange(5.0)  # ranks 0, .25, .5, .75, 1
     hidden = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
     routing = np.array([0.5, 0.2, 0.3, 0.4, 0.1])  # the first and the last are wrong

@@ -52,7 +52,7 @@ def value(found: dict, **wanted: str) -> dict:
     return rows[0]
 
 
-def test_correlations(found):
+def test_correlations_of_parts(found):
     assert value(found, prompt="plain", dataset="one", part="hs")["value"] == pytest.approx(1)
     assert abs(value(found, prompt="plain", dataset="one", part="rw")["value"]) < 0.3
     assert abs(value(found, prompt="noise", dataset="two", part="hs")["value"]) < 0.3
@@ -66,7 +66,7 @@ def test_stability_is_mean_and_variance_over_prompts(found):
     assert row["variance"] == pytest.approx(np.var(values, ddof=1))
 
 
-def test_prompts_against_each_other(found):
+def test_correlations_between_prompts(found):
     own = found["between_prompts"]
     assert own["sides"] == ["hs plain", "hs noise", "rw plain", "rw noise"]
     assert np.diag(own["matrix"]) == pytest.approx(1)
@@ -82,7 +82,7 @@ def test_complementarity_and_clusters(found):
     assert {"rice", "sleep"} & words
 
 
-def test_the_page_says_it_all(found):
+def test_page_shows_every_result(found):
     page = moee_page(found, SETTINGS)
     for part in ("MoEE (sum)", "published 0.63", "AMI", "One part alone is right", "rice", "plain"):
         assert part in page
@@ -105,6 +105,6 @@ def test_one_prompt_has_no_spread():
     [([], ["a"], "at least one dataset"),
      (DATASETS, ["a", "a"], "each only once"), ([DATASETS[0]] * 2, ["a"], "each only once")],
 )  # fmt: skip
-def test_what_cannot_be_analysed(datasets, prompts, message):
+def test_invalid_analyses_are_refused(datasets, prompts, message):
     with pytest.raises(UsageError, match=message):
         analyse(datasets, read, prompts=prompts)

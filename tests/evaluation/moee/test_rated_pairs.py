@@ -36,6 +36,6 @@ def test_bad_rows_are_logged_and_left_out(tmp_path, capsys):
         (rows(4), ("a", "b", "s"), "4 scored pairs; at least 10 are needed"),
     ],
 )
-def test_a_table_that_cannot_be_used(tmp_path, records, columns, message):
+def test_unusable_table_is_an_error(tmp_path, records, columns, message):
     with pytest.raises(InputError, match=message):
         RatedPairs.read(written(tmp_path, records), *columns)

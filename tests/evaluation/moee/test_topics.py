@@ -5,7 +5,7 @@ import numpy as np
 from sentence_experts.evaluation.moee.agreement import topics
 
 
-def test_words_that_set_a_cluster_apart():
+def test_topic_words_distinguish_clusters():
     texts = ["rice and wheat in the study", "wheat grows, a study", "sleep and memory", "memory of a study"]
     found = topics(texts, np.array([0, 0, 1, 1]), words=2)
     assert found[0][0] == "wheat"
@@ -14,6 +14,6 @@ def test_words_that_set_a_cluster_apart():
     assert all("study" not in words[:1] for words in found)
 
 
-def test_a_cluster_of_stop_words_has_none():
+def test_cluster_of_stop_words_has_no_topic():
     assert topics(["and the", "of a"], np.array([0, 1])) == [[], []]
     assert topics(["rice", "the and"], np.array([0, 1])) == [["rice"], []]

@@ -125,7 +125,7 @@ def test_clustering_and_reranking_take_their_own_routes(encoder, tasks):
     assert (0 < found <= 1, taken) == (True, ["query", "document"])
 
 
-def test_candidates_are_the_positives_and_what_words_bring_near():
+def test_candidates_are_positives_and_nearest_by_words():
     documents = {f"d{n}": f"word{n % 7} other{n}" for n in range(60)}
     relevant = {"q": {"d3": 1}}
     found = candidates({"q": "word3 word3"}, documents, relevant, {"q": {"d5": None}})["q"]
@@ -135,7 +135,7 @@ def test_candidates_are_the_positives_and_what_words_bring_near():
     assert found == candidates({"q": "word3 word3"}, documents, relevant, {"q": {"d5": None}})["q"]
 
 
-def test_a_query_is_no_answer_to_itself(encoder, tasks):
+def test_query_is_not_its_own_answer(encoder, tasks):
     data = tasks["retrieval.papers"].make()
     data.load_data()
     split = data.dataset["default"]["test"]
@@ -143,14 +143,14 @@ def test_a_query_is_no_answer_to_itself(encoder, tasks):
     assert data.ignore_identical_ids
 
 
-def test_the_revision_is_of_rows_and_routes(tasks, tasks_folder):
+def test_task_revision_is_a_hash_of_rows_and_routes(tasks, tasks_folder):
     revisions = {task.make().metadata.revision for task in tasks.values()}
     assert len(revisions) == len(tasks)
     again = local_tasks(Tasks.open(tasks_folder), ["sts.papers"])
     assert again[0].revision == tasks["sts.papers"].revision
 
 
-def test_only_keeps_tasks_datasets_and_types(tasks_folder):
+def test_only_selects_tasks_datasets_and_types(tasks_folder):
     folder = Tasks.open(tasks_folder)
     assert [task.name for task in local_tasks(folder, ["sts", "Clustering"])] == [
         "clustering.topics",
@@ -160,7 +160,7 @@ def test_only_keeps_tasks_datasets_and_types(tasks_folder):
         local_tasks(folder, ["Sts"])
 
 
-def test_data_that_measure_nothing_say_so(tmp_path):
+def test_data_without_information_is_an_error(tmp_path):
     from sentence_experts.tasks.compile import compile_tasks
 
     (tmp_path / "one.jsonl").write_text(

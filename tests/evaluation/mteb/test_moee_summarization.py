@@ -48,7 +48,7 @@ class Summaries(AbsTaskSummarization):
 
 
 @pytest.mark.parametrize("part", ["sum", "rw"])
-def test_a_summary_is_as_good_as_its_nearest_human_one(part):
+def test_summary_score_is_that_of_the_nearest_human_summary(part):
     embedder = MoeEmbedder(str(MODEL), parts=part, prompt="none", device="cpu")
     found = mteb.evaluate(
         task_encoder(embedder), Summaries(), cache=None, co2_tracker=False, show_progress_bar=False

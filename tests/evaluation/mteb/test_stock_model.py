@@ -40,7 +40,7 @@ def test_stock_mteb_takes_the_route_of_each_task(task_model, tasks_folder):
     assert BatchEncoder(stock).routes == encoder.routes
 
 
-def test_prompts_of_task_types():
+def test_prompts_of_task_types_are_routes():
     found = with_task_types(PREFIXES, default=None)
     assert found["STS"] == found["Classification"] == "classification: "
     assert found["Retrieval-query"] == "search query: "

@@ -40,7 +40,7 @@ def encode(model: TaskEncoder, task: str, texts=TEXTS, cut: int = 2, role: str |
         ("STS12", None, "classification"),
     ],
 )
-def test_a_text_takes_the_route_of_its_task(encoder, task, role, route):
+def test_text_takes_the_route_of_its_task(encoder, task, role, route):
     found = encode(TaskEncoder(encoder), task, role=role)
     assert found.shape == (len(TEXTS), encoder.dimension)
     np.testing.assert_allclose(found, encoder.encode(TEXTS, route), atol=1e-6)
@@ -48,7 +48,7 @@ def test_a_text_takes_the_route_of_its_task(encoder, task, role, route):
     assert all(np.abs(found - encoder.encode(TEXTS, name)).max() > 1e-3 for name in others)
 
 
-def test_the_user_decides_before_the_table(encoder):
+def test_user_routes_precede_the_table(encoder):
     model = TaskEncoder(encoder, TaskRoutes.of(encoder, {"STS": "query"}))
     np.testing.assert_allclose(encode(model, "STS12"), encoder.encode(TEXTS, "query"), atol=1e-6)
 
@@ -62,7 +62,7 @@ def test_a_vector_does_not_depend_on_its_batch(encoder):
     np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
-def test_a_dense_model_gets_no_instruction(dense_model):
+def test_dense_model_gets_no_instruction(dense_model):
     model = SentenceTransformer(str(dense_model), device="cpu")
     found = encode(task_encoder(model), "SciFact", role="query")
     np.testing.assert_allclose(found, model.encode(TEXTS), atol=1e-6)
@@ -72,7 +72,7 @@ def revision(model: TaskEncoder) -> str:
     return str(model.mteb_model_meta.revision)
 
 
-def test_the_revision_changes_with_whatever_decides_figures(encoder, task_model, dense_model):
+def test_model_revision_changes_with_everything_that_affects_scores(encoder, task_model, dense_model):
     base = revision(TaskEncoder(encoder))
     assert revision(TaskEncoder(BatchEncoder(load(task_model, device="cpu"), batch_size=3))) == base
     assert revision(TaskEncoder(encoder, TaskRoutes.of(encoder, {"STS": "query"}))) != base
@@ -86,7 +86,7 @@ def test_the_revision_changes_with_whatever_decides_figures(encoder, task_model,
     assert revision(task_encoder(loaded)) != before
 
 
-def test_the_meta_is_honest(encoder):
+def test_model_meta_describes_the_model(encoder):
     meta = TaskEncoder(encoder).mteb_model_meta
     assert meta.name == f"local/{encoder.name}"
     assert meta.embed_dim == encoder.dimension

@@ -29,7 +29,7 @@ def test_every_group_names_tasks_of_mteb():
             assert task.make().metadata.name == task.name
 
 
-def test_the_56_are_those_of_mteb_and_of_the_papers_table():
+def test_group_of_56_tasks_equals_mteb_and_the_paper():
     assert parts(task.make() for task in hub_tasks(["mteb-en-56"])) == parts(
         mteb.get_benchmark("MTEB(eng, v1)").tasks
     )
@@ -47,14 +47,14 @@ def test_the_56_are_those_of_mteb_and_of_the_papers_table():
     )
 
 
-def test_names_of_all_sorts_each_task_once():
+def test_tasks_benchmarks_and_groups_name_each_task_once():
     found = hub_tasks(["STS12, MTEB(Medical, v1)", "STS12", "moee"], only=["STS", "SciFact"])
     assert [task.name for task in found][:2] == ["STS12", "SciFact"]
     assert len(found) == len(set(found)) == 9
     assert hub_tasks(["STS17"]) == [HubTask("STS17")]
 
 
-def test_names_that_mean_nothing_say_what_there_is():
+def test_unknown_name_errors_list_known_names():
     with pytest.raises(UsageError, match=r"STS112: no folder, and no task.*did you mean STS12.*: mteb-en"):
         hub_tasks(["STS112"])
     with pytest.raises(UsageError, match="is on image, but these models only take text"):

@@ -32,7 +32,7 @@ def written(out: Path) -> bytes:
     return (out / "tasks.json").read_bytes() + (out / "tasks.md").read_bytes()
 
 
-def test_what_is_there_is_not_measured_again(task_model, tasks_folder, tmp_path, capsys):
+def test_finished_tasks_are_not_measured_again(task_model, tasks_folder, tmp_path, capsys):
     measured(task_model, tasks_folder, tmp_path, only=("sts",))
     first = kept_results(tmp_path)
     assert len(first) == 1
@@ -49,7 +49,7 @@ def test_what_is_there_is_not_measured_again(task_model, tasks_folder, tmp_path,
     assert written(tmp_path) == before
 
 
-def test_another_model_other_routes_and_other_data_are_measured(
+def test_changed_model_routes_or_data_are_measured_again(
     task_model, dense_model, tasks_folder, tmp_path, capsys
 ):
     model = tmp_path / "model"
@@ -76,7 +76,7 @@ def test_another_model_other_routes_and_other_data_are_measured(
     assert "1 of 2 tasks were already measured" in capsys.readouterr().err
 
 
-def test_a_torn_result_is_measured_again(task_model, tasks_folder, tmp_path, capsys):
+def test_damaged_result_is_measured_again(task_model, tasks_folder, tmp_path, capsys):
     first = measured(task_model, tasks_folder, tmp_path, only=("sts",))
     (file,) = (tmp_path / "mteb").rglob("sts.papers.json")
     file.write_text(file.read_text()[:40])
@@ -84,7 +84,7 @@ def test_a_torn_result_is_measured_again(task_model, tasks_folder, tmp_path, cap
     assert "not readable, sts.papers is measured again" in capsys.readouterr().err
 
 
-def test_a_task_without_its_data_is_left_out_and_the_others_go_on(task_model, tmp_path, capsys):
+def test_task_without_data_is_left_out(task_model, tmp_path, capsys):
     names = ("SciFact", "STSBenchmark")  # no hub here: HF_HUB_OFFLINE is set
     found = measured(task_model, names, tmp_path, only=())
     assert set(found.missing) == set(names)
@@ -107,7 +107,7 @@ def test_seeds_are_joined_and_models_compared(task_model, dense_model, tasks_fol
     assert [(gap.first, gap.second) for gap in found.gaps] == [("EM", "MoTE")]
 
 
-def test_wrong_use_is_said_before_anything_is_measured(experts_model, task_model, tasks_folder, tmp_path):
+def test_wrong_usage_errors_before_measuring(experts_model, task_model, tasks_folder, tmp_path):
     with pytest.raises(
         RouteError, match=r"sts\.papers \(STS\).*its routes: crops, neuro.*`route_map` STS=ROUTE"
     ):
@@ -125,6 +125,6 @@ def test_wrong_use_is_said_before_anything_is_measured(experts_model, task_model
     assert found.models[0].runs[0].settings["route_of_task"]["sts.papers"] == {"text": "neuro"}
 
 
-def test_the_folder_is_named_by_its_hash(task_model, tasks_folder, tmp_path):
+def test_results_record_the_hash_of_the_tasks_folder(task_model, tasks_folder, tmp_path):
     found = measured(task_model, tasks_folder, tmp_path)
     assert found.settings["tasks_fingerprint"] == Tasks.open(tasks_folder).fingerprint()

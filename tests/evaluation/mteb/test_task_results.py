@@ -25,7 +25,7 @@ def test_averages_are_over_datasets_not_over_types():
     assert (model.average.spread, model.average.interval) == (None, None)
 
 
-def test_seeds_give_a_t_interval_from_three_on():
+def test_three_seeds_give_a_t_interval():
     runs = [run(f"a #{n}", "a", plus) for n, plus in enumerate((-0.1, 0.0, 0.1))]
     figure = join_runs(TASKS, runs).models[0].types["STS"]
     half = t.ppf(0.975, 2) * 0.1 / 3**0.5
@@ -49,7 +49,7 @@ def test_differences_are_paired_by_dataset():
     assert join_runs(TASKS, [uneven, run("b")], seed=1).gaps == (gap,)
 
 
-def test_a_task_that_one_run_lacks_counts_for_none():
+def test_task_missing_in_one_run_is_left_out():
     found = join_runs(TASKS, [run("a"), run("b", without="nq")], missing={"nq": "ConnectionError"})
     assert "nq" not in {task.name for task in found.tasks}
     assert [model.average.value for model in found.models] == pytest.approx([0.56, 0.56])

@@ -24,11 +24,11 @@ def routes(known=MOTE, **options) -> TaskRoutes:
         ("Summarization", {"text": "classification"}),
     ],
 )
-def test_the_papers_map_of_types(kind, taken):
+def test_routes_of_types_equal_the_paper(kind, taken):
     assert routes().check("Any", kind) == taken
 
 
-def test_the_narrowest_key_decides_and_the_user_before_all():
+def test_narrowest_key_and_user_routes_come_first():
     given = {"*": "clustering", "Retrieval": "document", "Retrieval.query": "query", "NQ": "classification"}
     own = {"sts.stsb": "query", "papers.query": "document"}
     mapped = routes(given=given, own=own)
@@ -42,7 +42,7 @@ def test_the_narrowest_key_decides_and_the_user_before_all():
     assert routes(own=own).route("STS12", "STS") == "classification"
 
 
-def test_a_model_without_routes_takes_texts_as_they_are():
+def test_model_without_routes_needs_no_route():
     assert routes(()).check("STS12", "STS") == {"text": None}
     assert routes((), own={"STS12": "classification"}).route("STS12", "STS") is None
     assert routes(("passage",), given={"*": "none"}).check("NQ", "Retrieval") == {
@@ -51,7 +51,7 @@ def test_a_model_without_routes_takes_texts_as_they_are():
     }
 
 
-def test_a_missing_route_is_one_line_that_says_how_to_map():
+def test_missing_route_error_names_the_route_map():
     with pytest.raises(RouteError) as error:
         routes(("copd", "cvd")).check("SciFact", "Retrieval")
     message = str(error.value)
