@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.losses import ContrastiveLoss
-from sentence_experts.training.router_losses import SequenceRouterLoss, TokenRouterLoss
+from sentence_experts.training.router_losses import sequence_router_loss, token_router_loss
 
 ANCHORS = ["rice yield", "neuron spike", "wheat rust on a leaf", "glia", "maize root", "a retina and a cone"]
 POSITIVES = ["drought field", "cortex", "rust", "myelin of an axon", "soil", "vision"]
@@ -31,10 +31,10 @@ GROUPS_ONLY = KnownPositives(torch.zeros(0), torch.zeros(0), count=100)
 LOSSES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("routed", {}),
     "cached": ("routed", {"cache_mini_batch": 2}),
-    "token router": ("token", {"router": TokenRouterLoss(0.5)}),
-    "token router, cached": ("token", {"router": TokenRouterLoss(0.5), "cache_mini_batch": 2}),
-    "sequence router": ("learned", {"router": SequenceRouterLoss(0.7, 0.3)}),
-    "sequence router, cached": ("learned", {"router": SequenceRouterLoss(0.7, 0.3), "cache_mini_batch": 2}),
+    "token router": ("token", {"router": token_router_loss(0.5)}),
+    "token router, cached": ("token", {"router": token_router_loss(0.5), "cache_mini_batch": 2}),
+    "sequence router": ("learned", {"router": sequence_router_loss(0.7, 0.3)}),
+    "sequence router, cached": ("learned", {"router": sequence_router_loss(0.7, 0.3), "cache_mini_batch": 2}),
     "argmax_target": ("routed", {"kind": "argmax_target"}),
     "learned_temperature": ("routed", {"kind": "learned_temperature"}),
     "learned_temperature, cached": ("routed", {"kind": "learned_temperature", "cache_mini_batch": 2}),

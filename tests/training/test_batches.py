@@ -78,7 +78,7 @@ def test_a_pass_has_every_pair_once(large: TrainingSet) -> None:
         assert sorted(rows) == list(range(len(large)))
 
 
-def test_tasks_come_in_proportion_to_their_pairs_all_through_a_pass(large: TrainingSet) -> None:
+def test_tasks_are_sampled_in_proportion_throughout_a_pass(large: TrainingSet) -> None:
     batches = RouteBatches(large, 2)
     drawn = [large.places[batch[0], 0] for batch in first(batches, batches.groups_in_a_pass())]
     for half in (drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]):
@@ -106,7 +106,7 @@ def test_the_seed_fixes_the_batches(large: TrainingSet) -> None:
     assert one != other
 
 
-def test_a_run_that_goes_on_meets_the_remaining_batches(large: TrainingSet) -> None:
+def test_resumed_run_gets_the_remaining_batches(large: TrainingSet) -> None:
     batches = RouteBatches(large, 8, steps=80)
     loader = DataLoader(large.dataset(), batch_sampler=batches, collate_fn=lambda rows: rows)
     whole = [[row["anchor"] for row in batch] for batch in loader]
@@ -134,7 +134,7 @@ def test_too_few_pairs_or_texts_are_named(tmp_path: Path, tasks: Tasks) -> None:
         first(RouteBatches(same, 8), 2)
 
 
-def test_a_text_of_many_pairs_leaves_the_others_their_batches(tmp_path: Path) -> None:
+def test_text_of_many_pairs_does_not_block_other_pairs(tmp_path: Path) -> None:
     # 90 different pairs, and 30 that share one text: each batch takes at most one of those.
     rows = made(of_labels(["x"] * 120, tmp_path))
     rows.texts[:30, 0] = rows.texts[0, 0]

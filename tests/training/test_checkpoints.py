@@ -21,20 +21,20 @@ def checkpoint(folder: Path, step: int, state: str | None = None) -> Path:
     return path
 
 
-def test_the_newest_by_number_is_taken(tmp_path: Path) -> None:
+def test_newest_by_number_is_taken(tmp_path: Path) -> None:
     older, newer = checkpoint(tmp_path, 9), checkpoint(tmp_path, 10)
     assert last_complete_checkpoint(tmp_path) == str(newer)
     assert older.exists()
 
 
 @pytest.mark.parametrize("state", ["", '{"epoch": 0.5, "global_st'])
-def test_a_torn_one_is_removed(tmp_path: Path, state: str) -> None:
+def test_incomplete_checkpoint_is_removed(tmp_path: Path, state: str) -> None:
     whole, torn = checkpoint(tmp_path, 8), checkpoint(tmp_path, 12, state)
     assert last_complete_checkpoint(tmp_path) == str(whole)
     assert not torn.exists()
 
 
-def test_there_may_be_none(tmp_path: Path) -> None:
+def test_no_complete_checkpoint_gives_none(tmp_path: Path) -> None:
     assert last_complete_checkpoint(tmp_path / "nowhere") is None
     checkpoint(tmp_path, 4, "")
     assert last_complete_checkpoint(tmp_path) is None

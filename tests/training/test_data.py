@@ -76,6 +76,18 @@ def test_trained_model_in_memory_is_the_one_in_the_folder(
     assert all(torch.equal(other.state_dict()[name], value) for name, value in model.state_dict().items())
 
 
+def test_model_in_memory_can_be_trained_again_in_another_way(tiny_experts: Path, pairs: Pairs) -> None:
+    model = sentence_experts.load(tiny_experts, device="cpu")
+    train(model, pairs, only_expert="neuro", max_length=16, **SHORT)
+    assert all(weight.requires_grad for weight in model.parameters())
+    assert model.max_seq_length != 16
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    train(model, pairs, **SHORT)
+    moved = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert any(".experts.0." in name for name in moved)
+    assert any("attention" in name for name in moved)
+
+
 @pytest.mark.parametrize("form", ["pandas", "arrow", "dataset", "dataset dict"])
 def test_tables_in_memory_train_a_model(tiny_experts: Path, form: str) -> None:
     table = frame()

@@ -68,7 +68,7 @@ def _train_in_child(model: str, pairs: Path, out: Path) -> None:
     train(model, Pairs.open(pairs), SHORT, out)
 
 
-def test_a_killed_run_goes_on_with_the_same_adapter(
+def test_killed_run_resumes_with_the_same_adapter(
     finished: Path, pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"

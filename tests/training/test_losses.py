@@ -16,9 +16,10 @@ import sentence_experts
 from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.losses import LOSSES, ContrastiveLoss
 from sentence_experts.training.router_losses import (
-    SequenceRouterLoss,
+    RouterLoss,
     load_balancing,
     router_cross_entropy,
+    sequence_router_loss,
 )
 
 TEXTS = ["neuron spike", "rice yield in drought", "glia", "wheat rust leaf", "memory of sleep", "a root"]
@@ -149,7 +150,7 @@ def made(
     name: str,
     known: KnownPositives | None = None,
     scale: float = 20.0,
-    router: SequenceRouterLoss | None = None,
+    router: RouterLoss | None = None,
     cache_mini_batch: int | None = None,
 ) -> ContrastiveLoss:
     # Domain 0 has expert 0, domain 1 expert 1.
@@ -217,7 +218,7 @@ def test_gradient_caching_changes_neither_loss_nor_gradients(
         assert same_gradients(gradients, others, scale=max(1.0, plain))
 
 
-def test_plain_in_batch_negatives_are_the_librarys(model: SentenceTransformer) -> None:
+def test_in_batch_negatives_equal_sentence_transformers(model: SentenceTransformer) -> None:
     columns = features(model, TEXTS, OTHERS, NEGATIVES)
     labels = torch.cat([LABELS, torch.arange(12, 18)[:, None]], dim=1)
     theirs, gradients = loss_and_gradients(MultipleNegativesRankingLoss(model), columns)
@@ -249,7 +250,7 @@ def test_linked_mined_negatives_are_left_out_too(model: SentenceTransformer) -> 
     assert value == pytest.approx(expected, rel=1e-4)
 
 
-def test_dropout_falls_alike_in_both_passes_of_gradient_caching(tiny_experts: Path) -> None:
+def test_dropout_is_the_same_in_both_passes_of_gradient_caching(tiny_experts: Path) -> None:
     model = SentenceTransformer(str(tiny_experts), device="cpu").train()
     columns = features(model, TEXTS, OTHERS)
     torch.manual_seed(5)
@@ -305,7 +306,7 @@ def test_load_balancing_is_its_formula() -> None:
 def test_the_routers_losses_are_added_and_cached(
     router_model: SentenceTransformer, name: str, by_domain: bool
 ) -> None:
-    router = SequenceRouterLoss(cross_entropy=0.7, balance=0.3, by_domain=by_domain)
+    router = sequence_router_loss(cross_entropy=0.7, balance=0.3, by_domain=by_domain)
     columns = features(router_model, TEXTS, OTHERS)
     loss = made(router_model, name, LINKS, router=router)
     value, gradients = loss_and_gradients(loss, columns)
@@ -332,8 +333,8 @@ def test_the_routers_losses_are_added_and_cached(
         assert same_gradients(gradients, others, scale=max(1.0, value))
 
 
-def test_nothing_is_left_on_the_model(router_model: SentenceTransformer) -> None:
+def test_hooks_are_removed_from_the_model(router_model: SentenceTransformer) -> None:
     columns = features(router_model, TEXTS, OTHERS)
-    loss_and_gradients(made(router_model, "in_batch_negatives", router=SequenceRouterLoss()), columns)
+    loss_and_gradients(made(router_model, "in_batch_negatives", router=sequence_router_loss()), columns)
     assert not any(module._forward_hooks for module in router_model.modules())
     assert "expert_ids" not in columns[0]

@@ -94,7 +94,7 @@ def _train_in_child(model: str, pairs: Path, out: Path) -> None:
     train(model, Pairs.open(pairs), PREPRINT, out)
 
 
-def test_a_killed_run_with_a_temperature_and_routers_resumes_to_the_same_model(
+def test_killed_run_with_temperature_and_routers_resumes_to_the_same_model(
     preprint_run: Path, pairs: Pairs, router_model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
@@ -180,7 +180,7 @@ def test_known_positives_are_masked_unless_told_otherwise(
     assert not all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
 
 
-def test_too_few_different_texts_are_said(tiny_experts: Path, tmp_path: Path) -> None:
+def test_too_few_distinct_texts_are_an_error(tiny_experts: Path, tmp_path: Path) -> None:
     folder = Pairs.open(make_pairs_folder(tmp_path / "pairs", pairs=60))
     with pytest.raises(InputError, match="too few of its texts differ"):
         train(str(tiny_experts), folder, SHORT.model_copy(update={"batch_size": 60}), tmp_path / "run")
@@ -198,7 +198,7 @@ def test_other_losses_lower_themselves(
     assert ("2 mined negatives" in card) == ("hard_negatives" in update)
 
 
-def test_negatives_of_a_run_that_never_started_are_mined_anew(
+def test_negatives_of_a_run_without_checkpoint_are_mined_again(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     config = SHORT.model_copy(update={"hard_negatives": 1, "max_steps": 3})

@@ -23,7 +23,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_the_file_says_what_is_drawn_and_how(tmp_path: Path) -> None:
+def test_file_describes_each_distribution(tmp_path: Path) -> None:
     space = read_space(written(tmp_path, SPACE))
     assert list(space) == ["batch_size", "learning_rate", "scheduler"]
     integers, floats, categories = (drawn.distribution() for drawn in space.values())
@@ -32,7 +32,7 @@ def test_the_file_says_what_is_drawn_and_how(tmp_path: Path) -> None:
     assert categories.choices == ("cosine", "one_cycle")
 
 
-def test_without_a_file_it_is_the_preprints() -> None:
+def test_default_space_is_that_of_the_preprint() -> None:
     space = read_space(None)
     assert space == PREPRINT_SPACE
     assert space["batch_size"].extremes == (5, 20)
@@ -45,7 +45,7 @@ def test_without_a_file_it_is_the_preprints() -> None:
     ("text", "message"),
     [
         ("", "a search space is lines such as"),
-        ("- batch_size", "a search space is lines such as"),
+        ("- batch_size", "a config is a list of"),
         ("batch_size: [5, 20", "cannot be read"),
         ("batch_size: {low: 5, high: 20}", "batch_size: .*type"),
         ("batch_size: {type: int, low: 5}", r"batch_size\.int\.high"),
@@ -72,7 +72,7 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
         read_space(tmp_path / "nowhere.yaml")
 
 
-def test_what_is_given_is_not_searched() -> None:
+def test_given_settings_are_not_searched() -> None:
     space = read_space(None)
     left = without_fixed(space, TrainConfig(batch_size=8, max_steps=9), ("batch_size", "max_steps"))
     assert list(left) == ["warmup"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder
 from helpers.two_processes import BATCHES, LABELS, columns_of, loss_and_gradients, make_loss
 from sentence_experts.models.routing.token_router import token_balance_loss, token_loads_of
-from sentence_experts.training.router_losses import TokenRouterLoss
+from sentence_experts.training.router_losses import token_router_loss
 
 TEMPERATURES = (0.03, 0.06)
 
@@ -64,7 +64,7 @@ def test_the_loss_is_its_formula(model: SentenceTransformer, task: int, negative
     assert float(value) == pytest.approx(slow(columns, labels), rel=1e-5)
 
 
-def test_a_batch_of_one_group_teaches_nothing(model: SentenceTransformer) -> None:
+def test_batch_of_one_group_has_zero_loss(model: SentenceTransformer) -> None:
     columns = [torch.randn(4, 5, generator=torch.Generator().manual_seed(2)) for _ in range(2)]
     assert (
         float(make_loss(model).calculate_loss([[column] for column in columns], torch.zeros(4, 4).long()))
@@ -93,9 +93,9 @@ def test_the_balance_of_token_routers_is_added_and_cached(token_model: SentenceT
     columns = columns_of(token_model, "retrieval")
     values = {}
     for weight in (0.0, 0.5):
-        loss = make_loss(token_model, router=TokenRouterLoss(weight))
+        loss = make_loss(token_model, router=token_router_loss(weight))
         values[weight], gradients = loss_and_gradients(loss, columns, LABELS)
-        cached = make_loss(token_model, router=TokenRouterLoss(weight), cache_mini_batch=2)
+        cached = make_loss(token_model, router=token_router_loss(weight), cache_mini_batch=2)
         same((values[weight], gradients), loss_and_gradients(cached, columns, LABELS))
         assert any(".router." in name for name in gradients)
     with token_loads_of(token_model) as loads:

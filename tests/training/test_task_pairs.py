@@ -68,7 +68,7 @@ def test_groups_are_those_of_a_dataset(tasks: Tasks) -> None:
     assert len(np.unique(labels[:, 2])) == sum(counts)
 
 
-def test_a_mined_negative_is_of_its_own_texts_group(tmp_path: Path) -> None:
+def test_mined_negative_has_the_group_of_its_text(tmp_path: Path) -> None:
     folder = make_tasks_folder(tmp_path / "tasks", negatives=True)
     made = training(folder)
     rows = [row for row in rows_of(made) if row["negative_1"] is not None]
@@ -82,7 +82,7 @@ def test_a_mined_negative_is_of_its_own_texts_group(tmp_path: Path) -> None:
     assert "negative_1_input_ids" not in batch
 
 
-def test_negatives_that_some_pairs_lack_are_left_out_aloud(
+def test_negatives_that_some_pairs_lack_are_left_out_with_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = make_tasks_folder(tmp_path / "tasks", negatives=True)
@@ -122,7 +122,7 @@ def test_the_static_curriculum_and_overrides(tasks: Tasks) -> None:
     assert set(of(batches="homogeneous", temperature=0.1).values()) == {("homogeneous", 0.1)}
 
 
-def test_weights_count_for_all_tasks_or_none(tasks: Tasks, tmp_path: Path) -> None:
+def test_weights_are_for_all_tasks_or_none(tasks: Tasks, tmp_path: Path) -> None:
     assert [task.weight for task in settings(tasks)] == [None] * 3
     with pytest.raises(UsageError, match="no weight for retrieval"):
         settings(tasks, sampling="weights")
@@ -134,7 +134,7 @@ def test_weights_count_for_all_tasks_or_none(tasks: Tasks, tmp_path: Path) -> No
     assert [task.weight for task in settings(all_of_them)] == [3.0, 1.0, 2.0]
 
 
-def test_a_route_that_is_not_the_models_is_named(
+def test_route_missing_in_the_model_is_named(
     tasks: Tasks, experts: SentenceTransformer, dense: SentenceTransformer, tmp_path: Path
 ) -> None:
     assert len(settings(tasks, experts)) == 3

@@ -90,7 +90,7 @@ def test_the_test_split_is_never_read(
     assert set(read) == {"train", "validation"}
 
 
-def test_a_broken_off_run_goes_on_to_the_same_bytes(
+def test_interrupted_run_resumes_to_the_same_bytes(
     finished: Path, tasks: Tasks, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = Trainer.training_step

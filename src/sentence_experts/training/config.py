@@ -149,41 +149,39 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for problem, applies in _problems(self).items():
+        one_expert, adapter = self.only_expert is not None, self.lora_rank is not None
+        temperature = self.temperature is not None or self.temperatures is not None
+        default_warmup = type(self).model_fields["warmup"].default
+        problems = (
+            (
+                self.warmup_steps is not None and self.warmup != default_warmup,
+                "`warmup` and `warmup_steps`: give one of them",
+            ),
+            (self.lora_alpha is not None and not adapter, "`lora_alpha` has no effect without `lora_rank`"),
+            (adapter and self.freeze == "attention", "`freeze=attention`: `lora_rank` freezes it already"),
+            (one_expert and self.freeze != "none", "`only_expert` and `freeze`: only the expert is trained"),
+            (one_expert and adapter, "`only_expert` and `lora_rank`: adapters would change every route"),
+            (
+                temperature and self.loss == "argmax_target",
+                "`temperature` has no effect with `loss=argmax_target`, which uses plain dot products",
+            ),
+            (
+                self.temperatures is not None and self.loss == "learned_temperature",
+                "`temperatures` has no effect with `loss=learned_temperature`, which learns a single one",
+            ),
+            (
+                self.hard_negatives > 0 and self.loss != "in_batch_negatives",
+                f"`hard_negatives` has no effect with `loss={self.loss}`, which uses pairs only",
+            ),
+            (
+                self.hard_negatives > 0 and not self.mask_known,
+                "`hard_negatives` needs `mask_known`: a mined text may be another pair's positive",
+            ),
+        )
+        for applies, problem in problems:
             if applies:
                 raise ValueError(problem)
         return self
-
-
-def _problems(config: TrainConfig) -> dict[str, bool]:
-    """Message -> whether these settings contradict each other so."""
-    default_warmup = TrainConfig.model_fields["warmup"].default
-    temperature = config.temperature is not None or config.temperatures is not None
-    pairs_only = config.loss != "in_batch_negatives"
-    return {
-        "`warmup` and `warmup_steps`: give one of them": config.warmup_steps is not None
-        and config.warmup != default_warmup,
-        "`lora_alpha` has no effect without `lora_rank`": config.lora_alpha is not None
-        and config.lora_rank is None,
-        "`freeze=attention` has no effect with `lora_rank`, which freezes the attention": config.freeze
-        == "attention"
-        and config.lora_rank is not None,
-        "`only_expert` and `freeze`: only the expert is trained, leave `freeze` out": config.only_expert
-        is not None
-        and config.freeze != "none",
-        "`only_expert` and `lora_rank`: an adapter would change every route": config.only_expert is not None
-        and config.lora_rank is not None,
-        "`temperature` has no effect with `loss=argmax_target`, which uses plain dot products": temperature
-        and config.loss == "argmax_target",
-        "`temperatures` has no effect with `loss=learned_temperature`, which learns one for all routes": (
-            config.temperatures is not None and config.loss == "learned_temperature"
-        ),
-        f"`hard_negatives` has no effect with `loss={config.loss}`, which uses pairs only": pairs_only
-        and config.hard_negatives > 0,
-        "`hard_negatives` needs `mask_known`: a mined text may be another pair's positive": (
-            config.hard_negatives > 0 and not config.mask_known
-        ),
-    }
 
 
 class TuneConfig(TrainConfig):

@@ -159,7 +159,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             outputs = _gathered(torch.cat([column[:, width:] for column in columns]))
             sides = torch.tensor([min(place, 1) for place in range(len(columns))], device=labels.device)
             experts = self.experts[labels[:, 0]][:, sides].T.flatten()
-            extra = self.router(outputs.unflatten(1, self._outputs_shape), _gathered(experts))
+            extra = self.router.loss(outputs.unflatten(1, self._outputs_shape), _gathered(experts))
             columns = [column[:, :width] for column in columns]
         if self.kind == "in_batch_negatives":
             return self._in_batch_negatives(columns, labels) + extra

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,74 +49,51 @@ def load_balancing(logits: Tensor) -> Tensor:
     return experts * (shares * probabilities).sum(dim=-1).mean()
 
 
-class RouterLoss(Protocol):
-    """A loss of the routers, on what they give for each text.
+@dataclass(frozen=True)
+class RouterLoss:
+    """A loss of the learned routers, on what they give for each text.
 
     The routers' outputs stand beside the vectors, so that their gradients are cached too and the texts of all
     processes count.
-    """
-
-    @property
-    def by_domain(self) -> bool:
-        """Whether training texts go to their domain's expert, not to the router's choice."""
-        ...
-
-    def collect(self, model: nn.Module) -> AbstractContextManager[list[Tensor]]:
-        """Collect one tensor per block, (texts, ...), in the forward passes inside the context."""
-        ...
-
-    def __call__(self, outputs: Tensor, experts: Tensor) -> Tensor:
-        """The weighted loss of outputs (texts, blocks, ...); experts: (texts,) that of each text's domain."""
-        ...
-
-
-@dataclass(frozen=True)
-class SequenceRouterLoss:
-    """Of routers that choose one expert per text.
 
     Attributes:
-        cross_entropy: weight of the cross-entropy to the domain.
-        balance: weight of the load balancing.
+        collect: a context that collects one tensor per block, (texts, ...), in a model's forward passes.
+        loss: of all outputs (texts, blocks, ...) and the experts (texts,) of the texts' domains.
         by_domain: send the training texts to their domain's expert instead of the router's choice.
     """
 
-    cross_entropy: float = 1.0
-    balance: float = 0.0
-    by_domain: bool = True
-
-    @contextmanager
-    def collect(self, model: nn.Module) -> Iterator[list[Tensor]]:
-        """The routers' logits, (texts, experts) per block."""
-        inner = model.module if isinstance(model, DistributedDataParallel) else model
-
-        def add_logits(module: nn.Module, inputs: Any, output: dict[str, Any]) -> dict[str, Any]:
-            # DistributedDataParallel takes a router for unused if its logits are not among the outputs.
-            return {**output, "router_logits": torch.stack(blocks, dim=1)}
-
-        with router_logits_of(model) as blocks:
-            handle = inner.register_forward_hook(add_logits)
-            try:
-                yield blocks
-            finally:
-                handle.remove()
-
-    def __call__(self, outputs: Tensor, experts: Tensor) -> Tensor:
-        """As `RouterLoss`; outputs are logits (texts, blocks, experts)."""
-        loss = self.cross_entropy * router_cross_entropy(outputs, experts)
-        return loss + self.balance * load_balancing(outputs)
-
-
-@dataclass(frozen=True)
-class TokenRouterLoss:
-    """Of routers that choose experts per token: the load balancing, with this weight."""
-
-    balance: float
+    collect: Callable[[nn.Module], AbstractContextManager[list[Tensor]]]
+    loss: Callable[[Tensor, Tensor], Tensor]
     by_domain: bool = False
 
-    def collect(self, model: nn.Module) -> AbstractContextManager[list[Tensor]]:
-        """The loads of the experts, (texts, 2, experts) per block."""
-        return token_loads_of(model)
 
-    def __call__(self, outputs: Tensor, experts: Tensor) -> Tensor:
-        """As `RouterLoss`; outputs are loads (texts, blocks, 2, experts)."""
-        return self.balance * token_balance_loss(outputs)
+def sequence_router_loss(
+    cross_entropy: float = 1.0, balance: float = 0.0, by_domain: bool = True
+) -> RouterLoss:
+    """Of routers that choose one expert per text, with the weights of its two parts."""
+
+    def loss(logits: Tensor, experts: Tensor) -> Tensor:
+        return cross_entropy * router_cross_entropy(logits, experts) + balance * load_balancing(logits)
+
+    return RouterLoss(_collect_logits, loss, by_domain)
+
+
+def token_router_loss(balance: float) -> RouterLoss:
+    """Of routers that choose experts per token: the load balancing, with this weight."""
+    return RouterLoss(token_loads_of, lambda loads, experts: balance * token_balance_loss(loads))
+
+
+@contextmanager
+def _collect_logits(model: nn.Module) -> Iterator[list[Tensor]]:
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+
+    def add_logits(module: nn.Module, inputs: Any, output: dict[str, Any]) -> dict[str, Any]:
+        # DistributedDataParallel takes a router for unused if its logits are not among the outputs.
+        return {**output, "router_logits": torch.stack(blocks, dim=1)}
+
+    with router_logits_of(model) as blocks:
+        handle = inner.register_forward_hook(add_logits)
+        try:
+            yield blocks
+        finally:
+            handle.remove()

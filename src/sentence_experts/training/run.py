@@ -35,7 +35,7 @@ from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.objectives import Objective
 from sentence_experts.training.open_data import open_data
 from sentence_experts.training.routes import TrainedRoute
-from sentence_experts.training.trainable import check_settings, choose_trainable, router_loss
+from sentence_experts.training.trainable import Trainable, check_settings, choose_trainable, router_loss
 from sentence_experts.training.trainer import BEST_BY, RunCallback, Trainer, training_arguments
 from sentence_experts.training.validation import TITLES, Validator
 
@@ -124,9 +124,11 @@ def train(
         folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "run"
         if out is not None:
             stack.enter_context(locked(folder, "training run"))
-        found, result = _Run.of(model, open_data(data), chosen).run(folder, resume)
+        run = _Run.of(model, open_data(data), chosen)
+        stack.callback(run.restore)
+        result = run.run(folder, resume)
     return TrainResult(
-        found,
+        run.model,
         result["best_validation"],
         result["best_step"],
         result["steps"],
@@ -147,7 +149,8 @@ class _Run:
         objectives: the data.
         config: the settings.
         routes: what is trained.
-        undecayed: as of `choose_trainable`.
+        trainable: its weights that are trained.
+        max_length: its own, in tokens.
     """
 
     model: SentenceTransformer
@@ -155,7 +158,8 @@ class _Run:
     objectives: Sequence[Objective]
     config: TrainConfig
     routes: tuple[TrainedRoute, ...]
-    undecayed: list[str]
+    trainable: Trainable
+    max_length: int | None
 
     @classmethod
     def of(
@@ -175,13 +179,18 @@ class _Run:
             model = model.without_auto_routes()
         check_settings(model, config)
         routes = trained_routes(objectives, config, model)
-        undecayed = choose_trainable(model, config)
+        trainable = choose_trainable(model, config)
         if len(routes) < sum(len(objective.routes) for objective in objectives):
             logger.info(f"only these routes are trained: {', '.join(route.name for route in routes)}")
-        return cls(model, fingerprint, objectives, config, routes, undecayed)
+        return cls(model, fingerprint, objectives, config, routes, trainable, model.max_seq_length)
 
-    def run(self, out: Path, resume: bool) -> tuple[SentenceTransformer, dict[str, Any]]:
-        """Train; the best model, and what run.json holds."""
+    def restore(self) -> None:
+        """Leave the model as it was but for what it learned."""
+        self.trainable.restore()
+        self.model.max_seq_length = self.max_length
+
+    def run(self, out: Path, resume: bool) -> dict[str, Any]:
+        """Train until the model is the best one; what run.json holds."""
         config, model = self.config, self.model
         training = TrainingSet.of(self.objectives, self.routes, config)
         batches = RouteBatches(
@@ -196,8 +205,8 @@ class _Run:
         if finished:
             logger.info(f"{out}: this run is finished")
             result: dict[str, Any] = read_json(out / RESULT)
-            return self._load_finished(out / "model"), result
-        max_length = model.max_seq_length
+            self._load_finished(out / "model")
+            return result
         self._prepare_model()
         if config.hard_negatives:
             file = out / HARD_NEGATIVES
@@ -211,15 +220,16 @@ class _Run:
             data_collator=PairCollator(preprocess_fn=model.preprocess),
         )
         trainer.batches = batches
-        trainer.undecayed = self.undecayed
+        trainer.undecayed = self.trainable.undecayed
         trainer.use_one_cycle = config.scheduler == "one_cycle"
         _train(trainer, out, config, self._shown(), checkpoint)
         _take_best(trainer)
-        model.max_seq_length = max_length
+        model.max_seq_length = self.max_length
         if config.lora_rank is not None:
             processes.once(lambda: save_adapter(model, out / "adapter"))
             merge_lora(model)
-        return model, processes.once(lambda: self._write(trainer, training, out))
+        written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, out))
+        return written
 
     def _validator(self) -> Validator:
         parts = [
@@ -286,13 +296,12 @@ class _Run:
                 shown[f"eval_validation_{route.name}_{metric}"] = f"{route.name} {title}"
         return shown
 
-    def _load_finished(self, folder: Path) -> SentenceTransformer:
+    def _load_finished(self, folder: Path) -> None:
         best = load(folder, int8=False)
         if self.config.lora_rank is not None:
-            return best
+            merge_lora(self.model)
         self.model.load_state_dict(best.state_dict())
         self.model.prompts = best.prompts
-        return self.model
 
     def _write(self, trainer: Trainer, training: TrainingSet, out: Path) -> dict[str, Any]:
         """Write the best model with its card, and the run's figures."""

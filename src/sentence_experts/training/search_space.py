@@ -6,9 +6,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from sentence_experts.config import read_yaml
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.training.config import TrainConfig
 
@@ -86,11 +86,8 @@ def read_space(path: Path | None) -> SearchSpace:
     """
     if path is None:
         return dict(PREPRINT_SPACE)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read as a YAML search space: {error}") from error
-    if not isinstance(content, dict) or not content:
+    content = read_yaml(path)
+    if not content:
         raise InputError(
             f"{path}: a search space is lines such as 'batch_size: {{type: int, low: 5, high: 20}}'"
         )

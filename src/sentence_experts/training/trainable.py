@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,9 +18,11 @@ from sentence_experts.models.routing.sequence_router import LEARNED
 from sentence_experts.models.routing.token_router import TOKEN
 from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS, expert_prefix
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.router_losses import RouterLoss, SequenceRouterLoss, TokenRouterLoss
+from sentence_experts.training.router_losses import RouterLoss, sequence_router_loss, token_router_loss
 from sentence_experts.training.routes import routed_model
 
+# Names of weights of which only some rows are trained, and the hooks that see to it.
+Rows = tuple[list[str], list[Any]]
 # Weight of a token router's load balancing (Fedus et al. 2022, section 2.2).
 TOKEN_BALANCE = 0.01
 
@@ -29,9 +32,11 @@ def router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterLoss |
     routed = routed_model(model)
     kind = None if routed is None else routed.config.router
     if kind == LEARNED:
-        return SequenceRouterLoss(config.router_loss, config.balance_loss or 0.0, config.route_by == "domain")
+        return sequence_router_loss(
+            config.router_loss, config.balance_loss or 0.0, config.route_by == "domain"
+        )
     if kind == TOKEN:
-        return TokenRouterLoss(TOKEN_BALANCE if config.balance_loss is None else config.balance_loss)
+        return token_router_loss(TOKEN_BALANCE if config.balance_loss is None else config.balance_loss)
     return None
 
 
@@ -73,22 +78,45 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
             require(name, name)
 
 
-def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> list[str]:
-    """Freeze weights in place as the config says; all others are trained.
+@dataclass(frozen=True)
+class Trainable:
+    """Which weights are trained, until `restore`.
 
-    Returns:
-        The names of the weights of which only some rows are trained: weight decay would shrink the others.
+    Attributes:
+        undecayed: names of the weights of which only some rows are trained: weight decay would shrink the
+            others.
+        frozen: the weights that were trainable before.
+        hooks: on the gradients of the weights in `undecayed`.
+    """
+
+    undecayed: list[str]
+    frozen: list[nn.Parameter]
+    hooks: list[Any]
+
+    def restore(self) -> None:
+        """Leave the model as it was, so that it can be trained again in another way."""
+        for weight in self.frozen:
+            weight.requires_grad_(True)
+        for hook in self.hooks:
+            hook.remove()
+
+
+def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> Trainable:
+    """Freeze weights in place as the config says; all others are trained.
 
     Raises:
         UsageError: the model has no such part, or nothing would be left to train.
     """
+    before = [weight for weight in model.parameters() if weight.requires_grad]
+    undecayed: list[str] = []
+    hooks: list[Any] = []
     if config.only_expert is not None:
-        return _train_one_expert(model, config.only_expert)
-    if config.freeze == "attention":
+        undecayed, hooks = _train_one_expert(model, config.only_expert)
+    elif config.freeze == "attention":
         _freeze_attention(model)
-    if config.freeze == "shared":
-        return _freeze_shared(model)
-    return []
+    elif config.freeze == "shared":
+        undecayed, hooks = _freeze_shared(model)
+    return Trainable(undecayed, [weight for weight in before if not weight.requires_grad], hooks)
 
 
 def _freeze_attention(model: SentenceTransformer) -> None:
@@ -108,13 +136,13 @@ def _family(model_type: str) -> Family:
     raise UsageError(f"`freeze=attention`: known for {known}, not for model type {model_type!r}")
 
 
-def _freeze_shared(model: SentenceTransformer) -> list[str]:
+def _freeze_shared(model: SentenceTransformer) -> Rows:
     routed = _with_experts(model, "`freeze=shared`")
     _train_alone(model, [EXPERTS, ROUTERS])
     return _train_rows(model, routed, set(range(len(routed.config.experts))))
 
 
-def _train_one_expert(model: SentenceTransformer, name: str) -> list[str]:
+def _train_one_expert(model: SentenceTransformer, name: str) -> Rows:
     routed = _with_experts(model, "`only_expert`")
     experts = list(routed.config.experts)
     if name not in experts:
@@ -136,7 +164,7 @@ def _train_alone(model: SentenceTransformer, parts: list[str]) -> None:
         parameter.requires_grad_(any(part in name for part in parts))
 
 
-def _train_rows(model: SentenceTransformer, routed: RoutedModel, experts: set[int]) -> list[str]:
+def _train_rows(model: SentenceTransformer, routed: RoutedModel, experts: set[int]) -> Rows:
     """Train only the embeddings of these experts' domain tokens; an instruction has no token of its own.
 
     The gradient of every other row is zero, so AdamW without weight decay does not change it.
@@ -151,13 +179,13 @@ def _train_rows(model: SentenceTransformer, routed: RoutedModel, experts: set[in
         weight = routed.get_input_embeddings().weight  # type: ignore[operator]
         chosen = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)
         chosen[rows] = True
-        weight.requires_grad_(True).register_hook(lambda gradient: _only(gradient, chosen))
-        return [name for name, parameter in model.named_parameters() if parameter is weight]
+        hook = weight.requires_grad_(True).register_hook(lambda gradient: _only(gradient, chosen))
+        return [name for name, parameter in model.named_parameters() if parameter is weight], [hook]
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UsageError(
             "nothing is left to train: the model has no experts in its blocks and no route tokens"
         )
-    return []
+    return [], []
 
 
 def _only(gradient: Tensor, chosen: Tensor) -> Tensor:

@@ -217,7 +217,7 @@ class _Search:
             config = self.trial_config({name: varied.extremes[end] for name, varied in self.space.items()})
             check_settings(model, config)
             trained_routes(self.data, config, model)
-            choose_trainable(model, config)
+            choose_trainable(model, config).restore()
         except UsageError as error:
             return error
         return None
