@@ -75,9 +75,7 @@ def test_positives_are_linked_as_often_as_they_say(pairs: Pairs, corpus: CorpusF
             assert count == row["count"] >= settings["min_count"]
 
 
-def test_negatives_are_balanced_cited_enough_and_linked_by_no_relation(
-    pairs: Pairs, corpus: CorpusFolder
-) -> None:
+def test_negatives_are_balanced_cited_and_unlinked(pairs: Pairs, corpus: CorpusFolder) -> None:
     settings, connection = pairs.manifest["settings"], citations_of(corpus)
     for name in ("validation", "test"):
         rows = pairs.split(name).to_pylist()
@@ -231,7 +229,7 @@ def test_works_of_a_domain_are_of_its_years(corpus: CorpusFolder, tmp_path: Path
         assert first <= year_of[row["positive_id"]] <= last
 
 
-def test_what_is_not_a_pairs_dataset_is_never_replaced(corpus: CorpusFolder, tmp_path: Path) -> None:
+def test_other_folders_are_never_replaced(corpus: CorpusFolder, tmp_path: Path) -> None:
     before = sorted(file.name for file in corpus.path.iterdir())
     with pytest.raises(UsageError, match="holds no pairs"):
         compile_pairs(corpus, out=corpus.path, domains=RULES, **SMALL)
@@ -277,9 +275,7 @@ def test_without_rules_all_papers_are_one_domain(compiled: Compile) -> None:
     assert compiled(rules=None).domains == ["all"]
 
 
-def test_datasets_and_the_stock_trainer_take_the_folder_as_it_is(
-    compiled: Compile, minilm: str, tmp_path: Path
-) -> None:
+def test_datasets_and_stock_trainer_read_the_folder(compiled: Compile, minilm: str, tmp_path: Path) -> None:
     from datasets import load_dataset
     from sentence_transformers import (
         SentenceTransformer,
@@ -314,12 +310,12 @@ def test_datasets_and_the_stock_trainer_take_the_folder_as_it_is(
         ({"fractions": (1.0, 0.0, 0.0)}, "validation split got none"),
     ],
 )
-def test_what_cannot_be_made_is_said(compiled: Compile, settings: dict, message: str) -> None:
+def test_impossible_settings_are_errors(compiled: Compile, settings: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         compiled(**settings)
 
 
-def test_the_threshold_that_is_advised_works(compiled: Compile) -> None:
+def test_the_suggested_threshold_works(compiled: Compile) -> None:
     with pytest.raises(InputError) as caught:
         compiled(negatives_min_cited=999)
     advised = int(str(caught.value).rsplit("=", 1)[1].rstrip("`"))

@@ -42,14 +42,14 @@ def test_more_rows_than_memory_holds_go_to_the_scratch_folder(tmp_path: Path) ->
     assert ordered["text"][0].as_py() < ordered["text"][-1].as_py()
 
 
-def test_too_little_memory_is_said_in_one_line(tmp_path: Path) -> None:
+def test_too_little_memory_is_a_clear_error(tmp_path: Path) -> None:
     with opened(limits(memory="5MB", threads=1), tmp_path / "pairs") as engine:
         rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
         with pytest.raises(SentenceExpertsError, match="`memory`"):
             engine.rows(rows.group_by("number").aggregate(times=rows.count()).order_by("number"))
 
 
-def test_the_scratch_folder_lies_beside_out_or_where_it_is_told_and_goes_away(tmp_path: Path) -> None:
+def test_scratch_folder_is_beside_out_or_as_set_and_is_removed(tmp_path: Path) -> None:
     chosen = limits(scratch=str(tmp_path / "chosen"))
     for settings, home in ((limits(), tmp_path / "deep"), (chosen, tmp_path / "chosen")):
         with opened(settings, tmp_path / "deep" / "pairs") as engine:
@@ -68,7 +68,7 @@ def test_a_scratch_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("settings", [{"engine": "sqlite"}, {"memory": "much"}, {"threads": 0}])
-def test_settings_that_mean_nothing_are_refused(settings: dict) -> None:
+def test_invalid_settings_are_errors(settings: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         limits(**settings)
 

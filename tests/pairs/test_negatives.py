@@ -58,7 +58,7 @@ def test_one_end_comes_from_the_newest_papers_when_asked() -> None:
 
 
 @pytest.mark.parametrize("needed", [1, 10, 45])
-def test_too_high_a_threshold_is_answered_with_the_largest_that_would_do(needed: int) -> None:
+def test_error_names_the_largest_sufficient_threshold(needed: int) -> None:
     count = 40
     known = works(count)
     sampler = NegativeSampler(known, linked_if_close, np.random.default_rng(0))
@@ -72,7 +72,7 @@ def test_too_high_a_threshold_is_answered_with_the_largest_that_would_do(needed:
     assert available(advised) >= needed > available(advised + 1)
 
 
-def test_the_advice_holds_for_sets_that_share_their_papers() -> None:
+def test_suggested_threshold_holds_for_sets_that_share_papers() -> None:
     count = 40
     sampler = NegativeSampler(works(count), linked_if_close, np.random.default_rng(0))
     requests = [
@@ -88,7 +88,7 @@ def test_the_advice_holds_for_sets_that_share_their_papers() -> None:
         again.draw(requests, advised + 1)
 
 
-def test_when_no_threshold_would_do_it_says_so() -> None:
+def test_error_when_no_threshold_is_sufficient() -> None:
     sampler = NegativeSampler(works(4), linked_if_close, np.random.default_rng(0))
     with pytest.raises(InputError, match="no threshold"):
         sampler.draw([Request("test", "a", 100, np.arange(4))], min_cited=0)

@@ -179,9 +179,7 @@ def compiled(graph: Graph, folder: Path, chosen: PairsConfig) -> Pairs | None:
 
 @given(seeds, st.sampled_from(["paper", "article", "random"]), st.sampled_from([None, 4]))
 @settings(MANY, max_examples=8)
-def test_splits_leak_nothing_and_negatives_are_linked_by_nothing(
-    seed: int, split: str, longest: int | None
-) -> None:
+def test_splits_do_not_leak_and_negatives_are_unlinked(seed: int, split: str, longest: int | None) -> None:
     # Few citations, so that there are unlinked papers left for negatives.
     rng = np.random.default_rng(seed)
     references, texts = random_lists(rng, 4), random_texts(rng)

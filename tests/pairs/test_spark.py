@@ -128,9 +128,7 @@ def test_spark_writes_the_bytes_that_duckdb_writes(
 
 
 @needs_spark
-def test_both_engines_hold_the_same_texts_for_the_same(
-    nasty: CorpusFolder, session: None, tmp_path: Path
-) -> None:
+def test_both_engines_fold_texts_alike(nasty: CorpusFolder, session: None, tmp_path: Path) -> None:
     found = []
     for settings in (SPARK, DUCKDB):
         with opened(PairsConfig.of(**settings), tmp_path / "pairs") as engine:
@@ -141,9 +139,7 @@ def test_both_engines_hold_the_same_texts_for_the_same(
     assert len(set(found[0]["folded"].to_pylist())) < found[0].num_rows
 
 
-def test_without_pyspark_it_is_said_how_to_get_it(
-    nasty: CorpusFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_pyspark_is_a_clear_error(nasty: CorpusFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with (

@@ -52,7 +52,7 @@ def test_split_by_paper_never_puts_a_text_in_two_sets(seed: int, works: int, pai
         assert len(home) == 1
 
 
-def test_split_by_paper_keeps_more_pairs_than_papers_drawn_one_by_one() -> None:
+def test_split_by_paper_keeps_more_pairs_than_a_random_split_of_papers() -> None:
     # A ring: each paper is linked to its two neighbours.
     ring = np.arange(1000)
     pairs = PairArrays(ring[:-1], ring[1:], np.ones(999, dtype=int), np.full(999, "a", dtype=object))

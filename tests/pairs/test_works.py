@@ -76,7 +76,7 @@ def test_what_links_a_paper_links_its_reprint(relation: str, tmp_path: Path) -> 
         assert graph.linked(np.full(3, node["other"]), right).tolist() == [True, True, False]
 
 
-def test_what_links_a_text_is_known_of_all_works_with_that_text(tmp_path: Path) -> None:
+def test_links_of_a_text_are_links_of_all_works_with_that_text(tmp_path: Path) -> None:
     titles = {"citing": "Third", "other": "Other", "paper": "Paper", "reprint": "PAPER.", "stranger": "Else"}
     papers = [(name, title, None, 2020, False) for name, title in titles.items()]
     corpus = write_corpus(tmp_path / "corpus", papers)

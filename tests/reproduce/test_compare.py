@@ -104,7 +104,7 @@ def test_preprint_rows_show_the_model_of_the_tables_domain(tmp_path: Path) -> No
             assert found.value == model["domains"][here]["metrics"]["accuracy"]
 
 
-def test_marks_name_what_differs(tmp_path: Path) -> None:
+def test_marks(tmp_path: Path) -> None:
     def marks(name: str, row: str, table: str = "Table 3", scale: str = "small") -> tuple[str, ...]:
         comparison, _, _ = compared(name, tmp_path / scale, scale)
         return next(one.differs for one in comparison.figures if one.published.row == row)

@@ -61,7 +61,7 @@ def test_shipped_recipes_are_planned(name: str, tmp_path: Path) -> None:
     assert len({one["states"] for one in given}) == 1
 
 
-def test_the_small_scale_runs_and_stands_beside_the_published(recipes, tmp_path, capsys):
+def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
     arguments = ["reproduce", str(recipes / "olmoe.yaml"), "--out", str(tmp_path / "out")]
     for _ in range(2):  # the second time nothing is left to do
         with pytest.raises(SystemExit) as stop:
@@ -106,7 +106,7 @@ def test_a_faulty_recipe_is_one_line(recipes, file, change, message):
         read_recipe(recipes / "olmoe.yaml")
 
 
-def test_what_such_a_recipe_does_not_take(recipes, tmp_path, monkeypatch):
+def test_settings_that_language_models_do_not_take(recipes, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="`corpus` is for recipes on pairs"):
         plan_recipe(recipes / "olmoe.yaml", out=tmp_path, scale="full", corpus=tmp_path)
     monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: None)

@@ -52,7 +52,7 @@ def test_the_tables_are_whole() -> None:
 
 
 @pytest.mark.parametrize("table", PAPER.tables, ids=lambda table: table.table)
-def test_averages_follow_from_their_rows_but_for_the_noted_slips(table: PublishedTable) -> None:
+def test_averages_follow_from_their_rows_except_for_noted_slips(table: PublishedTable) -> None:
     for name in table.columns:
         figures = column(table.table, name)
         gap = abs(figures[AVERAGE] - average(figures))
@@ -99,7 +99,7 @@ def test_the_gains_that_the_text_names() -> None:
     ("table", "worse", "better", "printed", "least"),
     [("Table 4", "Static", "TA-CL", 1e-4, 0.44), ("Table 5", "TLR", "SLR", 3e-2, 0.32)],
 )
-def test_the_printed_p_values_are_not_those_of_a_welch_test_over_datasets(
+def test_printed_p_values_are_not_of_a_welch_test_over_datasets(
     table: str, worse: str, better: str, printed: float, least: float
 ) -> None:
     """The spread of the tasks' means alone gives the least p there can be: a task's datasets vary too."""

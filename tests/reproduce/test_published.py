@@ -70,7 +70,7 @@ def test_rows_are_sorted_by_f1_as_printed(table: PublishedTable) -> None:
 
 
 @pytest.mark.parametrize("model", TRAINED)
-def test_trained_models_of_table_3_are_means_of_the_domains_but_for_roc_auc(model: str) -> None:
+def test_table_3_has_means_of_domains_for_trained_models_except_roc_auc(model: str) -> None:
     mean = mean_of_domains(dict.fromkeys(OF_DOMAINS, model))
     printed = row(TABLES["Table 3"], model)
     for metric in PAPER.means_of_domains.metrics:

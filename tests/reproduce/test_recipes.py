@@ -112,7 +112,7 @@ def test_hub_ids_are_those_of_table_2() -> None:
     assert read_recipe(MOE_ALL).runs[0].base == models["ModernBERT_base"].hub
 
 
-def test_faithful_protocols_stop_on_what_they_report_and_name_it_as_a_leak() -> None:
+def test_faithful_protocols_name_their_leaks() -> None:
     for file in SHIPPED:
         protocol = read_recipe(file).protocol
         reported = next(iter(protocol.evaluate.values()))["split"]

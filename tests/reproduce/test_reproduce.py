@@ -67,7 +67,7 @@ def figures(report: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
     }
 
 
-def test_a_recipe_ends_beside_the_published_figures_and_goes_on_where_it_was(
+def test_recipe_on_pairs_runs_and_resumes(
     tmp_path: Path, tiny: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = recipe_for(tiny, tmp_path)
@@ -107,7 +107,7 @@ def test_a_recipe_ends_beside_the_published_figures_and_goes_on_where_it_was(
     assert "made with other settings" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_the_preprints_mixture_learns_its_router_and_is_measured_on_two_sets(
+def test_preprint_recipe_trains_its_router_and_measures_two_sets(
     tmp_path: Path, tiny: Path, out: Path
 ) -> None:
     # The rate climbs for some steps of one cycle, so there have to be more.

@@ -88,7 +88,7 @@ def test_a_recipe_runs_what_its_tables_compare(file: Path) -> None:
         assert wanted <= {column for table, column in filled if table == name}
 
 
-def test_candidates_differ_in_what_the_paper_compares_and_in_nothing_else() -> None:
+def test_models_of_mote_differ_only_as_in_the_paper() -> None:
     recipe = read_recipe(MOTE / "all.yaml")
     runs = {run.name: run for run in recipe.runs}
     mote = runs["MoTE"]
@@ -123,7 +123,7 @@ def test_all_models_are_trained_alike_on_the_same_data(tmp_path: Path) -> None:
     assert all(step.made_from[0] in [one.makes for one in steps] for step in averaged)
 
 
-def test_the_task_files_have_the_published_instructions_and_ways_to_train() -> None:
+def test_task_files_have_published_instructions_and_training() -> None:
     for name in ("tasks", "small_tasks", "simulated_tasks"):
         task_file = TaskFile.read(MOTE / f"{name}.yaml")
         assert task_file.instructions() == {
@@ -174,7 +174,7 @@ def figure(comparison: Comparison, table: str, column: str, task: str) -> Compar
     return found
 
 
-def test_gains_averages_and_single_task_models_are_set_beside_the_printed_ones(tmp_path: Path) -> None:
+def test_gains_averages_and_single_task_models(tmp_path: Path) -> None:
     ours, comparison = made_up(planned(MOTE / "sem.yaml", tmp_path))
     # A single-task model stands in the row of its task, and in those that are read as it.
     single = {"retrieval": "SEM retrieval", "classification": "SEM classification"}
@@ -265,7 +265,7 @@ def test_a_corpus_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
     assert "--corpus is for recipes on pairs" in capsys.readouterr().err
 
 
-def test_a_recipe_runs_from_articles_to_tables_and_goes_on_where_it_was(
+def test_recipe_on_tasks_runs_and_resumes(
     tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

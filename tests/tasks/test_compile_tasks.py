@@ -67,7 +67,7 @@ def test_pairs_that_share_a_text_are_of_one_group_and_one_set(folder: Tasks) -> 
     assert len({group for _, group, _ in rows}) == len(of_passage)
 
 
-def test_given_sets_are_kept_and_validation_comes_out_of_training(folder: Tasks) -> None:
+def test_given_splits_are_kept_and_validation_is_taken_from_training(folder: Tasks) -> None:
     texts = {split: folder.texts("classification", "moods", split) for split in SPLITS}
     assert texts["test"]["text"].to_pylist() == [row["text"] for row in moods(15, start=60)]
     assert texts["train"].num_rows + texts["validation"].num_rows == 60
@@ -231,7 +231,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("spoil", MISTAKES, ids=lambda spoil: spoil.__name__)
-def test_one_line_for_what_cannot_be_compiled(tmp_path: Path, spoil: Any) -> None:
+def test_errors_are_one_line(tmp_path: Path, spoil: Any) -> None:
     tasks = task_content(tmp_path)
     spoil(tmp_path, tasks)
     with pytest.raises(InputError, match=MISTAKES[spoil]) as error:
@@ -240,7 +240,7 @@ def test_one_line_for_what_cannot_be_compiled(tmp_path: Path, spoil: Any) -> Non
     assert not (tmp_path / "out").exists()
 
 
-def test_what_the_folder_does_not_have(folder: Tasks, tmp_path: Path) -> None:
+def test_missing_parts_of_a_folder_are_errors(folder: Tasks, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no task 'x'; the tasks are retrieval, classification"):
         folder.task("x")
     with pytest.raises(UsageError, match="task 'sts' has no dataset 'x'; it has small"):

@@ -70,7 +70,7 @@ def test_each_text_is_as_often_anchor_as_positive() -> None:
     assert all(labels[pair.anchor] == labels[str(pair.positive)] == pair.label for pair in pairs)
 
 
-def test_pairs_do_not_depend_on_the_order_of_rows_but_on_the_seed() -> None:
+def test_pairs_depend_on_the_seed_and_not_on_the_order_of_rows() -> None:
     rows = [Row(f"text {n}", label="a") for n in range(20)]
     assert same_label_pairs(rows, 1, seed=0) == same_label_pairs(rows[::-1], 1, seed=0)
     assert same_label_pairs(rows, 1, seed=0) != same_label_pairs(rows, 1, seed=1)

@@ -90,10 +90,9 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
-        lines = [f"{self.title} ({self.paper}; scale: {self.scale})"]
-        for table in self.tables:
-            lines += [table.title, *("  ".join(line) for line in (table.headings, *table.lines))]
-        return "\n".join(lines)
+        tables = [[table.title, *map("  ".join, (table.headings, *table.lines))] for table in self.tables]
+        head = f"{self.title} ({self.paper}; scale: {self.scale})"
+        return "\n".join([head, *(line for table in tables for line in table)])
 
 
 def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> Comparison:

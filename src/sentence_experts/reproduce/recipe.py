@@ -119,7 +119,7 @@ class Small(Strict):
 
     Attributes:
         base: in place of every pretrained model.
-        domains: the paper's domain -> the domain of the articles at hand that stands in for it.
+        domains: the paper's domain -> the one of the articles at hand.
         tasks, simulated: task files on the data at hand, and on simulated articles.
         pairs, compile, train, read, evaluate: over the settings of the full scale.
     """

@@ -9,22 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from sentence_experts.report.html import document
+from sentence_experts.report.tables import terminal_table
 from sentence_experts.reproduce.comparison import Comparison, TextTable
 
 
 def for_terminal(table: TextTable) -> Table:
-    """A rich table, an interval below its figure."""
-    drawn = Table(
-        title=Text(f"\n{table.title}", style="bold"), title_justify="left", box=None, padding=(0, 1, 0, 0)
-    )
-    for heading in table.headings:
-        figures = heading not in ("", "differs")
-        # A set of pairs stands above its metric; an interval, below its figure, goes without brackets.
-        above = heading.replace(" ", "\n")
-        drawn.add_column(above, justify="right" if figures else "left", no_wrap=heading != "differs")
+    """A rich table; a set of pairs is above its metric, an interval below its figure, without brackets."""
+    corner, *headings = (heading.replace(" ", "\n") for heading in table.headings)
+    shown = terminal_table(table.title, corner, headings)
     for line in table.lines:
-        drawn.add_row(*(Text(cell.replace(" (", "\n").replace(")", "")) for cell in line))
-    return drawn
+        shown.add_row(*(Text(cell.replace(" (", "\n").replace(")", "")) for cell in line))
+    return shown
 
 
 def markdown(comparison: Comparison) -> str:
