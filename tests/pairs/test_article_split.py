@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from helpers.compile_pairs import Compile
 from sentence_experts.errors import UsageError
-from sentence_experts.pairs.article_split import CitingArticles, articles_seen, split_by_article
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLITS,
     TEST,
     TRAIN,
+    CitingArticles,
     PairArrays,
     WorkArrays,
+    articles_seen,
+    split_by_article,
     split_by_paper,
 )
 

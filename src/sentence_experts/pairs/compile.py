@@ -11,13 +11,13 @@ import pyarrow as pa
 from sentence_experts.corpus.tables import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
-from sentence_experts.pairs.article_split import ARTICLE_FRACTIONS, articles_seen, split_by_article
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import NegativeSampler, Request
 from sentence_experts.pairs.splits import (
+    ARTICLE_FRACTIONS,
     CROSSING,
     SPLIT_METHODS,
     SPLITS,
@@ -26,7 +26,9 @@ from sentence_experts.pairs.splits import (
     VALIDATION,
     Assignment,
     PairArrays,
+    articles_seen,
     papers_seen,
+    split_by_article,
 )
 
 

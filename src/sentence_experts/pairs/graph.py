@@ -12,14 +12,13 @@ import pyarrow as pa
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
-from sentence_experts.pairs.article_split import CitingArticles
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.links import MEMBER_ENDS, RELATIONS, identified, long_lists, references_of_few
 from sentence_experts.pairs.memberships import domains_of_works
 from sentence_experts.pairs.neighbours import Neighbours
-from sentence_experts.pairs.splits import UNKNOWN_YEAR, PairArrays, WorkArrays
+from sentence_experts.pairs.splits import UNKNOWN_YEAR, CitingArticles, PairArrays, WorkArrays
 from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, with_texts_of
 
 LINK_COUNTS = (1, 2, 3, 5)

@@ -6,10 +6,9 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
-from sentence_experts.pairs.article_split import CitingArticles
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.links import citing_both, linked_by_any
-from sentence_experts.pairs.splits import PairArrays
+from sentence_experts.pairs.splits import CitingArticles, PairArrays
 from sentence_experts.pairs.works import (
     citations_of_texts,
     citations_touching,

@@ -138,7 +138,9 @@ def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
     for name in splits.values():
         wanted = wanted_columns(source, kind)
         check_columns(f"{source.hub}, split {name},", wanted, loaded[name].column_names)
-    fingerprints = {split: loaded[name]._fingerprint for split, name in splits.items()}
+    from sentence_experts.compat.datasets import fingerprint_of
+
+    fingerprints = {split: fingerprint_of(loaded[name]) for split, name in splits.items()}
     # A dataset with nothing but "train" has not been split yet.
     only_train = set(splits) == {"train"} and not source.splits
     records = (
