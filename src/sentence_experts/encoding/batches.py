@@ -1,4 +1,4 @@
-"""Texts into batches of so many tokens."""
+"""Texts in batches with a limited number of tokens."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 def batches_of_tokens(
     lengths: Sequence[int], budget: int, groups: Sequence[int] | None = None, padded: bool = False
 ) -> Iterator[list[int]]:
-    """Places of texts in batches of at most `budget` tokens; a longer text has a batch of its own.
+    """Indices of texts in batches of at most `budget` tokens; a longer text gets its own batch.
 
-    The longest come first, those of one group (say, of one expert) after those of another, so that a batch
-    calls few experts and gives each many tokens, and holds little padding.
+    Texts are sorted by group (such as their expert), then from long to short, so that a batch calls few
+    experts, gives each many tokens, and holds little padding.
 
     Args:
-        lengths: tokens of each text.
-        budget: tokens of a batch.
+        lengths: number of tokens per text.
+        budget: maximum number of tokens per batch.
         groups: the group of each text.
-        padded: count the padding too: every text as long as the longest of its batch.
+        padded: count padding too: every text as long as the longest of its batch.
     """
     group = groups or [0] * len(lengths)
     batch: list[int] = []

@@ -1,4 +1,4 @@
-"""Texts to vectors, with any sentence-transformers or transformers model, routed where it has routes."""
+"""Encode many texts with any sentence-transformers model, by route if it has routes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Vectors = NDArray[np.float32]
-BATCH_SIZE = 32  # where batches are of so many texts and none says how many
+BATCH_SIZE = 32  # texts per batch by default, where batches are not cut by tokens
 
 
 class BatchEncoder:
@@ -72,7 +72,7 @@ class BatchEncoder:
 
     @property
     def texts_at_once(self) -> int:
-        """Texts of a batch, where batches are of so many texts."""
+        """Number of texts per batch, where batches are not cut by tokens."""
         return self.batch_size or BATCH_SIZE
 
     @property
@@ -158,7 +158,7 @@ class BatchEncoder:
             log()
 
     def vector_settings(self, route: str | None) -> dict[str, Any]:
-        """What decides a text's vector, but for the last bits: what vectors are kept under."""
+        """What decides a text's vector up to rounding: the key of cached vectors."""
         return {
             "fingerprint": self.fingerprint,
             "route": route,
@@ -168,7 +168,7 @@ class BatchEncoder:
         }
 
     def exact_settings(self, route: str | None) -> dict[str, Any]:
-        """Everything about the model that decides a vector to the last bit: what parts are kept under."""
+        """What decides a vector to the last bit: the key of the parts of an unfinished file."""
         machine = {
             "batches": batching() if self._parallel_cpu else self.texts_at_once,
             "packed": is_packed(self.model),
@@ -177,7 +177,7 @@ class BatchEncoder:
         return self.vector_settings(route) | machine
 
     def settings(self) -> dict[str, Any]:
-        """What names this model in a result: no machine paths."""
+        """The description of this model in results, without paths of the machine."""
         return {
             "model": self.name,
             "fingerprint": self.fingerprint,

@@ -1,7 +1,7 @@
 """Decoder language models (Llama, Qwen, GPT-2) as text encoders: the baseline of the 2025 paper's Table 2.
 
-sentence-transformers loads the blocks without the language-modelling head. Left for us are the padding, for
-which such checkpoints often name no token, and the pooling, which they do not store.
+sentence-transformers loads the blocks without the language-modelling head. Added here: padding, for which
+such checkpoints often lack a token. `load` adds the pooling, which they do not store.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def is_decoder(model: SentenceTransformer) -> bool:
 
 
 def pad_on_the_right(model: SentenceTransformer) -> None:
-    """Pad a decoder's texts behind their last token, with any token that there is.
+    """Pad a decoder's texts after their last token, with any token of the vocabulary.
 
-    No token attends to what comes after it, so padding there changes nothing, whatever it is. On the left it
-    would move the positions of the text, which absolute position embeddings (GPT-2) see.
+    No token attends to later ones, so this padding changes nothing. On the left it would shift positions,
+    which matters with absolute position embeddings (GPT-2).
     """
     tokenizer = model.tokenizer
     tokenizer.padding_side = "right"

@@ -54,7 +54,7 @@ class ExpertEncoder(SentenceTransformer):
         return self.routed_model.routes
 
     def parameter_counts(self) -> tuple[int, int]:
-        """All parameters, and those that one text, or token, meets: its experts' and the shared ones."""
+        """The number of all parameters, and of those that one text (or token) passes through."""
         sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
         total = sum(sizes.values())
         in_experts = sum(size for name, size in sizes.items() if is_expert(name))
@@ -177,14 +177,13 @@ class ExpertEncoder(SentenceTransformer):
         Args:
             inputs: a text or pair of texts, or a list of them.
             *args: as `SentenceTransformer.encode`.
-            expert_ids: one index or name for all inputs, or one for each (list, array or tensor). It is put
-                in front of each text as that expert's route, and so survives sorting, batching and other
-                processes. A text that begins with a route is then ordinary text: `expert_ids` decides. It
-                decides over learned routers too.
+            expert_ids: one index or name for all inputs, or one per input (list, array or tensor). Each text
+                gets that expert's route in front, which survives sorting, batching and other processes. A
+                route in the text itself is then ordinary text. Learned routers are overridden too.
             **kwargs: as `SentenceTransformer.encode`.
 
-        The model's default route is for texts that begin with none. (A stock `SentenceTransformer` puts its
-        default prompt in front of every text, also of one that names its route.)
+        The model's default route is only used for texts without one. (A stock `SentenceTransformer` puts its
+        default prompt in front of every text.)
 
         Raises:
             UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
@@ -208,7 +207,7 @@ class ExpertEncoder(SentenceTransformer):
         single = self.is_singular_input(inputs)
         texts = [inputs] if single else list(inputs)
         numbers = self._expert_numbers(expert_ids, len(texts))
-        routed = [self._sent_to(number, text) for number, text in zip(numbers, texts, strict=True)]
+        routed = [self._with_expert(number, text) for number, text in zip(numbers, texts, strict=True)]
         return super().encode(routed[0] if single else routed, *args, **kwargs)
 
     def without_auto_routes(self) -> ExpertEncoder:
@@ -218,12 +217,12 @@ class ExpertEncoder(SentenceTransformer):
     def route_of(
         self, texts: Sequence[str], prompt_name: str | None = None, batch_size: int = 32
     ) -> RouterChoices:
-        """Which experts the learned routers choose for the texts, block by block, and how surely.
+        """The experts that the learned routers choose for texts in each block, and their probabilities.
 
         Args:
             texts: the texts.
-            prompt_name: the route, for a model that has routes too and texts that do not begin with theirs.
-            batch_size: texts read at once.
+            prompt_name: the texts' route, if the model has routes too and the texts lack theirs.
+            batch_size: number of texts per batch.
 
         Raises:
             UsageError: the model has no learned routers.
@@ -235,22 +234,22 @@ class ExpertEncoder(SentenceTransformer):
         return router_choices(self, texts, prompt or "", batch_size)
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """`SentenceTransformer.preprocess`, which hands on the experts of texts that `encode` sent to one."""
+        """`SentenceTransformer.preprocess`, with the experts of texts that `expert_ids` were given for."""
         features: dict[str, Any] = super().preprocess(inputs, prompt=prompt, **kwargs)
         firsts = [text[0] if isinstance(text, tuple) else text for text in inputs]
-        experts = [text.expert for text in firsts if isinstance(text, SentText)]
+        experts = [text.expert for text in firsts if isinstance(text, RoutedText)]
         if experts:
             features["expert_ids"] = torch.tensor(experts)
         return features
 
-    def _sent_to(self, expert: int, text: Any) -> Any:
-        """The text behind the expert's route; learned routers, which need not follow it, are told."""
+    def _with_expert(self, expert: int, text: Any) -> Any:
+        """The text with the expert's route in front; learned routers also get the expert's number."""
         route = next((route for route in self.routes if route.expert == expert), None)
         lead = "" if route is None else self.prompts.get(route.name) or route.text
         return prepend(lead, text, expert if router_kind(self.routed_model.config).is_learned else None)
 
     def _with_default_route(self, inputs: Any) -> Any:
-        """The default route in front of every text that does not begin with a route of its own."""
+        """The inputs, with the default route in front of each text that has no route."""
         lead = self.prompts[self.default_prompt_name or ""] or ""
         if self.is_singular_input(inputs):
             return inputs if self._begins_with_route(inputs) else prepend(lead, inputs)
@@ -312,38 +311,38 @@ def check_vacant(folder: Path | str, overwrite: bool) -> None:
 
 
 def save(encoder: SentenceTransformer, path: str | Path) -> None:
-    """Write the encoder as a sentence-transformers directory (safetensors), whole or not at all.
+    """Write a model as a sentence-transformers folder (safetensors), whole or not at all.
 
     Raises:
-        UsageError: the folder is there and holds something else than a model, which would be lost.
+        UsageError: the folder holds something else than a model, which would be lost.
     """
     folder = Path(path)
     if folder.exists() and not is_replaceable(folder):
-        raise UsageError(f"{path} is there and is not a model's folder; choose another, or remove it")
+        raise UsageError(f"{path} exists and is not a model's folder; choose another, or remove it")
     with replacing_folder(folder) as temporary:
         encoder.save(str(temporary), create_model_card=False)
 
 
-class SentText(str):
-    """A text that knows its expert, which so survives sorting, batching and other processes."""
+class RoutedText(str):
+    """A text that carries its expert through sorting, batching and other processes."""
 
     expert: int
 
-    def __new__(cls, text: str, expert: int) -> SentText:
+    def __new__(cls, text: str, expert: int) -> RoutedText:
         """The text as it is, with the expert's index."""
         sent = super().__new__(cls, text)
         sent.expert = expert
         return sent
 
     def __getnewargs__(self) -> tuple[str, int]:  # type: ignore[override]
-        """What a copy in another process is made from."""
+        """The arguments for a copy in another process."""
         return str(self), self.expert
 
 
 def prepend(prefix: str, text: Any, expert: int | None = None) -> Any:
-    """`prefix` in front of a text or of a pair's first one, as a `SentText` where there is an expert."""
+    """Put `prefix` in front of a text, or of a pair's first text; with an expert it is a `RoutedText`."""
     if isinstance(text, str):
-        return prefix + text if expert is None else SentText(prefix + text, expert)
+        return prefix + text if expert is None else RoutedText(prefix + text, expert)
     if isinstance(text, tuple | list) and text and isinstance(text[0], str):
         return (prepend(prefix, text[0], expert), *text[1:])
     raise UsageError(f"expert_ids work for texts and pairs of texts, not for {type(text).__name__}")

@@ -1,7 +1,6 @@
-"""Automatic routes: a small classifier, stored with the model, chooses a text's route from what it says.
+"""The classifier of automatic routes: a logistic regression on vectors of the averaged model.
 
-It reads the vector of the averaged model (`merge.average_experts`), which needs no route. Plain numbers in
-`auto_route/` of the model's folder (JSON and safetensors); scikit-learn is needed to fit it, not to use it.
+It is stored in `auto_route/` of the model's folder (JSON and safetensors); fitting needs scikit-learn.
 """
 
 from __future__ import annotations

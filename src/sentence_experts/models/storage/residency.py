@@ -28,12 +28,12 @@ DISK, CPU = "disk", "cpu"
 
 
 class Residency:
-    """Which experts of a model are in memory. Several threads may use the model at once.
+    """Which experts of a model are in memory; several threads may use the model at once.
 
     Attributes:
         files: the files that the model was loaded from; None for a model that was made in memory.
-        limit: maximum number of experts in memory; None for no limit. A batch that calls more is served; then
-            the limit holds again.
+        limit: maximum number of experts in memory; None for no limit. A batch that calls more experts is
+            encoded all the same, and the limit restored afterwards.
     """
 
     def __init__(self, model: Any, in_memory: bool = True) -> None:
@@ -50,7 +50,7 @@ class Residency:
         self._lock, self._loading = Lock(), Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the locks and who uses what: copies and other processes begin with their own."""
+        """Everything but locks and counts of users: a copy begins with its own."""
         with self._lock:
             state = {**self.__dict__, "_users": dict.fromkeys(self._users, 0)}
         del state["_lock"], state["_loading"]
@@ -65,11 +65,11 @@ class Residency:
         return frozenset(range(len(self._model.config.experts))) - set(self._users)
 
     def keep(self, experts: set[int], waiting: str) -> None:
-        """Bring these experts into memory, and send all others away.
+        """Load these experts into memory, and remove all others.
 
         Args:
             experts: by number.
-            waiting: "disk": the others are dropped, to be read again; "cpu": they are moved there.
+            waiting: "disk": the others are dropped, to be read again; "cpu": they are moved to the CPU.
 
         Raises:
             UsageError: `waiting` is unknown, or what would be dropped is in no file.
@@ -84,14 +84,14 @@ class Residency:
             if waiting == DISK:
                 self._check_unchanged(sorted(others))
             was_whole = not self.idle
-            # The idle first, so that the memory never holds more than it must.
+            # Remove before loading, so that memory never holds more than needed.
             with self._lock:
                 for number in sorted(others):
-                    self._send_away(number, waiting)
+                    self._remove(number, waiting)
             if waiting == DISK and was_whole and others:
                 _leave_mapping(self._model)
             for number in sorted(experts & self.idle):
-                self._bring(number)
+                self._restore(number)
 
     @contextmanager
     def using(self, experts: Sequence[int]) -> Iterator[None]:
@@ -121,9 +121,9 @@ class Residency:
                 self._make_room(self.limit)
 
     def prefetch(self, experts: Sequence[int]) -> Thread:
-        """Bring experts in the background, for texts that are about to call them.
+        """Load experts in the background, for texts that are about to call them.
 
-        There must be room for them beside those in use: with a limit of 1 they leave again at once.
+        There must be room for them beside those in use: with a limit of 1 they are removed at once.
 
         Returns:
             The thread that brings them; `join` waits for it.
@@ -139,7 +139,7 @@ class Residency:
         return thread
 
     def idle_weights(self) -> dict[str, Tensor]:
-        """The weights of the idle experts, by their names in the model: what its `state_dict` lacks."""
+        """The weights of the idle experts by name: what the model's `state_dict` lacks."""
         found: dict[str, Tensor] = {}
         for number in sorted(self.idle):
             for path, experts in self._blocks().items():
@@ -175,17 +175,17 @@ class Residency:
             )
 
     def _enter(self, number: int) -> None:
-        """Note one more user of an expert, which is brought first if it is not in memory."""
-        if self._noted(number):
+        """Count one more user of an expert, which is loaded first if it is idle."""
+        if self._count_user(number):
             return
-        with self._loading:  # those who use experts that are there do not wait for one that comes
-            if self._noted(number):
+        with self._loading:  # users of other experts need not wait
+            if self._count_user(number):
                 return
             with self._lock:
                 self._make_room((self.limit or 1) - 1)
-            self._bring(number, users=1)
+            self._restore(number, users=1)
 
-    def _noted(self, number: int) -> bool:
+    def _count_user(self, number: int) -> bool:
         with self._lock:
             if number not in self._users:
                 return False
@@ -193,20 +193,20 @@ class Residency:
             return True
 
     def _make_room(self, left: int) -> None:
-        """Send experts away until `left` are left, or all that are left are in use."""
+        """Remove unused experts until at most `left` are in memory."""
         unused = [number for number, users in self._users.items() if not users]
         for number in unused[: max(len(self._users) - left, 0)]:
-            self._send_away(number, DISK)
+            self._remove(number, DISK)
 
-    def _send_away(self, number: int, waiting: str) -> None:
-        """Leave an `IdleExpert` in an expert's place in every block."""
+    def _remove(self, number: int, waiting: str) -> None:
+        """Replace an expert by an `IdleExpert` in every block."""
         for experts in self._blocks().values():
-            experts[number] = _sent_away(experts.expert(number), waiting)
+            experts[number] = _idle(experts.expert(number), waiting)
         self._users.pop(number, None)
 
     @torch.inference_mode(False)  # an expert that comes while texts are encoded can be trained later
-    def _bring(self, number: int, users: int = 0) -> None:
-        """Put one expert back into every block."""
+    def _restore(self, number: int, users: int = 0) -> None:
+        """Put an idle expert back into every block."""
         blocks = self._blocks()
         for path, experts in blocks.items():
             place = experts.expert(number)
@@ -251,16 +251,16 @@ def _names(path: str, number: int, expert: nn.ModuleDict) -> dict[str, str]:
     return {f"{path}.{number}.{name}": name for name in expert.state_dict()}
 
 
-def _sent_away(expert: nn.ModuleDict, waiting: str) -> IdleExpert:
-    """What holds an expert's place while it waits on disk or CPU."""
+def _idle(expert: nn.ModuleDict, waiting: str) -> IdleExpert:
+    """The placeholder of an expert that waits on disk or CPU."""
     held = expert.kept if isinstance(expert, IdleExpert) else expert
     if held is None:
         assert isinstance(expert, IdleExpert)
-        return expert  # on disk already
+        return expert  # it waits on disk
     if waiting == CPU:
         moved = held.to("cpu")
         return IdleExpert(moved, moved)
-    # Given what each weight becomes, the copy holds none of them.
+    # The memo replaces each weight by an empty one, so that the copy holds none of them.
     empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta")) for one in held.parameters()}
     return IdleExpert(copy.deepcopy(held, empty))
 

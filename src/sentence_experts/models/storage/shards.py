@@ -1,7 +1,7 @@
-"""A model's weights on disk: a safetensors file an expert beside a shared one, with transformers' own index.
+"""A model's weights on disk: one safetensors file per expert and one for the shared weights.
 
-So an expert is read, fetched and given back to the system by itself. Whoever knows nothing of experts (stock
-transformers, sentence-transformers) finds an ordinary sharded checkpoint.
+So an expert can be read, downloaded and freed by itself. With transformers' own index file it is an ordinary
+sharded checkpoint for stock transformers and sentence-transformers.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARED, EXPERT = "model-shared.safetensors", "model-expert-{:03d}.safetensors"
 EXPERT_FILES = "model-expert-*.safetensors"
-# What `load` hands on of its arguments to find a hub model's files.
+# The settings of `load` that find a hub model's files.
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only")
 
 
 def split_by_expert(folder: Path) -> None:
-    """Put each expert's weights of a saved model into a file of its own.
+    """Split a saved model's weights into one file per expert and one for the rest.
 
-    The whole file goes last, so that the folder holds a model at any moment.
+    The original file is removed last, so that the folder holds a model at any moment.
     """
     from safetensors import safe_open
     from safetensors.torch import save_file
@@ -103,10 +103,10 @@ class WeightFiles:
         return found
 
     def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """The weights of these names, one at a time, mapped from the files.
+        """The weights with these names, one at a time, mapped from the files.
 
-        What is not used is not read, and memory is given back to the system when the last of them goes: they
-        share a mapping with each other, but not with the model's other weights.
+        Unused ones are not read. Their memory is freed with the last of them: they share a mapping with each
+        other, but not with the model's other weights.
 
         Raises:
             InputError: a file has changed since the model was loaded, or lacks a weight.
@@ -148,16 +148,16 @@ def _stamp(path: str) -> tuple[int, int]:
 
 @contextmanager
 def shared_part(source: str, **options: Any) -> Iterator[str]:
-    """A folder with a model's shared weights and all else, for loading it without its experts.
+    """A folder with everything of a model but its experts' weights, to load it without them.
 
-    Of a hub model the experts' files are not fetched; of a local one they need not be there.
+    A hub model's expert files are not downloaded; a local model may lack them.
 
     Args:
         source: folder or hub id.
         **options: `HUB_OPTIONS`.
 
     Yields:
-        `source` itself where it is a folder with all its files, or a model in one file.
+        The folder itself if it has all files, or all weights in one file.
     """
     folder = Path(source) if Path(source).is_dir() else _fetched(source, **options)
     index = folder / INDEX
@@ -176,7 +176,7 @@ def shared_part(source: str, **options: Any) -> Iterator[str]:
 
 
 def _fetched(source: str, cache_folder: str | None = None, **options: Any) -> Path:
-    """A hub model's files, but for its experts'."""
+    """A hub model's files without its experts' files."""
     from huggingface_hub import snapshot_download
 
     patterns = [EXPERT_FILES, "*.bin", "onnx/*", "openvino/*"]
