@@ -27,7 +27,7 @@ import yaml
 from study import BASE, CROPS, DATA, ELIFE, HERE, RESULTS, cli, slug
 
 ARCHIVES = (ELIFE, CROPS)
-RULES = HERE.parent / "src" / "sentence_experts" / "demo" / "real_domains.yaml"
+RULES = HERE.parent / "src" / "sentence_experts" / "recipes" / "material" / "real_domains.yaml"
 DOMAINS = tuple(yaml.safe_load(RULES.read_text(encoding="utf-8"))["domains"])
 MEAN = "pair_weighted_mean"
 VIEWS = ("pooled", MEAN)

@@ -1,1 +1,1 @@
-"""What people look at: tables for the terminal, figures, one HTML page."""
+"""Results for people: tables for the terminal, drawings, HTML and Markdown reports."""

@@ -57,8 +57,8 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[tuple[str, str]]) -
 
 def cell(lines: list[str]) -> str:
     """A cell: a value, and small print below it."""
-    figure, *below = lines
-    return f"<td>{figure}{''.join(f'<small>{escape(line)}</small>' for line in below)}</td>"
+    value, *below = lines
+    return f"<td>{value}{''.join(f'<small>{escape(line)}</small>' for line in below)}</td>"
 
 
 def figure(svg: str, alternative: str, caption: str) -> str:

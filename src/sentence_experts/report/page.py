@@ -196,10 +196,10 @@ def _routers(found: PairEvaluation) -> str:
 
 def _cells(figures: PairMetrics, best: dict[str, float]) -> Iterator[str]:
     for name in HEADINGS:
-        figure, *below = lines(figures, name)
-        if figure != UNDEFINED and figures.metrics[name] == best.get(name):
-            figure = f"<strong>{figure}</strong>"
-        yield html.cell([figure, *below])
+        value, *below = lines(figures, name)
+        if value != UNDEFINED and figures.metrics[name] == best.get(name):
+            value = f"<strong>{value}</strong>"
+        yield html.cell([value, *below])
 
 
 def _meanings() -> str:

@@ -22,7 +22,7 @@ def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]
 
     Args:
         models: label -> cosines of the same pairs of routes, for one model or two.
-        tests: the p-values to write beside the boxes; may be empty.
+        tests: the p-values to write next to the boxes; may be empty.
     """
     plt = pyplot()
     pairs = list(next(iter(models.values())))
@@ -57,7 +57,7 @@ def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]
 
 
 def write_similarity_figure(path: Path, models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]) -> None:
-    """Write `similarity_figure` to a file, whole or not at all."""
+    """Write `similarity_figure` to a file, completely or not at all."""
     with replacing(path) as temporary:
         temporary.write_bytes(similarity_figure(models, tests))
 

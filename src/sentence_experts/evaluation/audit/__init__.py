@@ -1,1 +1,1 @@
-"""What training pairs give away about test pairs, and what figures are without it."""
+"""What leaks from training pairs to test pairs, and how metrics change without the leaks."""

@@ -151,7 +151,7 @@ def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed:
     seem easier. Pairs of the class that is too large are left out at random.
     """
     rng = np.random.default_rng(seed)
-    kept = np.zeros(len(left), dtype=bool)
+    chosen = np.zeros(len(left), dtype=bool)
     for domain in np.unique(domains):
         rows = [np.flatnonzero((domains == domain) & (labels == label)) for label in (0, 1)]
         rest = [rng.permutation(each[left[each]]) for each in rows]
@@ -159,8 +159,8 @@ def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed:
             (len(few) / len(all_) for few, all_ in zip(rest, rows, strict=True) if len(all_)), default=0
         )
         for few, all_ in zip(rest, rows, strict=True):
-            kept[few[: round(share * len(all_))]] = True
-    return kept
+            chosen[few[: round(share * len(all_))]] = True
+    return chosen
 
 
 def _scorers(models: Models, config: AuditConfig, train: pa.Table, test: pa.Table) -> list[PairScorer]:
@@ -184,11 +184,11 @@ def _measured(scorer: PairScorer, test: pa.Table, leaks: Leaks, config: AuditCon
     found = []
     for name, kinds in WITHOUT.items():
         left = leaks.left(kinds)
-        kept = balanced(left, labels, domains, config.seed)
+        chosen = balanced(left, labels, domains, config.seed)
         figures = None
-        if kept.any():
-            part = test.filter(pa.array(kept))
-            figures = measure(part, scores[kept], config.bootstrap, config.seed).figures[POOLED]
+        if chosen.any():
+            part = test.filter(pa.array(chosen))
+            figures = measure(part, scores[chosen], config.bootstrap, config.seed).figures[POOLED]
         found.append(Measurement(scorer.label, name, int(left.sum()), figures))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mteb.models import ModelMeta
@@ -71,9 +71,6 @@ class TaskEncoder(AbsEncoder):
         route = self.routes.route(task_metadata.name, str(task_metadata.type), role)
         texts = [text for batch in inputs for text in batch["text"]]
         what = f"{self.encoder.name}: {task_metadata.name}{f' [{route}]' if route else ''}"
-        return self._encode(texts, route, what)
-
-    def _encode(self, texts: Sequence[str], route: str | None, what: str) -> Vectors:
         rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         with progress(what, len(rows)) as advance:
             vectors = encode_in_parts(self.encoder, list(rows), route, advance)
