@@ -27,7 +27,7 @@ def texts(tmp_path):
     return file
 
 
-def test_a_csv_becomes_the_models_vectors(experts_model, texts, tmp_path, capsys):
+def test_encode_csv(experts_model, texts, tmp_path, capsys):
     out = tmp_path / "v.npy"
     status, said, _ = run(
         capsys,
@@ -49,7 +49,7 @@ def test_a_csv_becomes_the_models_vectors(experts_model, texts, tmp_path, capsys
     assert np.abs(np.load(out) - expected).max() < 1e-6
 
 
-def test_vectors_of_the_real_model_are_those_of_stock_sentence_transformers(minilm, texts, tmp_path, capsys):
+def test_encode_matches_sentence_transformers(minilm, texts, tmp_path, capsys):
     out = tmp_path / "v.npy"
     status, _, _ = run(capsys, "encode", minilm, "--input", texts, "--column", "abstract", "--out", out)
     assert status == 0
@@ -57,7 +57,7 @@ def test_vectors_of_the_real_model_are_those_of_stock_sentence_transformers(mini
     assert np.abs(np.load(out) - stock).max() < 1e-6
 
 
-def test_errors_say_what_is_wrong(experts_model, texts, tmp_path, capsys):
+def test_errors_are_one_line(experts_model, texts, tmp_path, capsys):
     out = tmp_path / "v.npy"
     for arguments, status, message in (
         (
@@ -95,7 +95,7 @@ def test_errors_say_what_is_wrong(experts_model, texts, tmp_path, capsys):
     assert run(capsys, "encode", "./nowhere", "--input", texts, "--column", "abstract", "--out", out)[0] == 1
 
 
-def test_one_route_in_memory_gives_the_same_bytes(experts_model, texts, tmp_path, capsys):
+def test_loading_one_route_gives_same_bytes(experts_model, texts, tmp_path, capsys):
     common = ["encode", experts_model, "--input", texts, "--column", "abstract", "--device", "cpu"]
     whole, part = tmp_path / "whole.npy", tmp_path / "part.npy"
     assert run(capsys, *common, "--route", "neuro", "--out", whole)[0] == 0

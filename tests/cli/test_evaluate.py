@@ -49,7 +49,7 @@ def test_scores_prints_the_metrics_as_json(tmp_path, capsys):
     assert found["threshold"] == 0.5
 
 
-def test_scores_of_linked_pairs_only_take_a_lowest_threshold(tmp_path, capsys):
+def test_scores_of_linked_pairs_need_threshold_min(tmp_path, capsys):
     file = write_scores(tmp_path, "prediction,label\n0.9,1\n0.6,1\n0.2,1\n")
     status, out, err = run(capsys, "evaluate", "scores", file)
     assert (status, json.loads(out)["f1_max"]) == (0, 1.0)
@@ -72,7 +72,7 @@ def test_scores_of_linked_pairs_only_take_a_lowest_threshold(tmp_path, capsys):
         (None, "no such file"),
     ],
 )
-def test_scores_that_cannot_be_used_say_why(tmp_path, capsys, content, message):
+def test_bad_scores_file(tmp_path, capsys, content, message):
     file = tmp_path / "scores.csv" if content is None else write_scores(tmp_path, content)
     status, out, err = run(capsys, "evaluate", "scores", file)
     assert (status, out) == (1, "")
@@ -91,7 +91,7 @@ def test_help_of_both_commands(capsys):
     assert "f1_max" in out
 
 
-def test_models_and_tfidf_on_a_pairs_folder(pairs_folder, experts_model, plain_model, tmp_path, capsys):
+def test_evaluate_models_and_tfidf_on_pairs(pairs_folder, experts_model, plain_model, tmp_path, capsys):
     out_folder = tmp_path / "out"
     arguments = [
         "evaluate",
@@ -127,7 +127,7 @@ def test_models_and_tfidf_on_a_pairs_folder(pairs_folder, experts_model, plain_m
         assert (again / name).read_bytes() == (out_folder / name).read_bytes()
 
 
-def test_wrong_use_says_what_to_do(pairs_folder, experts_model, tmp_path, capsys):
+def test_usage_errors(pairs_folder, experts_model, tmp_path, capsys):
     base = ["evaluate", "--pairs", pairs_folder, "--out", tmp_path / "out"]
     for arguments, status, message in (
         ([], 2, "nothing to evaluate"),
@@ -153,7 +153,7 @@ def test_wrong_use_says_what_to_do(pairs_folder, experts_model, tmp_path, capsys
     assert (found, str(tmp_path) in err) == (1, True)
 
 
-def test_seeds_pooling_and_own_routes(pairs_folder, experts_model, plain_model, tmp_path, capsys):
+def test_seeds_pooling_and_route_map(pairs_folder, experts_model, plain_model, tmp_path, capsys):
     arguments = ["evaluate", "--pairs", pairs_folder, "--bootstrap", "20", "--device", "cpu"]
     arguments += ["--cache", tmp_path / "vectors", "--out", tmp_path / "out"]
     arguments += ["--seeds", f"twice={plain_model}", "--seeds", f"twice={plain_model}", plain_model]

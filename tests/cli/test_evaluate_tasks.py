@@ -25,7 +25,7 @@ def run(capsys, *arguments) -> tuple[int, str, str]:
     return stop.value.code or 0, captured.out, captured.err
 
 
-def test_tasks_from_a_folder(folder, tmp_path, capsys):
+def test_evaluate_tasks_folder(folder, tmp_path, capsys):
     arguments = [
         "evaluate",
         folder / "mote",
@@ -62,7 +62,7 @@ def test_tasks_from_a_folder(folder, tmp_path, capsys):
     assert "| sts.papers | Spearman |" in (tmp_path / "tasks.md").read_text()
 
 
-def test_hub_tasks_that_cannot_be_had_fail_at_the_end(folder, tmp_path, capsys):
+def test_unavailable_hub_tasks_fail_at_the_end(folder, tmp_path, capsys):
     status, out, err = run(capsys, "evaluate", folder / "mote", "--mteb", "STSBenchmark", "--out", tmp_path)
     assert status == 1
     assert "STSBenchmark: left out, its data cannot be loaded" in err
@@ -81,13 +81,13 @@ def test_hub_tasks_that_cannot_be_had_fail_at_the_end(folder, tmp_path, capsys):
         (("--mteb", "STS12", "--route-map", "Sts=query"), "neither a task type nor a task"),
     ],
 )
-def test_wrong_use_is_one_line(folder, tmp_path, capsys, arguments, message):
+def test_usage_errors_are_one_line(folder, tmp_path, capsys, arguments, message):
     status, out, err = run(capsys, "evaluate", folder / "mote", "--out", tmp_path / "out", *arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
 
 
-def test_help_tells_of_both_sides(capsys):
+def test_help_covers_pairs_and_tasks(capsys):
     status, out, _ = run(capsys, "evaluate", "--help")
     flat = " ".join(out.replace("│", " ").split())
     assert status == 0

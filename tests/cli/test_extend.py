@@ -32,9 +32,7 @@ def run(*arguments: str) -> int:
     return int(stop.value.code or 0)
 
 
-def test_writes_a_model_and_says_how_to_use_it(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_extend_writes_model(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "model"
     assert run(tiny, "--experts", "copd, skin cancer", "--out", str(out), "--expert-norms") == 0
     shown = capsys.readouterr().out
@@ -46,7 +44,7 @@ def test_writes_a_model_and_says_how_to_use_it(
     assert np.abs(encoder.encode(["heart", "lungs"], prompt_name="skin cancer") - expected).max() <= 1e-6
 
 
-def test_instructions_layers_and_default(tiny: str, tmp_path: Path) -> None:
+def test_extend_with_instructions(tiny: str, tmp_path: Path) -> None:
     out = tmp_path / "model"
     options = ["--layers", "1", "--route", "prefix", "--prefixes", "query=search query: "]
     names = ["--experts", "query,copd", "--default-route", "copd"]
@@ -57,9 +55,7 @@ def test_instructions_layers_and_default(tiny: str, tmp_path: Path) -> None:
     assert encoder[0].auto_model.config.expert_layers == [1]
 
 
-def test_a_learned_router_without_routes(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_extend_with_sequence_router(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "model"
     routing = ["--experts", "copd,cvd", "--router", "learned", "--route", "none"]
     vectors = ["--pooling", "pooler", "--head", "tanh", "--seed", "4"]
@@ -72,7 +68,9 @@ def test_a_learned_router_without_routes(
     assert SentenceTransformer(str(out), device="cpu").encode(["heart", "lungs"]).shape == (2, 16)
 
 
-def test_a_learned_router_with_tokens(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_extend_with_router_and_domain_tokens(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ["--experts", "copd,cvd", "--router", "learned"]
     assert run(tiny, "--out", str(tmp_path / "model"), *options) == 0
     shown = capsys.readouterr().out
@@ -81,7 +79,7 @@ def test_a_learned_router_with_tokens(tiny: str, tmp_path: Path, capsys: pytest.
     assert "expert 0" not in shown
 
 
-def test_an_existing_folder_is_kept_unless_told(
+def test_existing_folder_needs_overwrite(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "model"
@@ -101,7 +99,7 @@ tasks:
 """
 
 
-def test_one_more_task_of_a_task_file(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_add_expert_from_task_file(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, after, tasks = tmp_path / "model", tmp_path / "grown", tmp_path / "tasks.yaml"
     tasks.write_text(TASKS)
     assert run(tiny, "--experts", "query,document", "--route", "prefix", "--out", str(before)) == 0
@@ -118,7 +116,7 @@ def test_one_more_task_of_a_task_file(tiny: str, tmp_path: Path, capsys: pytest.
     assert "leave one out" in capsys.readouterr().err
 
 
-def test_a_folder_of_other_things_is_never_replaced(
+def test_foreign_folder_is_never_replaced(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")
@@ -144,7 +142,7 @@ def test_a_folder_of_other_things_is_never_replaced(
         (["--experts", "a", "--default-route", "b"], "not a route"),
     ],
 )
-def test_wrong_usage(
+def test_usage_errors(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     assert run(tiny, "--out", str(tmp_path / "model"), *options) == 2
@@ -154,13 +152,13 @@ def test_wrong_usage(
     assert not (tmp_path / "model").exists()
 
 
-def test_no_such_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(tmp_path / "none"), "--experts", "a", "--out", str(tmp_path / "model")) == 1
     assert "no such model folder" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.realdata
-def test_minilm_by_name(minilm: str, tmp_path: Path) -> None:
+def test_extend_minilm(minilm: str, tmp_path: Path) -> None:
     assert run("minilm", "--experts", "copd,cvd", "--out", str(tmp_path / "model")) == 0
     encoder = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     base = SentenceTransformer(minilm, device="cpu")

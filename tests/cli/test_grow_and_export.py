@@ -24,7 +24,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return int(stop.value.code or 0), captured.out, " ".join(captured.err.split())
 
 
-def test_add_compare_and_drop(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = make_pairs_folder(tmp_path / "pairs")
     base = model.with_name(f"{model.name}-plain")
     grown, dropped = tmp_path / "grown", tmp_path / "dropped"
@@ -57,7 +57,7 @@ def test_add_compare_and_drop(model: Path, tmp_path: Path, capsys: pytest.Captur
         (["--drop-expert", "a"], "no expert 'a'"),
     ],
 )
-def test_wrong_use_of_extend(
+def test_usage_errors_of_extend(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     status, _, error = run(capsys, "extend", model, *options, "--out", tmp_path / "out")
@@ -65,7 +65,7 @@ def test_wrong_use_of_extend(
     assert not (tmp_path / "out").exists()
 
 
-def test_export_a_route(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_route(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, error = run(capsys, "export", model, "--route", "crops", "--out", tmp_path / "dense")
     assert status == 0, error
     assert "a bert of " in out
@@ -81,7 +81,7 @@ def test_export_a_route(model: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert np.abs(only_crops - expected).max() <= 1e-6
 
 
-def test_export_a_graph(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_onnx(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime")
     status, out, error = run(capsys, "export", model, "--average", "--onnx", "--out", tmp_path / "dense")
     assert status == 0, error
@@ -101,7 +101,7 @@ def test_export_a_graph(model: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--route", "marine"], 1, "known routes are crops"),
     ],
 )
-def test_wrong_use_of_export(
+def test_usage_errors_of_export(
     model: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -23,7 +23,7 @@ def is_one_line(text: str) -> bool:
     return len(text.strip().splitlines()) == 1
 
 
-def test_help_lists_the_verbs_in_the_order_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_verbs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     rows = [line[2:].split(" ")[0] for line in out.splitlines() if line.startswith("│ ")]
     listed = [word for word in rows if word in VERBS]
@@ -31,7 +31,7 @@ def test_help_lists_the_verbs_in_the_order_of_the_work(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("corpus", "evaluate")])
-def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+def test_every_verb_has_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
     code, out, _ = run(capsys, verb, "--help")
     assert code == 0
     assert f"sentence-experts {verb}" in " ".join(out.replace("│", " ").split())
@@ -51,7 +51,7 @@ def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str],
         ("pairs", "corpus", "--out", "x", "--seed", "-1"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_code_2(
+def test_usage_error_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     code, _, error = run(capsys, *arguments)
@@ -67,7 +67,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
         ("train", "minilm", "--pairs", "p", "--out", "x", "--config", "nowhere.yaml"),
     ],
 )
-def test_a_failure_is_one_line_and_exit_code_1(
+def test_failure_is_one_line_and_exit_code_1(
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     tmp_path: Path,
@@ -87,17 +87,18 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" in error
 
 
-def test_a_program_that_calls_it_often_has_each_verb_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbs_are_registered_once(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         run(capsys, "--version")
     names = [each.name for each in (*app.registered_commands, *app.registered_groups)]
     assert sorted(names) == sorted(VERBS)
 
 
-def test_the_command_line_starts_without_heavy_imports() -> None:
+def test_command_line_starts_without_heavy_imports() -> None:
+    heavy = ["torch", "transformers", "datasets", "ibis", "duckdb", "pyarrow", "numpy", "httpx"]
     code = (
         "import sys, json; from sentence_experts.cli import main as m; m.app_with_verbs();"
-        "print(json.dumps([n for n in ('torch', 'transformers', 'datasets', 'ibis') if n in sys.modules]))"
+        f"print(json.dumps([name for name in {heavy} if name in sys.modules]))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert json.loads(out) == []

@@ -20,7 +20,7 @@ def experts_model(tmp_path_factory, minilm):
     return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, ("crops", "neuro"))
 
 
-def test_the_real_model_finds_what_is_asked_for(minilm, tmp_path, capsys):
+def test_search_finds_related_papers(minilm, tmp_path, capsys):
     write_corpus(tmp_path)
     questions = ("How do plants cope with lack of water?", "dreams")
     status, out, err = run(capsys, "search", minilm, "--corpus", tmp_path, "-k", "2", *questions)
@@ -37,7 +37,7 @@ def test_the_real_model_finds_what_is_asked_for(minilm, tmp_path, capsys):
     assert "encoding" not in err
 
 
-def test_errors_say_what_is_wrong(experts_model, tmp_path, capsys):
+def test_errors_are_one_line(experts_model, tmp_path, capsys):
     write_corpus(tmp_path)
     for arguments, status, message in (
         (["rice"], 1, "needs a route; its routes: crops, neuro"),

@@ -46,7 +46,7 @@ def test_every_setting_is_a_flag(capsys: pytest.CaptureFixture[str], monkeypatch
         assert f"--{name.replace('_', '-')}" in out
 
 
-def test_a_folder_without_training_data_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_folder_without_training_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, error = run(capsys, "minilm", "--out", tmp_path / "run", "--pairs", tmp_path)
     assert code == 1
     assert "no pairs here" in error

@@ -19,7 +19,7 @@ def run(*arguments: object) -> int:
     return int(stop.value.code or 0)
 
 
-def test_a_search_ends_with_a_table_and_a_config_for_train(
+def test_tune_writes_table_and_config(
     minilm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = make_tiny_encoder(tmp_path / "model", minilm, experts=tuple(TOPICS))
@@ -45,7 +45,7 @@ def test_a_search_ends_with_a_table_and_a_config_for_train(
         ("batch_size: {type: int, low: 4, high: 8}", ("--batch-size", 6), 2, "nothing to search"),
     ],
 )
-def test_a_space_that_makes_no_sense_is_one_line(
+def test_bad_search_space(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     space: str,

@@ -37,7 +37,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return int(stop.value.code or 0), captured.out, " ".join(captured.err.split())
 
 
-def test_teach_then_use(model: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_auto_route_then_encode(
+    model: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, error = run(capsys, "auto-route", model, "--pairs", pairs, "--confidence", "0.6")
     assert status == 0, error
     for part in ("learned from", "right", "below 0.6", "Cost of wrong routes", "true routes", "crops"):
@@ -66,7 +68,7 @@ def test_teach_then_use(model: Path, pairs: Path, tmp_path: Path, capsys: pytest
     assert written["models"][0]["settings"]["route_of_domain"] == {"crops": "auto", "neuro": "auto"}
 
 
-def test_from_a_file_of_texts(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_auto_route_from_texts(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open(tmp_path / "texts.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["text", "domain"])
@@ -89,7 +91,7 @@ def test_from_a_file_of_texts(model: Path, tmp_path: Path, capsys: pytest.Captur
         (["--fallback", "x"], "'average' or 'error'"),
     ],
 )
-def test_wrong_use(
+def test_usage_errors(
     model: Path, pairs: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     given = ["--pairs", pairs, *options] if options else []
@@ -98,7 +100,9 @@ def test_wrong_use(
     assert not (model / "auto_route").exists()
 
 
-def test_without_automatic_routes(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_auto_route_is_refused_without_classifier(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "texts.txt").write_text("rice\n")
     options = ["--input", tmp_path / "texts.txt", "--route", "auto", "--out", tmp_path / "v.npy"]
     status, _, error = run(capsys, "encode", model, *options)

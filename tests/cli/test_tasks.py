@@ -26,7 +26,7 @@ def task_file(tmp_path: Path) -> Path:
 SHARES = ("--fractions", "0.6,0.2,0.2")
 
 
-def test_the_table_shows_every_dataset_and_what_is_wrong(
+def test_table_shows_datasets_and_problems(
     task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open(tmp_path / "train.jsonl", "a", encoding="utf-8") as file:
@@ -40,7 +40,7 @@ def test_the_table_shows_every_dataset_and_what_is_wrong(
     assert Tasks.open(tmp_path / "out").counts["sts"]["small"] == {"test": 5}
 
 
-def test_a_folder_is_replaced_when_asked(
+def test_overwrite_replaces_folder(
     task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
@@ -49,7 +49,7 @@ def test_a_folder_is_replaced_when_asked(
     assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--overwrite") == 0
 
 
-def test_mistakes_are_one_line(task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_one_line(task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("tasks", task_file, "--out", tmp_path / "out", "--fractions", "0.5,0.6") == 2
     assert "--fractions: give three shares" in capsys.readouterr().err
     write_rows(tmp_path / "sts.jsonl", [{"a": "x"}])
@@ -65,7 +65,7 @@ def tiny(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_encoder(tmp_path_factory.mktemp("tiny") / "base", minilm)
 
 
-def test_experts_from_a_task_file_and_from_its_folder(
+def test_extend_from_task_file_and_folder(
     task_file: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from sentence_experts.models.loading import load
@@ -92,14 +92,14 @@ def test_experts_from_a_task_file_and_from_its_folder(
         (["--route", "none", "--router", "learned"], "leave out --route none"),
     ],
 )
-def test_what_goes_not_with_tasks(
+def test_options_that_conflict_with_tasks(
     task_file: Path, tmp_path: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("extend", "minilm", "--tasks", task_file, "--out", tmp_path / "m", *options) == 2
     assert message in capsys.readouterr().err
 
 
-def test_shared_experts_by_hand(tiny: Path, tmp_path: Path) -> None:
+def test_shared_experts(tiny: Path, tmp_path: Path) -> None:
     from sentence_experts.models.loading import load
 
     shared = ("--route", "prefix", "--share", "clustering=document", "--prefixes", "clustering=group: ")

@@ -39,7 +39,7 @@ def run(capsys, *arguments):
     return ended.value.code, said.out, said.err
 
 
-def test_two_models_beside_each_other(models, texts, tmp_path, capsys):
+def test_similarity_of_two_models(models, texts, tmp_path, capsys):
     out = tmp_path / "out"
     common = ["--texts", texts, "--column", "abstract", "--sample", 20, "--out", out, "--device", "cpu"]
     status, shown, err = run(capsys, models[0], "--against", models[1], *common)
@@ -71,7 +71,7 @@ def test_two_models_beside_each_other(models, texts, tmp_path, capsys):
     assert json.loads((out / "similarity.json").read_text())["pairs"][0]["routes"] == ["heart", "crops"]
 
 
-def test_mistakes_take_one_line(models, texts, minilm, tmp_path, capsys):
+def test_errors_are_one_line(models, texts, minilm, tmp_path, capsys):
     common = ["--texts", texts, "--column", "abstract", "--out", tmp_path / "out", "--device", "cpu"]
     for arguments, status, message in (
         ([models[0], *common, "--routes", "crops,x"], 1, "no route 'x'; its routes: crops, heart, neuro"),

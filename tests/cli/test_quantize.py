@@ -41,7 +41,7 @@ def made(model, texts, tmp_path_factory) -> tuple[Path, subprocess.CompletedProc
     return folder, run("quantize", model, "--texts", texts, "--out", folder)
 
 
-def test_a_model_in_8_bits_encodes_like_the_whole(model, texts, made, tmp_path):
+def test_8_bit_vectors_are_close(model, texts, made, tmp_path):
     eight, done = made
     assert done.returncode == 0, done.stderr
     found = re.search(r"on 20 other texts: mean (0\.\d+|1\.0+), minimum (0\.\d+|1\.0+)", done.stdout)
@@ -58,7 +58,7 @@ def test_a_model_in_8_bits_encodes_like_the_whole(model, texts, made, tmp_path):
     assert np.abs(vectors["whole"] - vectors["eight"]).max() < 0.2 * np.abs(vectors["whole"]).max()
 
 
-def test_full_precision_is_there_under_another_name(model, made):
+def test_float32_restores_full_precision(model, made):
     eight, full = (BatchEncoder(load(made[0], device="cpu", dtype=dtype)) for dtype in (None, "float32"))
     whole = BatchEncoder(load(model, device="cpu"))
     texts = ["rice in the rain", "maize"]
@@ -67,7 +67,7 @@ def test_full_precision_is_there_under_another_name(model, made):
     assert eight.vector_settings("crops") != full.vector_settings("crops")
 
 
-def test_16_bits_of_a_model_in_8_are_a_mistake(made, texts, tmp_path, capsys):
+def test_bfloat16_is_refused_for_8_bit_model(made, texts, tmp_path, capsys):
     arguments = ["--input", texts, "--route", "crops", "--device", "cpu", "--dtype", "bfloat16"]
     with pytest.raises(SystemExit) as end:
         main(["encode", *map(str, (made[0], *arguments, "--out", tmp_path / "v.npy"))])
@@ -77,7 +77,7 @@ def test_16_bits_of_a_model_in_8_are_a_mistake(made, texts, tmp_path, capsys):
     assert not (tmp_path / "v.npy").exists()
 
 
-def test_mistakes_end_in_one_line(model, texts, tmp_path, capsys):
+def test_errors_are_one_line(model, texts, tmp_path, capsys):
     few = tmp_path / "few.txt"
     few.write_text("one\ntwo\n")
     (tmp_path / "there").mkdir()

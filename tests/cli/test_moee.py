@@ -39,7 +39,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return int(stop.value.code or 0), " ".join(captured.out.split()), " ".join(captured.err.split())
 
 
-def test_make_and_use_as_a_model(place, tmp_path, capsys):
+def test_made_folder_is_a_model(place, tmp_path, capsys):
     made = ("moee", "make", place / "olmoe", "--out", tmp_path / "emb", "--device", "cpu")
     status, out, error = run(
         capsys, *made, "--develop", place / "dev.jsonl", "--calibrate", place / "texts.txt"
@@ -69,7 +69,7 @@ def test_make_and_use_as_a_model(place, tmp_path, capsys):
     assert status == 0, error  # an embedder takes an embedder's place
 
 
-def test_evaluate_measures_all_parts_on_one_reading(place, tmp_path, capsys):
+def test_evaluate_reads_texts_once_for_all_parts(place, tmp_path, capsys):
     tasks = make_tasks_folder(tmp_path)
     command = ("moee", "evaluate", place / "olmoe", "--tasks", tasks, "--only", "sts", "--only", "reranking")
     status, out, error = run(capsys, *command, "--out", tmp_path / "out", "--device", "cpu")
@@ -82,7 +82,7 @@ def test_evaluate_measures_all_parts_on_one_reading(place, tmp_path, capsys):
     assert len(set(scores)) == 4
 
 
-def test_a_folders_own_alpha_is_measured(place, tmp_path, capsys):
+def test_alpha_of_folder_is_used(place, tmp_path, capsys):
     made = ("moee", "make", place / "olmoe", "--alpha", 5, "--device", "cpu", "--out", tmp_path / "emb")
     assert run(capsys, *made)[0] == 0
     tasks = make_tasks_folder(tmp_path)
@@ -124,7 +124,7 @@ def test_analyse_writes_one_page(place, tmp_path, capsys):
         (("analyse", "MODEL", "--pairs", "sts.jsonl", "--score", "x", "--out", "o"), 1, "lacks the column x"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line(place, tmp_path, capsys, monkeypatch, minilm, arguments, status, said):
+def test_errors_are_one_line(place, tmp_path, capsys, monkeypatch, minilm, arguments, status, said):
     monkeypatch.chdir(tmp_path)
     for name in ("texts.txt", "dev.jsonl", "sts.jsonl"):
         (tmp_path / name).write_bytes((place / name).read_bytes())
@@ -135,7 +135,7 @@ def test_what_is_wrong_is_one_line(place, tmp_path, capsys, monkeypatch, minilm,
     assert "Traceback" not in error
 
 
-def test_flags_of_a_language_model_are_not_for_an_embedders_folder(place, tmp_path, capsys):
+def test_reading_flags_do_not_apply_to_a_made_folder(place, tmp_path, capsys):
     made = ("moee", "make", place / "olmoe", "--parts", "hs", "--out", tmp_path / "emb")
     assert run(capsys, *made)[0] == 0
     command = ("encode", tmp_path / "emb", "--input", place / "texts.txt", "--out", tmp_path / "v.npy")
