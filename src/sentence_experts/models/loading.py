@@ -40,7 +40,7 @@ class LoadConfig(Config):
         None, description="Pooling of the token vectors, instead of the model's own"
     )
     int8: bool = Field(
-        True, description="Compute in 8 bits if the model has been quantized and runs on an x86 CPU"
+        True, description="Compute in 8 bits if the model has been quantized and runs on a CPU"
     )
     packed: bool = Field(True, description="Leave out the padding on a CPU; the vectors stay the same")
     routes: list[str] | None = Field(

@@ -54,5 +54,5 @@ def test_a_route_is_read_before_the_text(bases: dict[str, SentenceTransformer]) 
 
 
 def test_a_model_with_routes_has_no_router_choices(bases: dict[str, SentenceTransformer]) -> None:
-    with pytest.raises(UsageError, match="chosen by routes"):
+    with pytest.raises(UsageError, match="route chooses"):
         sentence_experts.extend(bases["bert"], NAMES).route_of(PLAIN)

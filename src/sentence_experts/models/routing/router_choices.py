@@ -13,7 +13,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.sequence_router import LEARNED, router_logits_of
 
 
@@ -55,12 +54,6 @@ class RouterChoices:
         return [self.experts[number] for number in self.probabilities.mean(axis=1).argmax(axis=1)]
 
 
-def has_learned_router(encoder: SentenceTransformer) -> bool:
-    """Whether the blocks of this model choose their experts by themselves."""
-    config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
-    return getattr(config, "router", None) == LEARNED
-
-
 @torch.inference_mode()
 def router_choices(
     encoder: SentenceTransformer, texts: Sequence[str], prompt: str = "", batch_size: int = 32
@@ -74,14 +67,15 @@ def router_choices(
         batch_size: number of texts per batch; no choice depends on it.
 
     Raises:
-        UsageError: the model has no learned routers, or its tokens choose for themselves.
+        UsageError: the model has no routers that read whole texts.
         RouteError: the model has routes and a text begins with none.
     """
     config: Any = getattr(getattr(encoder[0], "auto_model", None), "config", None)
-    if hasattr(config, "router"):
-        router_kind(config).refuse_per_token("no single expert to name for a text")
-    if not has_learned_router(encoder):
-        raise UsageError("the model's experts are chosen by routes; only learned routers choose by the text")
+    if getattr(config, "router", None) != LEARNED:
+        raise UsageError(
+            "only learned routers (`router='learned'`) choose an expert per text and block; here the text's "
+            "route chooses, or each token chooses its own"
+        )
     encoder.eval()
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # texts of like length meet
     shape = (len(texts), len(config.expert_layers), len(config.experts))
