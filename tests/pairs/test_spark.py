@@ -62,7 +62,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("spark").resolve()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JDK_JAVA_OPTIONS", JAVA)
-        with engines._spark(SPARK, folder) as backend:
+        with engines._spark(PairsConfig.of(**SPARK), folder) as backend:
             for key, value in FOR_SMALL_TABLES.items():
                 backend._session.conf.set(f"spark.sql.{key}", value)
             yield
