@@ -60,10 +60,13 @@ def test_the_temperature_is_trained_and_reported(preprint_run: Path) -> None:
     result = json.loads((preprint_run / "run.json").read_text())
     best = preprint_run / "checkpoints" / f"checkpoint-{result['best_step']}" / "loss.safetensors"
     log_scale = float(load_file(best)["log_scale"])
-    assert result["temperature"] == pytest.approx(math.exp(-log_scale))
+    assert result["learned"]["temperature"] == pytest.approx(math.exp(-log_scale))
     # Adam moves it by about the rate a step.
     assert 1e-5 < abs(log_scale - math.log(2.0)) < PREPRINT.learning_rate * PREPRINT.max_steps
-    assert f"{result['temperature']:.4g} in the end" in (preprint_run / "model" / "README.md").read_text()
+    assert (
+        f"{result['learned']['temperature']:.4g} in the end"
+        in (preprint_run / "model" / "README.md").read_text()
+    )
 
 
 def test_weight_decay_does_not_pull_at_the_temperature(preprint_run: Path) -> None:

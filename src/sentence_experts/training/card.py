@@ -84,7 +84,7 @@ vectors = model.encode(["a text", "another"]{use})
 
 {len(training):,} {"; ".join(data)}, in batches of
 {size:,} pairs{together}.
-Loss: {LOSSES[config["loss"]].format(**config | result)}.
+Loss: {LOSSES[config["loss"]].format(**config | result["learned"])}.
 {_notes(config)}
 | route | pairs | datasets | a batch is of | temperature | validation | |
 |---|---|---|---|---|---|---|
@@ -110,11 +110,8 @@ def _rows(training: TrainingSet, best: dict[str, Any]) -> str:
 
 def _figures(route: TrainedRoute, best: dict[str, Any]) -> str:
     """Two cells: the first two figures of the route."""
-    found = [
-        f"{title} {best[key]:.4f}"
-        for metric, title in TITLES.items()
-        if (key := f"eval_validation_{route.name}_{metric}") in best
-    ]
+    keys = {f"eval_validation_{route.name}_{metric}": title for metric, title in TITLES.items()}
+    found = [f"{title} {best[key]:.4f}" for key, title in keys.items() if key in best]
     return f"{' | '.join([*found, '', ''][:2])} |"
 
 

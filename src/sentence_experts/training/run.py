@@ -134,7 +134,7 @@ def train(
         result["steps"],
         result["history"],
         result["losses"],
-        {name: result[name] for name in ("temperature",) if name in result},
+        result["learned"],
         None if out is None else folder,
     )
 
@@ -308,19 +308,11 @@ class _Run:
         state = trainer.state
         result = {
             **self._identity(),
-            **trainer.loss.learned(),
+            "learned": trainer.loss.learned(),
             "steps": state.global_step,
             "best_step": state.best_global_step,
             "best_validation": state.best_metric,
-            "history": [
-                {
-                    key: value
-                    for key, value in entry.items()
-                    if key == "step" or key.startswith("eval_validation_")
-                }
-                for entry in state.log_history
-                if BEST_BY in entry
-            ],
+            "history": [_figures(entry) for entry in state.log_history if BEST_BY in entry],
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
         }
         with replacing_folder(out / "model") as folder:
@@ -342,6 +334,10 @@ def _train(
         for callback in (*_loggers(out, config), RunCallback(advance, config.patience, shown)):
             trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=checkpoint)
+
+
+def _figures(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name == "step" or "eval_validation_" in name}
 
 
 def _take_best(trainer: Trainer) -> None:
