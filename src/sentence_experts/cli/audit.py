@@ -59,7 +59,7 @@ def _show(found: Audit) -> None:
 
     for table in audit_tables(found):
         results.print(table)
-    results.print(f"\npairs both linked and not: {found.leaks.contradictions:,}")
+    show(f"\npairs both linked and not: {found.leaks.contradictions:,}")
     if found.citing is not None:
         seen, articles = found.citing
         show(f"articles behind test pairs that are behind training pairs too: {seen:,} of {articles:,}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import results
+from sentence_experts.cli.console import results, show
 from sentence_experts.cli.options import add_verb
 from sentence_experts.corpus.config import FetchConfig, ImportConfig
 from sentence_experts.recipes import find_plan
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
     corpus = typer.Typer(no_args_is_help=True, help="Bring articles and their citations into a corpus.")
     add_verb(corpus, import_)
     add_verb(corpus, fetch, find_config=find_plan)
-    add_verb(corpus, show)
+    add_verb(corpus, show_)
     app.add_typer(corpus, name="corpus")
 
 
@@ -62,7 +62,7 @@ def import_(
     """
     from sentence_experts.corpus.importing import import_corpus
 
-    _show(import_corpus(sources or [], out, config))
+    _show_corpus(import_corpus(sources or [], out, config))
 
 
 def fetch(
@@ -91,10 +91,10 @@ def fetch(
     if dry_run:
         _show_estimate(estimate_fetch(config))
     else:
-        _show(fetch_corpus(config, out))
+        _show_corpus(fetch_corpus(config, out))
 
 
-def show(
+def show_(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder written by `corpus import`")],
 ) -> None:
     """Show what a corpus holds.
@@ -103,10 +103,10 @@ def show(
     """
     from sentence_experts.corpus.tables import CorpusFolder
 
-    _show(CorpusFolder.open(corpus))
+    _show_corpus(CorpusFolder.open(corpus))
 
 
-def _show(corpus: CorpusFolder) -> None:
+def _show_corpus(corpus: CorpusFolder) -> None:
     """The counts of a corpus, by domain if it was fetched."""
     counts = corpus.manifest["counts"]
     table = Table(title=f"Corpus {corpus.path}", title_justify="left", show_header=False)
@@ -120,7 +120,7 @@ def _show(corpus: CorpusFolder) -> None:
     if "fetch" in corpus.manifest:
         results.print(_by_domain(corpus.manifest["fetch"]["domains"]))
     if counts["rejected"]:
-        results.print(f"What was set aside is listed in {corpus.rejected}", markup=False)
+        show(f"What was set aside is listed in {corpus.rejected}")
 
 
 def _by_domain(domains: dict[str, dict[str, Any]]) -> Table:
@@ -147,5 +147,5 @@ def _show_estimate(estimate: FetchEstimate) -> None:
     results.print(table)
     for name, titles in estimate.examples.items():
         for title in titles:
-            results.print(f"{name}: {title}", markup=False)
-    results.print(f"about {estimate.requests:,} requests, {max(estimate.minutes, 1):,.0f} minutes")
+            show(f"{name}: {title}")
+    show(f"about {estimate.requests:,} requests, {max(estimate.minutes, 1):,.0f} minutes")

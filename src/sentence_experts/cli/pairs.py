@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import results
+from sentence_experts.cli.console import results, show
 from sentence_experts.cli.options import add_verb
 from sentence_experts.pairs.config import PairsConfig
 
@@ -22,14 +22,16 @@ def register(app: typer.Typer) -> None:
 
 
 def pairs(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="folder written by `corpus import`")],
-    out: Annotated[Path, typer.Option(help="folder to write the dataset to")],
+    corpus: Annotated[
+        Path, typer.Argument(metavar="CORPUS", help="Folder written by `corpus import` or `corpus fetch`")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the pairs to")],
     config: PairsConfig,
 ) -> None:
     """Compile pairs of linked papers from a corpus: train, validation and test sets.
 
-    Both papers of a pair are of one domain. Validation and test are balanced with negatives of the same
-    domain that no relation links.
+    Both papers of a pair belong to one domain. Validation and test are balanced with negative pairs of the
+    same domain that no relation links.
 
     Example: sentence-experts pairs my-corpus --domains domains.yaml --relation coupling
     --negatives-min-cited 0 --out my-pairs
@@ -40,7 +42,7 @@ def pairs(
 
 
 def _show(pairs: Pairs) -> None:
-    """How many pairs each domain got, and what a reader of results on them should know."""
+    """The number of pairs per domain, and what readers of results on them should know."""
     from sentence_experts.pairs.splits import SPLITS
 
     manifest = pairs.manifest
@@ -54,22 +56,20 @@ def _show(pairs: Pairs) -> None:
         table.add_row(domain, f"{counts['train']['positives']:,}", *sets, f"{counts['test']['papers']:,}")
     results.print(table)
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
-    results.print(f"linked pairs, both papers of one domain: {linked}")
+    show(f"linked pairs, both papers of one domain: {linked}")
     if manifest["left_out_by_max_references"]:
         left_out = manifest["left_out_by_max_references"]
-        results.print(
+        show(
             f"left out, with more than {settings['max_references']:,} references: {left_out['papers']:,} "
             f"papers and their {left_out['citations']:,} citations that could have made pairs"
         )
     if manifest["pairs_between_splits_left_out"]:
         behind = "papers or citing articles" if settings["split"] == "article" else "papers"
         left_out = manifest["pairs_between_splits_left_out"]
-        results.print(f"left out, since their {behind} are in two sets: {left_out:,}")
+        show(f"left out, since their {behind} are in two sets: {left_out:,}")
     seen, papers = manifest["test_papers_seen_in_training"], manifest["test_papers"]
-    results.print(f"test papers seen in training: {seen:,} of {papers:,}")
+    show(f"test papers seen in training: {seen:,} of {papers:,}")
     seen, articles = manifest["test_articles_seen_in_training"], manifest["test_articles"]
     if articles is not None:
-        results.print(
-            f"articles behind test pairs that are behind training pairs too: {seen:,} of {articles:,}"
-        )
-    results.print(f"written to {pairs.path}")
+        show(f"articles behind test pairs that are behind training pairs too: {seen:,} of {articles:,}")
+    show(f"written to {pairs.path}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import results
-from sentence_experts.cli.options import add_verb
+from sentence_experts.cli.console import results, show
+from sentence_experts.cli.options import Overwrite, add_verb
 from sentence_experts.tasks.config import TasksConfig
 
 if TYPE_CHECKING:
@@ -25,18 +25,19 @@ def register(app: typer.Typer) -> None:
 
 def tasks(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="YAML: the tasks, their instructions and their datasets")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="YAML file with the tasks, their instructions and their datasets"
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="folder to write the datasets to")],
+    out: Annotated[Path, typer.Option(help="Folder to write the datasets to")],
     config: TasksConfig,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace the datasets in that folder")
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Compile the datasets of tasks: retrieval, classification, clustering, and what they are measured on.
+    """Compile the datasets of tasks: retrieval, classification, clustering, and their test sets.
 
     Rows come from files, corpora and hub datasets. Classification and clustering are trained on pairs of
-    texts of one label. No text that any dataset is measured on is in the training set of another.
+    texts of one label. No text of a validation or test set is in the training set of any dataset.
 
     Example: sentence-experts tasks tasks.yaml --out my-tasks
     """
@@ -46,7 +47,7 @@ def tasks(
 
 
 def _show(folder: Tasks) -> None:
-    """How many pairs and texts each dataset got, what is not used and why, and what is wrong with classes."""
+    """The number of pairs and texts per dataset, what is left out and why, and problems with classes."""
     from sentence_experts.tasks.split import SPLITS
 
     table = Table(title="pairs of each dataset")
@@ -63,16 +64,16 @@ def _show(folder: Tasks) -> None:
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():
             for note in _notes(entry):
-                results.print(f"{task}/{name}: {note}", markup=False)
+                show(f"{task}/{name}: {note}")
     for route, instruction in folder.task_file.instructions().items():
         expert = folder.task_file.experts()[route]
         shared = "" if expert == route else f", with the expert of {expert}"
-        results.print(f"route {route}: texts begin with {instruction!r}{shared}", markup=False)
-    results.print(f"written to {folder.path}", markup=False)
+        show(f"route {route}: texts begin with {instruction!r}{shared}")
+    show(f"written to {folder.path}")
 
 
 def _notes(entry: dict[str, Any]) -> list[str]:
-    """A line for each way in which rows were lost, and for classes that something is wrong with."""
+    """One line per reason for which rows were left out, and per problem with classes."""
     notes = [f"set aside {count:,}: {why}" for why, count in entry["set_aside"].items()]
     notes += [f"removed {count:,}: {why.replace('_', ' ')}" for why, count in entry["removed"].items()]
     for split, labels in entry.get("classes_of_one_text", {}).items():
