@@ -21,6 +21,7 @@ from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer
 
 from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
 from sentence_experts.models.architectures.families import family_of_base
+from sentence_experts.models.architectures.registration import config_class_of, model_class_of
 from sentence_experts.models.layers.packing import PACKED
 from sentence_experts.models.storage.weight_names import base_name
 
@@ -44,8 +45,8 @@ def test_blocks_with_experts_compute_what_the_librarys_blocks_compute(name: str,
     kept = {
         key: value for key, value in config.to_dict().items() if key not in ("model_type", "architectures")
     }
-    ours = family.load_model_class()(
-        family.load_config_class()(**kept, experts=["a"], expert_layers=[0, 1], expert_norms=norms)
+    ours = model_class_of(family)(
+        config_class_of(family)(**kept, experts=["a"], expert_layers=[0, 1], expert_norms=norms)
     ).eval()
     weights = dense.state_dict()
     ours.load_state_dict({key: weights[base_name(family, key)] for key in ours.state_dict()}, strict=True)

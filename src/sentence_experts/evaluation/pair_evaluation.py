@@ -14,6 +14,7 @@ from sentence_experts.evaluation.measure import Measured, mean_over_runs, measur
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.pairs import (
     KEPT_COLUMNS,
+    PairScorer,
     checked_table,
     score_pairs,
     scored_by_domain,
@@ -25,7 +26,6 @@ from sentence_experts.evaluation.results import (
     ModelResult,
     PairEvaluation,
 )
-from sentence_experts.evaluation.scorers import PairScorer
 from sentence_experts.evaluation.statistics import BOOTSTRAPPED, interval
 from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, mean_areas, rank_tests
 

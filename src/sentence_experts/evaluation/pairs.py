@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,20 @@ from numpy.typing import NDArray
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.statistics import ScoredPairs
 
-if TYPE_CHECKING:
-    from sentence_experts.evaluation.scorers import PairScorer
-
 PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
+
+
+class PairScorer(Protocol):
+    """A model as the evaluation of pairs sees it."""
+
+    label: str
+
+    def settings(self) -> dict[str, Any]:
+        """What identifies the model in the results."""
+
+    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
+        """The similarity of each pair of texts, shape (pairs,)."""
 
 
 def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,6 @@ from sentence_experts.progress import Advance, progress
 from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
 
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
-
-
-class PairScorer(Protocol):
-    """A model as the evaluation of pairs sees it."""
-
-    label: str
-
-    def settings(self) -> dict[str, Any]:
-        """What identifies the model in the results."""
-
-    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
-        """The similarity of each pair of texts, shape (pairs,)."""
 
 
 class TfidfScorer:

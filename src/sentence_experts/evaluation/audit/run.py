@@ -18,9 +18,15 @@ from sentence_experts.evaluation.config import AuditConfig
 from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.models import TFIDF, Models, model_runs
 from sentence_experts.evaluation.pair_inputs import open_pairs
-from sentence_experts.evaluation.pairs import PAIR_COLUMNS, domains_of, score_pairs, texts_by_domain
+from sentence_experts.evaluation.pairs import (
+    PAIR_COLUMNS,
+    PairScorer,
+    domains_of,
+    score_pairs,
+    texts_by_domain,
+)
 from sentence_experts.evaluation.results import POOLED, PairMetrics, Result
-from sentence_experts.evaluation.scorers import EncoderScorer, PairScorer, TfidfScorer
+from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import write_json, write_parquet

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from sentence_experts.errors import InputError
+
+# The Python file in saved folders that imports the classes from this package.
+MODELING = "modeling_sentence_experts"
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,13 @@ class Family:
         """The modules that each expert owns: name inside the expert -> path inside the base block."""
         return {**self.mlp, **(self.norms if expert_norms else {})}
 
-    def load_config_class(self) -> Any:
-        """The config class with experts (imports transformers, not torch)."""
-        return getattr(import_module("sentence_experts.models.architectures.configs"), self.config_class)
-
-    def load_model_class(self) -> Any:
-        """The model class with experts (imports torch)."""
-        return getattr(import_module(self.module), self.model_class)
+    @property
+    def auto_map(self) -> dict[str, str]:
+        """The entry of `config.json` that names the classes in the folder's own `MODELING` file."""
+        return {
+            "AutoConfig": f"{MODELING}.{self.config_class}",
+            "AutoModel": f"{MODELING}.{self.model_class}",
+        }
 
 
 FAMILIES = (

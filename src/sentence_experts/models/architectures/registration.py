@@ -9,12 +9,13 @@ with `trust_remote_code=True` find them without any import.
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from sentence_experts.models.architectures.families import FAMILIES, family_of
+from sentence_experts.models.architectures.families import FAMILIES, MODELING, Family, family_of
 from sentence_experts.storage import write_text
 
-MODELING = "modeling_sentence_experts"
 _MODELING_FILE = '''"""The model classes of this folder, for stock loaders with `trust_remote_code=True`.
 
 They are in the Python package sentence-experts: pip install sentence-experts
@@ -33,17 +34,18 @@ def register() -> None:
     from transformers import AutoConfig, AutoModel
 
     for family in FAMILIES:
-        AutoConfig.register(family.model_type, family.load_config_class(), exist_ok=True)
-        AutoModel.register(family.load_config_class(), family.load_model_class(), exist_ok=True)
+        AutoConfig.register(family.model_type, config_class_of(family), exist_ok=True)
+        AutoModel.register(config_class_of(family), model_class_of(family), exist_ok=True)
 
 
-def auto_map_of(model_type: str) -> dict[str, str]:
-    """What `config.json` says about where the classes are: in the file that `write_modeling_file` writes."""
-    family = family_of(model_type)
-    return {
-        "AutoConfig": f"{MODELING}.{family.config_class}",
-        "AutoModel": f"{MODELING}.{family.model_class}",
-    }
+def config_class_of(family: Family) -> Any:
+    """The config class with experts (imports transformers)."""
+    return getattr(import_module("sentence_experts.models.architectures.configs"), family.config_class)
+
+
+def model_class_of(family: Family) -> Any:
+    """The model class with experts (imports torch)."""
+    return getattr(import_module(family.module), family.model_class)
 
 
 def write_modeling_file(folder: Path, model_type: str) -> None:

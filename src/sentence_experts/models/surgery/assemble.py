@@ -22,6 +22,7 @@ from sentence_experts.models.architectures.families import (
     family_of_base,
     inherited_values,
 )
+from sentence_experts.models.architectures.registration import config_class_of, model_class_of
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
 from sentence_experts.models.routing.router_kinds import initialize_routers
 from sentence_experts.models.routing.routes import Route, is_domain_route
@@ -128,7 +129,7 @@ def with_experts(
         "vocab_size": max(base_rows or config.vocab_size, len(tokenizer)),
         "base_vocab_size": base_rows,
     }
-    model = family.load_model_class()(family.load_config_class()(**values), **pooler_option(old))
+    model = model_class_of(family)(config_class_of(family)(**values), **pooler_option(old))
     model.to(dtype=encoder.dtype).eval()
     initialize_routers(model, seed)
     model.load_state_dict(_state(old, model, sources))
