@@ -1,4 +1,4 @@
-"""Time and memory from a heavy-tailed citation graph to co-cited pairs, beside SQL written by hand.
+"""Time and memory from a heavy-tailed citation graph to co-cited pairs, compared with hand-written SQL.
 
     python benchmarks/co_citation.py [--citations 1000000,10000000,100000000] [--memory 4GB] [--threads 2]
                                      [--rounds 3,3,2] [--folder DIR]
@@ -268,7 +268,7 @@ def main() -> None:
     options.add_argument("--rounds", default="3,3,2", help="for each size")
     options.add_argument("--memory", default="4GB")
     options.add_argument("--threads", type=int, default=2)
-    options.add_argument("--folder", type=Path, help="where the graphs lie, kept afterwards")
+    options.add_argument("--folder", type=Path, help="folder for the graphs, which stay there")
     options.add_argument("--child", help=argparse.SUPPRESS)
     options.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()

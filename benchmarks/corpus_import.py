@@ -1,4 +1,4 @@
-"""Time and memory of `corpus import` beside pubmed_parser, on the same articles in one run.
+"""Time and memory of `corpus import` compared with pubmed_parser, on the same articles in one run.
 
     python benchmarks/corpus_import.py [--archive elife_jats.tar.xz] [--rounds 3] [--workers 2] [--limit N]
 
@@ -103,7 +103,7 @@ def main() -> None:
     options.add_argument("--archive", type=Path, default=DATA / "corpora" / "elife_jats.tar.xz")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--workers", type=int, default=2)
-    options.add_argument("--limit", type=int, help="only so many articles, for a quick look")
+    options.add_argument("--limit", type=int, help="maximum number of articles, for a quick look")
     options.add_argument("--results", type=Path, default=HERE / "results" / "corpus_import.json")
     given = options.parse_args()
 
@@ -164,7 +164,7 @@ def as_markdown(result: dict) -> str:
     ]
     return "\n".join(
         [
-            f"# corpus import beside pubmed_parser {result['versions']['pubmed_parser']}",
+            f"# corpus import compared with pubmed_parser {result['versions']['pubmed_parser']}",
             "",
             f"{result['articles']:,} JATS articles, {result['workers']} workers, {result['hardware']}, load "
             f"before: {result['load_before']:.1f}; medians of {len(result['seconds']['pubmed_parser'])} "

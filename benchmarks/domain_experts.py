@@ -35,7 +35,7 @@ VIEWS = ("pooled", MEAN)
 
 @dataclass(frozen=True)
 class Run:
-    """One model of a study: how it is extended and trained, beyond what all models of the study share."""
+    """One model of a study: how it is extended and trained, in addition to the settings of the study."""
 
     name: str
     extend: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def train(out: Path, pairs: Path, study: Study, run: Run, seed: int) -> Path:
             cli(log, "extend", BASE, "--experts", experts, *run.extend, "--out", str(untrained))
         flags = ["--pairs", str(pairs), "--out", str(trained), "--seed", str(seed), "--resume"]
         cli(log, "train", str(untrained), *flags, *study.train, *run.train)
-        # Keeps the test vectors, so that models are encoded side by side and compared in one go at the end.
+        # Caches the test vectors, so that models are encoded in parallel; they are compared at the end.
         measured = ["--pairs", str(pairs), "--cache", str(out / "vectors"), "--bootstrap", "0"]
         cli(log, "evaluate", str(trained / "model"), *measured, "--out", str(out / "single" / name))
         print(f"{run.name}, seed {seed}: trained", flush=True)
@@ -145,7 +145,7 @@ def train(out: Path, pairs: Path, study: Study, run: Run, seed: int) -> Path:
 
 
 def evaluate(out: Path, pairs: Path, name: str, models: Sequence[tuple[str, Path]]) -> dict:
-    """Figures of all models of a study, the runs of one model joined over their seeds."""
+    """Results of all models of a study, joined over the seeds of each model."""
     folder = out / "evaluation" / name
     named = [part for label, model in models for part in ("--seeds", f"{label}={model}")]
     flags = [*named, "--baseline", BASE, "--baseline", "tfidf", "--cache", str(out / "vectors")]
@@ -237,14 +237,14 @@ def run_study(out: Path, name: str, seeds: int, jobs: int) -> None:
 
 
 def main() -> None:
-    """Train and evaluate what is not there yet."""
+    """Train and evaluate all models that are missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder for corpus, pairs, runs, figures")
+    parser.add_argument("--out", type=Path, required=True, help="folder for corpus, pairs, runs and results")
     parser.add_argument("--study", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=2, help="trainings at once, one thread each")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel trainings")
     given = parser.parse_args()
     for name in given.study:
         run_study(given.out, name, given.seeds, given.jobs)

@@ -1,4 +1,4 @@
-"""Texts to vectors on the CPU: ours beside sentence-transformers' own encode.
+"""Texts to vectors on the CPU: compared with sentence-transformers' own encode.
 
     python benchmarks/encode.py [--texts 1000] [--rounds 5]
 

@@ -106,8 +106,15 @@ def attempt(mutated: Input) -> dict[str, Any]:
         try:
             return outcome_of(mutated, Path(folder))
         except BaseException as error:
-            said = f"{type(error).__name__}: {error}"[:300]
-            return {"papers": 0, "passed": 0, "reasons": {}, "seconds": 0.0, "grown": 0, "problems": [said]}
+            problem = f"{type(error).__name__}: {error}"[:300]
+            return {
+                "papers": 0,
+                "passed": 0,
+                "reasons": {},
+                "seconds": 0.0,
+                "grown": 0,
+                "problems": [problem],
+            }
 
 
 def _work(data: list[tuple[str, bytes]], seed: int, numbers: range, answers: Connection) -> None:
@@ -135,9 +142,9 @@ def run(data: list[tuple[str, bytes]], seed: int, numbers: range) -> Iterator[tu
             pass
         if begin < numbers.stop:
             mutated = mutation(data, seed, begin)
-            said = "hangs" if process.is_alive() else f"the process died ({process.exitcode})"
+            problem = "hangs" if process.is_alive() else f"the process died ({process.exitcode})"
             failed = {"papers": 0, "passed": 0, "reasons": {}, "seconds": _HANGS_AFTER, "grown": 0,
-                      "problems": [said]}  # fmt: skip
+                      "problems": [problem]}  # fmt: skip
             yield begin, mutated.names, mutated.container, failed
             begin += 1
         process.kill()
@@ -190,11 +197,13 @@ def report(outcomes: list[tuple[int, str, str, Any]], options: argparse.Namespac
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA / "formats", help="folder of articles to break")
+    parser.add_argument("--data", type=Path, default=DATA / "formats", help="folder of articles to mutate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from", dest="begin", type=int, default=0, help="number of the first mutation")
     parser.add_argument("--count", type=int, default=COUNT)
-    parser.add_argument("--failing", type=Path, default=Path("fuzz-failing"), help="where those that fail go")
+    parser.add_argument(
+        "--failing", type=Path, default=Path("fuzz-failing"), help="folder for the inputs that fail"
+    )
     options = parser.parse_args()
     data = read_data(options.data)
     if not data:

@@ -1,4 +1,4 @@
-"""A batch of texts of many routes beside the same batch through the dense model, forward and training step.
+"""Forward and training step of a batch of texts of many routes, compared with the dense model.
 
     python benchmarks/mixed_batch.py [--experts 5 20] [--tokens 100 200 400] [--rounds 7]
 
@@ -19,7 +19,7 @@ from measuring import elife_texts, in_turn, ratio, table, write
 
 
 def batch_of(model: Any, texts: list[str], experts: int, tokens: int, routes: list[str]) -> dict[str, Any]:
-    """Features of texts that go round the routes, until each expert has so many tokens."""
+    """Features of texts of alternating routes, with this number of tokens per expert."""
     picked, counted = [], [0] * experts
     for number, text in enumerate(texts):
         expert = number % experts
@@ -62,7 +62,7 @@ def as_text(rows: list[list[str]]) -> str:
     header = ["experts", "texts", "tokens of the batch", "tokens an expert", "forward", "training step"]
     return "\n".join(
         [
-            "# Mixed batches beside the dense model",
+            "# Mixed batches compared with the dense model",
             "",
             "Times as long as the dense model on the same texts, packed alike; all-MiniLM-L6-v2, fp32, one "
             "thread, process time, medians. Made by `python benchmarks/mixed_batch.py`.",

@@ -1,4 +1,4 @@
-"""What the studies share: where the real data are, and the package's command line as a subprocess."""
+"""Shared by the studies: the place of the real data, and the command line of the package as a subprocess."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ class Run:
     """One model of the study.
 
     Attributes:
-        extend: flags beside the study's; None: the base is trained as it is.
-        train: flags beside the study's.
-        task: the only task that it sees.
+        extend: flags in addition to those of the study; None: the base is trained as it is.
+        train: flags in addition to those of the study.
+        task: the only task that it is trained on.
         shared: clustering uses the expert of search documents.
         average_of: the model whose experts are averaged to give this one.
     """
@@ -85,7 +85,7 @@ class Study:
 
     @property
     def cache(self) -> Path:
-        """Figures, kept between evaluations."""
+        """Results, cached between evaluations."""
         return self.out / "mteb"
 
     @property
@@ -95,7 +95,7 @@ class Study:
         return ("--tasks", str(self.tasks), "--cache", str(self.cache), "--max-length", longest)
 
     def log(self, name: str) -> Path:
-        """Where a command's output goes."""
+        """The log of a command."""
         return self.out / "logs" / f"{slug(name)}.log"
 
     def folder(self, run: Run, seed: int) -> Path:
@@ -163,7 +163,7 @@ def average(study: Study, run: Run, seed: int) -> None:
 
 
 def measure(study: Study, run: Run, seed: int) -> None:
-    """Keep the model's figures, so that models are measured side by side and joined in one go at the end."""
+    """Measure the model now, so that models are measured in parallel; the results are joined at the end."""
     folder = study.folder(run, seed)
     single = study.out / "single" / folder.name
     if not (single / "tasks.json").exists():
@@ -172,7 +172,7 @@ def measure(study: Study, run: Run, seed: int) -> None:
 
 
 def evaluate(study: Study, runs: Sequence[Run], seeds: int) -> dict:
-    """Figures of all models, the runs of one model joined over their seeds, and those of the base."""
+    """Results of all models, joined over the seeds of each model, and of the base."""
     places = [(run.name, study.folder(run, seed) / "model") for run in runs for seed in range(seeds)]
     named = [part for name, model in places for part in ("--seeds", f"{name}={model}")]
     out = study.out / "evaluation"
@@ -195,19 +195,25 @@ def compare_routes(study: Study, first: str, second: str, seeds: int) -> list[di
 
 
 def main() -> None:
-    """Train and evaluate what is not there yet."""
+    """Train and evaluate all models that are missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder for corpora, tasks, runs, figures")
+    parser.add_argument("--out", type=Path, required=True, help="folder for corpora, tasks, runs and results")
     parser.add_argument("--models", nargs="+", choices=BY_NAME, default=list(BY_NAME))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=2, help="trainings at once, one thread each")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel trainings")
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--max-length", type=int, default=48, help="tokens of a text, in training")
-    parser.add_argument("--max-train", type=int, default=1000, help="training texts of a dataset")
-    parser.add_argument("--max-eval", type=int, default=250, help="test texts or pairs of a dataset")
+    parser.add_argument(
+        "--max-length", type=int, default=48, help="maximum number of tokens per text in training"
+    )
+    parser.add_argument(
+        "--max-train", type=int, default=1000, help="maximum number of training texts per dataset"
+    )
+    parser.add_argument(
+        "--max-eval", type=int, default=250, help="maximum number of test texts or pairs per dataset"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the tables")
     given = parser.parse_args()
     needed = {run.average_of for run in RUNS if run.name in given.models} - {None, *given.models}

@@ -1,4 +1,4 @@
-"""A whole training step (forward, loss, backward, optimizer) beside the padded one and the dense model.
+"""A training step (forward, loss, backward, optimizer) compared with the padded one and the dense model.
 
     python benchmarks/training_step.py [--experts 5] [--batch-size 32] [--rounds 7]
 
