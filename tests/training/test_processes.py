@@ -171,7 +171,9 @@ def busy(count: int) -> Iterator[None]:
             burner.wait()
 
 
-@pytest.mark.parametrize("repeats", [1, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "repeats", [1, pytest.param(16, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
 def test_checkpoints_survive_a_busy_machine(
     pairs: Pairs, tiny_experts: Path, repeats: int, tmp_path: Path
 ) -> None:
