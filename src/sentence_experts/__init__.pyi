@@ -1,0 +1,105 @@
+# The public API: each name beside the module that has it. Type checkers read this, and `__init__.py`, which
+# imports each name when it is first used.
+
+from .config import Config
+from .corpus.config import FetchConfig, ImportConfig
+from .corpus.fetching import estimate_fetch, fetch_corpus
+from .corpus.importing import import_corpus
+from .corpus.tables import CorpusFolder
+from .encoding.config import EncodeConfig
+from .encoding.encode import encode
+from .errors import InputError, RouteError, SentenceExpertsError, UsageError
+from .evaluation.audit.run import audit
+from .evaluation.compare import compare
+from .evaluation.config import (
+    AuditConfig,
+    CompareConfig,
+    EvaluateConfig,
+    SimilarityConfig,
+)
+from .evaluation.evaluate import evaluate
+from .evaluation.similarity import similarity
+from .models.encoder import ExpertEncoder
+from .models.export.config import ExportConfig, QuantizeConfig
+from .models.export.export import export
+from .models.export.quantize import quantize
+from .models.loading import LoadConfig, load
+from .models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
+from .models.routing.config import AutoRouteConfig
+from .models.surgery.config import ExtendConfig
+from .models.surgery.extend import extend
+from .models.surgery.grow import add_expert, drop_expert
+from .moee.config import MoeeConfig
+from .moee.embedder import MoeEmbedder
+from .pairs.compile import compile_pairs
+from .pairs.config import PairsConfig
+from .pairs.dataset import Pairs
+from .report.write import write_report
+from .reproduce.config import ReproduceConfig
+from .reproduce.run import reproduce_recipe
+from .retrieval.config import SearchConfig
+from .retrieval.search import search
+from .tasks.compile import compile_tasks
+from .tasks.config import TasksConfig
+from .tasks.dataset import Tasks
+from .training.config import TrainConfig, TuneConfig
+from .training.run import train
+from .training.tune import tune
+
+__all__ = [
+    "AuditConfig",
+    "AutoRouteConfig",
+    "AutoRoutedEncoder",
+    "CompareConfig",
+    "Config",
+    "CorpusFolder",
+    "EncodeConfig",
+    "EvaluateConfig",
+    "ExpertEncoder",
+    "ExportConfig",
+    "ExtendConfig",
+    "FetchConfig",
+    "ImportConfig",
+    "InputError",
+    "LoadConfig",
+    "MoeEmbedder",
+    "MoeeConfig",
+    "Pairs",
+    "PairsConfig",
+    "QuantizeConfig",
+    "ReproduceConfig",
+    "RouteError",
+    "SearchConfig",
+    "SentenceExpertsError",
+    "SimilarityConfig",
+    "Tasks",
+    "TasksConfig",
+    "TrainConfig",
+    "TuneConfig",
+    "UsageError",
+    "__version__",
+    "add_expert",
+    "audit",
+    "compare",
+    "compile_pairs",
+    "compile_tasks",
+    "drop_expert",
+    "encode",
+    "estimate_fetch",
+    "evaluate",
+    "export",
+    "extend",
+    "fetch_corpus",
+    "fit_auto_routes",
+    "import_corpus",
+    "load",
+    "quantize",
+    "reproduce_recipe",
+    "search",
+    "similarity",
+    "train",
+    "tune",
+    "write_report",
+]
+
+__version__: str
