@@ -85,7 +85,7 @@ def build_corpus(
         InputError: `out` holds another corpus and must not be replaced.
     """
     workers = config.workers or cores()
-    described = []
+    described: list[dict[str, Any]] = []
     for source in sources:
         size, digest = source_hash(source)
         described.append({"name": source.name, "kind": source.kind, "size": size, "sha256": digest})
@@ -115,7 +115,8 @@ def _finished(out: Path, request: str, overwrite: bool) -> CorpusFolder | None:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; `out` must be a folder")
     if not (out / MANIFEST).exists():
-        strangers = sorted(path.name for path in out.iterdir() if not _is_ours(path)) if out.is_dir() else []
+        names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+        strangers = [name for name in names if name not in OURS and not name.startswith(".")]
         if strangers and not overwrite:
             raise InputError(
                 f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, "
@@ -128,7 +129,8 @@ def _finished(out: Path, request: str, overwrite: bool) -> CorpusFolder | None:
         if not overwrite:
             raise
         return None
-    if corpus.manifest["request"] == request and _is_whole(corpus):
+    tables = corpus.manifest["tables"].items()
+    if corpus.manifest["request"] == request and all(sha256_file(out / name) == sha for name, sha in tables):
         return corpus
     if not overwrite:
         names = ", ".join(source["name"] for source in corpus.manifest["sources"][:3])
@@ -137,16 +139,6 @@ def _finished(out: Path, request: str, overwrite: bool) -> CorpusFolder | None:
             "choose another `out`, or give `overwrite` to replace it"
         )
     return None
-
-
-def _is_ours(path: Path) -> bool:
-    return path.name in OURS or path.name.startswith(".")
-
-
-def _is_whole(corpus: CorpusFolder) -> bool:
-    return all(
-        sha256_file(corpus.path / name) == digest for name, digest in corpus.manifest["tables"].items()
-    )
 
 
 def _open_parts(out: Path, request: str) -> PartStore:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from sentence_experts.corpus.building import TableSource
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key, write_links
+from sentence_experts.corpus.parts import CorpusPart, in_groups, missing_groups, table_of, write_links
 from sentence_experts.corpus.sources.citations import CitationSource
 from sentence_experts.corpus.sources.icite import bulk_links
 from sentence_experts.corpus.sources.record_sources import Names, RecordSource
@@ -31,36 +31,29 @@ from sentence_experts.corpus.tables import (
 from sentence_experts.storage import PartStore, sha256_file
 
 _LINKS_PER_PART = 1_000_000
+_BATCHES_PER_PART = 16  # of iCite's table, of up to 65,536 links each
 _PAPERS_PER_PART = 20_000
 _ENDS = 1 << 20
 
 
 @dataclass
 class Fetched:
-    """What was fetched for a config (a `building.Fetch`).
-
-    Attributes:
-        config: the settings of the fetch.
-        records: where the articles came from.
-        found: domain -> the ids that its query found, or the sample of them.
-        ids: all of them, in order.
-        names: id -> names, of the papers that are kept.
-        extras: papers and citations that are no documents.
-        set_aside: what could not be fetched.
-    """
+    """What was fetched for a config (a `building.Fetch`)."""
 
     config: FetchConfig
     records: RecordSource
     found: dict[str, list[str]]
+    """Domain -> the ids that its query found, or the sample of them."""
     ids: list[str]
+    """All of them, in order."""
     names: dict[str, Names]
+    """Id -> names, of the papers that are kept."""
     set_aside: list[Rejection]
     extras: list[TableSource] = field(default_factory=list)
 
     def sources(self) -> list[Source]:
         """The fetched XML as one source."""
-        documents = lambda: self.records.documents(self.ids)  # noqa: E731
-        return [Source(self.config.source, "fetched", Path(), documents)]
+        return [Source(self.config.source, "fetched", Path(), partial(self.records.documents, self.ids))]
 
     def rejections(self) -> list[Rejection]:
         """What could not be fetched, was not there, or was left out on purpose."""
@@ -94,8 +87,7 @@ class Fetched:
             for one in ids
             for kind, name in self.names.get(one, {}).items()
         ]
-        columns = zip(*rows, strict=True) if rows else [()] * 3
-        named = pa.table([pa.array(column, pa.string()) for column in columns], ["domain", "kind", "name"])
+        named = table_of(rows, pa.schema([(name, pa.string()) for name in ("domain", "kind", "name")]))
         with duckdb.connect() as database:
             database.register("named", named)
             query = " UNION ".join(
@@ -107,12 +99,8 @@ class Fetched:
             yield from ordered.to_arrow_reader(8192)
 
     def _provenance(self) -> Iterator[pa.RecordBatch]:
-        rows = self.records.provenance(self.ids)
-        while group := list(itertools.islice(rows, 8192)):
-            columns = zip(*group, strict=True)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, pa.string()) for column in columns], schema=PROVENANCE_SCHEMA
-            )
+        for group in in_groups(self.records.provenance(self.ids), 8192):
+            yield from table_of(group, PROVENANCE_SCHEMA).to_batches()
 
 
 def _with_abstract(papers: Path, domains: Path) -> dict[str, int]:
@@ -140,12 +128,11 @@ class FetchedPapers:
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the papers as parts."""
         papers = self.records.papers(self.ids)
-        for number, group in enumerate(in_groups(papers, _PAPERS_PER_PART)):
-            if not parts.is_done(part_key(first_source, number)):
-                part = CorpusPart(first_source, number)
-                for one, paper in group:
-                    part.add(paper, one)
-                part.write(parts)
+        for number, group in missing_groups(parts, first_source, papers, _PAPERS_PER_PART):
+            part = CorpusPart(first_source, number)
+            for one, paper in group:
+                part.add(paper, one)
+            part.write(parts)
 
 
 @dataclass(frozen=True)
@@ -163,11 +150,11 @@ class FetchedLinks:
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the citations as parts."""
         links = self.citations.links(self.pmids)
-        for number, group in enumerate(in_groups(links, _LINKS_PER_PART)):
-            if not parts.is_done(part_key(first_source, number)):
-                citing, cited = zip(*group, strict=True) if group else ((), ())
-                columns = (pa.array(column, pa.string()) for column in (citing, cited))
-                write_links(parts, first_source, number, *columns)
+        for number, group in missing_groups(parts, first_source, links, _LINKS_PER_PART):
+            citing, cited = zip(*group, strict=True) if group else ((), ())
+            write_links(
+                parts, first_source, number, pa.array(citing, pa.string()), pa.array(cited, pa.string())
+            )
 
 
 @dataclass(frozen=True)
@@ -187,17 +174,15 @@ class BulkLinks:
             digest.update(file.read(_ENDS))
             file.seek(max(0, size - _ENDS))
             digest.update(file.read(_ENDS))
-        return [
-            {"name": self.table.name, "kind": "citations", "size": size, "sha256_of_ends": digest.hexdigest()}
-        ]
+        described = {"name": self.table.name, "kind": "citations", "size": size}
+        return [described | {"sha256_of_ends": digest.hexdigest()}]
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the citations as parts."""
-        number = -1
-        for number, table in enumerate(_joined(bulk_links(self.table, self.pmids, self.threads))):
+        links = bulk_links(self.table, self.pmids, self.threads)
+        for number, batches in enumerate(in_groups(links, _BATCHES_PER_PART)):
+            table = pa.Table.from_batches(batches, links.schema).combine_chunks()
             write_links(parts, first_source, number, table["citing"], table["cited"])
-        if number < 0:
-            write_links(parts, first_source, 0, pa.array([], pa.string()), pa.array([], pa.string()))
 
 
 def _described(name: str, kind: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -206,14 +191,3 @@ def _described(name: str, kind: str, items: Iterable[tuple[str, Any]]) -> dict[s
         digest.update(f"{first}\0{second}\0".encode())
         count += 1
     return {"name": name, "kind": kind, "size": count, "sha256": digest.hexdigest()}
-
-
-def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= _LINKS_PER_PART:
-            yield pa.Table.from_batches(waiting).combine_chunks()
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting).combine_chunks()

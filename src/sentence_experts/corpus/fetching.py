@@ -121,9 +121,11 @@ def fetch_corpus(
         )
     if out is None:
         return corpus_in_memory(lambda folder: _fetch_to(folder, config))
-    _check_folder(Path(out))
+    out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; `out` must be a folder")
     with locked(out, "fetch a corpus"):
-        return _fetch_to(Path(out), config)
+        return _fetch_to(out, config)
 
 
 def _with_client(config: FetchConfig) -> FetchConfig:
@@ -169,8 +171,7 @@ def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
     pmids = pmids_of(names.items())
     for name in config.citations:
         if name == "icite" and config.citation_table is not None:
-            threads = config.workers or cores()
-            fetched.extras.append(BulkLinks(config.citation_table, pmids, threads))
+            fetched.extras.append(BulkLinks(config.citation_table, pmids, config.workers or cores()))
             continue
         citations = CITATION_SOURCES[name](requests)
         with progress(f"citations from {name}", len(pmids)) as advance:
@@ -188,11 +189,6 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
         return ids
     by_hash = sorted(ids, key=lambda one: hashlib.sha256(one.encode()).digest())
     return sorted(by_hash[:maximum])
-
-
-def _check_folder(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; `out` must be a folder")
 
 
 def _begin(out: Path, config: FetchConfig) -> None:

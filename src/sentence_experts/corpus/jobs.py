@@ -58,12 +58,11 @@ _MAX_NAMED_RECORDS = 1000  # per document; further ones are only counted
 
 def _parse_document(document: Document, source: str, part: CorpusPart) -> None:
     position = unnamed = 0
+    before = len(part.rejections)
 
     def reject(reason: str, detail: str, record: int | None = None) -> None:
         named = None if record is None else str(record)
         part.rejections.append(Rejection(source, document.name, named, reason, detail))
-
-    before = len(part.rejections)
 
     try:
         with ExitStack() as stack:
@@ -88,10 +87,8 @@ def _parse_document(document: Document, source: str, part: CorpusPart) -> None:
         # One document must not stop a million others: it is set aside by name.
         reject("error", f"{type(error).__name__}: {' '.join(str(error).split())}"[:300], position + 1)
     if unnamed:
-        reject(
-            "more-of-the-same",
-            f"{unnamed:,} more records of this document cannot be read, for the same reasons",
-        )
+        more = f"{unnamed:,} more records of this document cannot be read, for the same reasons"
+        reject("more-of-the-same", more)
 
 
 def _content(document: Document, stack: ExitStack) -> bytes | IO[bytes]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from sentence_experts.corpus.formats.archives import Document, Passed, Source, members
@@ -31,7 +31,7 @@ class _Reading:
     """What a source contains besides documents."""
 
     ignored: int = 0
-    jobs: int = 0
+    parts: int = 0
     rejections: list[Rejection] = field(default_factory=list)
 
 
@@ -45,9 +45,8 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int) -> int:
         if workers > 1 and not all(_done_file(parts, index).exists() for index in range(len(sources))):
             # Not fork: the calling program may have threads.
             context = multiprocessing.get_context("spawn")
-            pool = stack.enter_context(
-                ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent)
-            )
+            pool = ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent)
+            stack.enter_context(pool)
         for index, source in enumerate(sources):
             ignored += _parse_source(index, source, parts, pool, workers, advance)
     return ignored
@@ -71,7 +70,9 @@ def _parse_source(
     reading = _Reading()
     running: set[Future[int]] = set()
     try:
-        for job in _jobs(index, source, reading):
+        for number, group in enumerate(_groups(source, reading)):
+            reading.parts += 1
+            job = Job(index, source.name, number, tuple(group))
             if parts.is_done(part_key(index, job.number)):
                 advance(len(job.documents))
             elif pool is None or job.documents[0].stream is not None:
@@ -91,11 +92,11 @@ def _parse_source(
             "run the same command again, perhaps with `workers=1`"
         ) from error
     write_rejections(parts.path(f"{index:04d}", REJECTED), reading.rejections)
-    write_json(done, {"ignored": reading.ignored, "parts": reading.jobs})
+    write_json(done, {"ignored": reading.ignored, "parts": reading.parts})
     return reading.ignored
 
 
-def _jobs(index: int, source: Source, reading: _Reading) -> Iterator[Job]:
+def _groups(source: Source, reading: _Reading) -> Iterator[list[Document]]:
     """The source's documents in groups that depend only on the documents, not on the number of workers."""
     group: list[Document] = []
     size = 0
@@ -108,36 +109,28 @@ def _jobs(index: int, source: Source, reading: _Reading) -> Iterator[Job]:
             expected = member.size * (USUAL_EXPANSION if is_packed(member.name) else 1)
             alone = expected > WHOLE_DOCUMENT_BYTES
             if group and (alone or size + expected > _PART_BYTES or len(group) >= _PART_DOCUMENTS):
-                yield _job(index, source, reading, group)
+                yield group
                 group, size = [], 0
             group.append(member)
             size += expected
             if alone:
-                yield _job(index, source, reading, group)
+                yield group
                 group, size = [], 0
     if group:
-        yield _job(index, source, reading, group)
-
-
-def _job(index: int, source: Source, reading: _Reading, group: list[Document]) -> Job:
-    reading.jobs += 1
-    return Job(index, source.name, reading.jobs - 1, tuple(group))
+        yield group
 
 
 def source_hash(source: Source) -> tuple[int, str]:
     """(bytes, SHA-256) of a source; a folder is hashed over the names and hashes of its documents."""
     if source.kind != "folder" and source.documents is None:
         return source.path.stat().st_size, sha256_file(source.path)
-    digest = hashlib.sha256()
+    digest = sha256()
     size = 0
     for member in members(source):
-        if isinstance(member, Document) and member.data is not None:
-            size += member.size
-            digest.update(f"{member.name}\0{hashlib.sha256(member.data).hexdigest()}\0".encode())
-        elif isinstance(member, Document) and member.path is not None:
+        if isinstance(member, Document):
             size += member.size
             try:
-                content = sha256_file(member.path)
+                content = sha256_file(member.path) if member.path else sha256(member.data or b"").hexdigest()
             except OSError:
                 content = "unreadable"
             digest.update(f"{member.name}\0{content}\0".encode())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,7 +41,6 @@ REFERENCES = ".references.parquet"
 REJECTED = ".rejected.jsonl"
 
 _PAPER_FIELDS = STATED_PAPERS.names[4:-3]
-_EMPTY = Paper()
 
 
 def open_parts(folder: Path, **settings: Any) -> PartStore:
@@ -52,11 +51,18 @@ def open_parts(folder: Path, **settings: Any) -> PartStore:
 def in_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """The items, `size` at a time; at least one group, which may be empty."""
     iterator = iter(items)
-    group = list(itertools.islice(iterator, size))
-    while True:
+    yield list(itertools.islice(iterator, size))
+    while group := list(itertools.islice(iterator, size)):
         yield group
-        if not (group := list(itertools.islice(iterator, size))):
-            return
+
+
+def missing_groups(
+    parts: PartStore, source: int, items: Iterable[Item], size: int
+) -> Iterator[tuple[int, list[Item]]]:
+    """The items in groups, each with its number, except those whose part is there."""
+    for number, group in enumerate(in_groups(items, size)):
+        if not parts.is_done(part_key(source, number)):
+            yield number, group
 
 
 def part_key(source: int, number: int) -> str:
@@ -73,11 +79,12 @@ class CorpusPart:
         self._references: list[tuple[Any, ...]] = []
         self.rejections: list[Rejection] = []
 
-    def add(self, paper: Paper, member: str | None) -> None:
+    def add(self, paper: Paper, member: str | None, deleted: bool = False) -> None:
         """Add a paper and its references; `member` names the document it came from."""
         record = len(self._papers)
-        values = tuple(getattr(paper, name) for name in _PAPER_FIELDS)
-        self._papers.append((*self._key, record, member, *values, len(paper.citations), paper.version, False))
+        values = (getattr(paper, name) for name in _PAPER_FIELDS)
+        counts = (len(paper.citations), paper.version, deleted)
+        self._papers.append((*self._key, record, member, *values, *counts))
         for position, citation in enumerate(paper.citations):
             self._add(record, position, citation)
         for position, citation in enumerate(paper.retracts):
@@ -85,14 +92,10 @@ class CorpusPart:
 
     def delete(self, deletion: Deletion, member: str | None) -> None:
         """Note, in its place among the papers, that an earlier record is deleted."""
-        empty = {name: getattr(_EMPTY, name) for name in _PAPER_FIELDS} | {"pmid": deletion.pmid}
-        self._papers.append(
-            (*self._key, len(self._papers), member, *empty.values(), 0, deletion.version, True)
-        )
+        self.add(Paper(pmid=deletion.pmid, version=deletion.version), member, deleted=True)
 
     def add_citation(self, citing: str, citing_key: str | None, position: int, citation: Citation) -> None:
-        """Add a citation from a table, whose citing paper has the user's own name and, if known, a canonical
-        id."""
+        """Add a citation from a table; its paper has the user's own name and, if known, a canonical id."""
         self._add(None, position, citation, citing=(citing, citing_key))
 
     def _add(
@@ -109,12 +112,13 @@ class CorpusPart:
         key = part_key(*self._key)
         if self.rejections:
             write_rejections(parts.path(key, REJECTED), self.rejections)
-        _write(parts, key, REFERENCES, _table(self._references, STATED_REFERENCES))
-        _write(parts, key, None, _table(self._papers, STATED_PAPERS))
+        _write(parts, key, REFERENCES, table_of(self._references, STATED_REFERENCES))
+        _write(parts, key, None, table_of(self._papers, STATED_PAPERS))
         return len(self._papers)
 
 
-def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    """A table from rows of values in the order of a schema's columns."""
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -126,15 +130,8 @@ def _write(parts: PartStore, key: str, suffix: str | None, table: pa.Table) -> N
 
 
 def write_links(parts: PartStore, source: int, number: int, citing: pa.Array, cited: pa.Array) -> None:
-    """Write a part of citations alone, without a loop over rows.
-
-    Args:
-        parts: where to.
-        source: the source's number.
-        number: the part's number.
-        citing: text of shape (citations,): `doi:...`, `pmid:...` or `pmc:...`.
-        cited: as `citing`.
-    """
+    """Write a part of citations alone, without a loop over rows; `citing` and `cited` are texts of shape
+    (citations,): `doi:...`, `pmid:...` or `pmc:...`."""
     rows = len(citing)
     columns = {
         "source": pa.array([source] * rows, pa.int32()), "part": pa.array([number] * rows, pa.int32()),
@@ -147,7 +144,7 @@ def write_links(parts: PartStore, source: int, number: int, citing: pa.Array, ci
     arrays = [columns.get(field.name, pa.nulls(rows, field.type)) for field in STATED_REFERENCES]
     key = part_key(source, number)
     _write(parts, key, REFERENCES, pa.Table.from_arrays(arrays, schema=STATED_REFERENCES))
-    _write(parts, key, None, _table([], STATED_PAPERS))
+    _write(parts, key, None, table_of([], STATED_PAPERS))
 
 
 def write_rejections(path: Path, rejections: Iterable[Rejection]) -> None:

@@ -58,7 +58,6 @@ CITATIONS_SCHEMA = pa.schema([
 """One row per reference, in the order of each citing paper's list. `cited` is null for a work without
 identifier."""
 
-
 DOMAINS_SCHEMA = pa.schema([
     pa.field("paper_id", pa.string(), nullable=False),
     pa.field("domain", pa.string(), nullable=False),
@@ -74,7 +73,6 @@ PROVENANCE_SCHEMA = pa.schema([
 ])  # fmt: skip
 """For a fetched corpus: one row per record, by its id: where it came from, the version of the article, the
 licence that the service states, the SHA-256 of what was fetched."""
-
 
 # A corpus, its folder, a table of papers, or a tuple of tables: papers and citations.
 Corpus = Any
@@ -227,15 +225,12 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
 def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
     """Write record batches as Parquet in row groups of one size, whatever size they arrive in."""
     with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        waiting: list[pa.RecordBatch] = []
-        rows = 0
+        waiting = schema.empty_table()
         for batch in batches:
-            waiting.append(batch)
-            rows += batch.num_rows
-            if rows >= _ROWS_PER_GROUP:
-                table = pa.Table.from_batches(waiting).cast(schema)
-                whole = rows - rows % _ROWS_PER_GROUP
-                writer.write_table(table.slice(0, whole), row_group_size=_ROWS_PER_GROUP)
-                waiting, rows = table.slice(whole).to_batches(), rows - whole
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting).cast(schema))
+            waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(schema)])
+            whole = waiting.num_rows - waiting.num_rows % _ROWS_PER_GROUP
+            if whole:
+                writer.write_table(waiting.slice(0, whole), row_group_size=_ROWS_PER_GROUP)
+                waiting = waiting.slice(whole)
+        if waiting.num_rows:
+            writer.write_table(waiting)

@@ -24,7 +24,7 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.corpus.paper import Citation, Paper, Rejection
-from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key
+from sentence_experts.corpus.parts import CorpusPart, missing_groups
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import PartStore
 from sentence_experts.tables import (
@@ -76,8 +76,9 @@ class UserTables:
         for table, kind in ((self.papers, "papers"), (self.citations, "citations")):
             if table is not None:
                 size, digest = fingerprint(table)
-                name = _name(table, kind)
-                described.append({"name": name, "kind": f"table of {kind}", "size": size, "sha256": digest})
+                described.append(
+                    {"name": _name(table, kind), "kind": f"table of {kind}", "size": size, "sha256": digest}
+                )
         return described
 
     def parse(self, parts: PartStore, first_source: int) -> None:
@@ -97,9 +98,7 @@ def _parse(
     table: Table, name: str, parts: PartStore, source: int, add: Callable[[CorpusPart, Row, int], None]
 ) -> None:
     numbered = enumerate(read_rows(table), start=1)
-    for number, group in enumerate(in_groups(numbered, _ROWS_PER_PART)):
-        if parts.is_done(part_key(source, number)):
-            continue
+    for number, group in missing_groups(parts, source, numbered, _ROWS_PER_PART):
         part = CorpusPart(source, number)
         for row_number, row in group:
             try:
@@ -111,9 +110,6 @@ def _parse(
         part.write(parts)
 
 
-# ---- rows to papers and citations ----------------------------------------------------------------
-
-
 def _add_paper(part: CorpusPart, row: Row, number: int) -> None:
     own = _text(row.get("id"))
     if not own:
@@ -122,7 +118,6 @@ def _add_paper(part: CorpusPart, row: Row, number: int) -> None:
     if not title and not abstract:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
-    subjects, mesh, keywords = (_list(row.get(name)) for name in ("subjects", "mesh", "keywords"))
     paper = Paper(
         doi=normalise_doi(_text(row.get("doi"))) or by_id[0],
         pmid=normalise_pmid(_text(row.get("pmid"))) or by_id[1],
@@ -135,9 +130,9 @@ def _add_paper(part: CorpusPart, row: Row, number: int) -> None:
         journal=_text(row.get("journal")),
         licence=_text(row.get("licence")),
         retracted=(_text(row.get("retracted")) or "").lower() in _TRUE,
-        subjects=subjects,
-        mesh=mesh,
-        keywords=keywords,
+        subjects=_list(row.get("subjects")),
+        mesh=_list(row.get("mesh")),
+        keywords=_list(row.get("keywords")),
     )
     part.add(paper, f"row {number}")
 

@@ -25,7 +25,7 @@ def test_answers_come_back_as_they_were_and_in_order(tmp_path: Path) -> None:
         assert journal.get("a/1") == Answer("a/1", None, "gone")
         assert journal.get("b") is None
         assert [answer.key for answer in journal.answers("b/")] == ["b/10", "b/2"]
-        assert len(journal) == 3
+        assert sum(1 for _ in journal.answers("")) == 3
     assert [file.name for file in path.parent.iterdir()] == ["journal.sqlite"]
 
 
@@ -48,7 +48,7 @@ def test_stored_answers_survive_kill_9(tmp_path: Path) -> None:
     last = int((said + writer.stdout.readlines())[-1])
     writer.wait()
     with open_journal(path) as journal:
-        assert len(journal) >= last + 1
+        assert sum(1 for _ in journal.answers("")) >= last + 1
         assert journal.get(f"{last:07d}").body == b"x" * 500
 
 

@@ -12,14 +12,14 @@ import os
 import stat
 import tarfile
 import zipfile
-import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from sentence_experts.compat.tarfile import TooLargeError, read_forward
-from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
+from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING, WHOLE_DOCUMENT_BYTES
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.errors import InputError
 
@@ -33,15 +33,7 @@ _TAR_OPENERS: dict[str, Callable[..., Any]] = {
     ".tar": open, ".tar.gz": gzip.open, ".tgz": gzip.open, ".tar.xz": lzma.open, ".txz": lzma.open,
     ".tar.bz2": bz2.open, ".tbz2": bz2.open, ".tbz": bz2.open,
 }  # fmt: skip
-_BROKEN = (
-    EOFError,
-    OSError,
-    lzma.LZMAError,
-    zlib.error,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    NotImplementedError,
-)
+_BROKEN = (*BROKEN_PACKING, OSError, tarfile.TarError, zipfile.BadZipFile, NotImplementedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +57,13 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source of documents: `kind` is `folder`, `file`, `tar`, `zip`, or, with `documents`, another name.
-
-    Attributes:
-        documents: gives the documents, in a defined order, if they come from no path.
-    """
+    """A source of documents: `kind` is `folder`, `file`, `tar`, `zip`, or, with `documents`, another name."""
 
     name: str
     kind: str
     path: Path
     documents: Callable[[], Iterator[Document]] | None = None
+    """Gives the documents, in a defined order, if they come from no path."""
 
 
 Member = Document | Passed | Rejection
@@ -118,12 +107,12 @@ def kind_of(path: Path) -> str:
 
 
 def _with_unique_names(sources: list[Source]) -> list[Source]:
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     named = []
     for source in sources:
-        seen[source.name] = seen.get(source.name, 0) + 1
+        seen[source.name] += 1
         number = seen[source.name]
-        named.append(source if number == 1 else Source(f"{source.name} ({number})", source.kind, source.path))
+        named.append(source if number == 1 else replace(source, name=f"{source.name} ({number})"))
     return named
 
 
@@ -141,7 +130,9 @@ def members(source: Source) -> Iterator[Member]:
         yield from source.documents()
         return
     if source.kind in ("folder", "file"):
-        yield from _files(source)
+        for path in [source.path] if source.kind == "file" else _walk(source.path):
+            name = path.name if source.kind == "file" else path.relative_to(source.path).as_posix()
+            yield _file(source.name, path, _printable(name))
         return
     empty = True
     try:
@@ -172,16 +163,6 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
 
 
-# ---- folders and files ---------------------------------------------------------------------------
-
-
-def _files(source: Source) -> Iterator[Member]:
-    files = [source.path] if source.kind == "file" else _walk(source.path)
-    for path in files:
-        name = path.name if source.kind == "file" else path.relative_to(source.path).as_posix()
-        yield _file(source.name, path, _printable(name))
-
-
 def _file(source: str, path: Path, name: str) -> Member:
     if kind_of(path) != "file" and not path.is_symlink():
         return Passed(name)
@@ -204,9 +185,6 @@ def _too_large(source: str, name: str, size: int) -> Rejection:
     )
 
 
-# ---- archives ------------------------------------------------------------------------------------
-
-
 def _unsafe(name: str) -> str | None:
     parts = name.replace("\\", "/").split("/")
     if name.startswith(("/", "\\")) or (len(name) > 1 and name[1] == ":"):
@@ -215,11 +193,8 @@ def _unsafe(name: str) -> str | None:
 
 
 def _tar(source: Source) -> Iterator[Member]:
-    opener = next(
-        opener
-        for suffix, opener in reversed(_TAR_OPENERS.items())
-        if source.path.name.lower().endswith(suffix)
-    )
+    name = source.path.name.lower()
+    opener = next(opener for suffix, opener in _TAR_OPENERS.items() if name.endswith(suffix))
     with opener(source.path, "rb") as raw:
         limit = max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
         for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, limit):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from sentence_experts.corpus.formats.licences import licence_of
-from sentence_experts.corpus.formats.markup import Element, clean, plain_text, unique
+from sentence_experts.corpus.formats.markup import XLINK, Element, clean, first_text, plain_text, unique
 from sentence_experts.corpus.formats.references import year_in
 from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
 from sentence_experts.corpus.identifiers import (
@@ -18,7 +18,8 @@ from sentence_experts.corpus.identifiers import (
 )
 from sentence_experts.corpus.paper import Citation, Paper
 
-_HREF = "{http://www.w3.org/1999/xlink}href"
+_JOURNALS = ("journal-meta/journal-title-group/journal-title", "journal-meta/journal-title",
+             "journal-meta/journal-id[@journal-id-type='nlm-ta']")  # fmt: skip
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
@@ -31,11 +32,8 @@ def read_front(
 ) -> Paper:
     """Read the paper of one article element, from its front matter and its references.
 
-    The hash of the document (`hashed`) and the article's `position` in it are the identifier of an article
-    without any.
-
-    Raises:
-        UnreadableArticleError: there is no article metadata.
+    The hash of the document (`hashed`) and the article's `position` in it identify an article without any
+    identifier. One without metadata raises UnreadableArticleError.
     """
     meta = front.find("article-meta") if front is not None else None
     if front is None or meta is None:
@@ -56,7 +54,7 @@ def read_front(
         subjects=_subjects(meta),
         mesh=_keywords(meta, mesh=True),
         keywords=_keywords(meta, mesh=False),
-        journal=_journal(front),
+        journal=first_text(front, *_JOURNALS),
         licence=licence_of(meta.findall("permissions") or meta.findall("license")),
         retracted=_says_it_is_retracted(kind, title, related),
         retracts=_retracts(kind, related),
@@ -79,18 +77,12 @@ def _own_identifiers(meta: Element) -> tuple[str | None, str | None, str | None]
 
 def _title(meta: Element) -> str | None:
     group = meta.find("title-group")
-    if group is None:
-        group = meta
-    title = group.find("article-title")
-    text = plain_text(title) if title is not None else None
-    subtitle = group.find("subtitle")
-    extra = plain_text(subtitle) if subtitle is not None else None
+    group = meta if group is None else group
+    text, extra = first_text(group, "article-title"), first_text(group, "subtitle")
     if text and extra and extra.lower() not in text.lower():
         return f"{text}{' ' if text[-1] in ':?!.–—' else ': '}{extra}"
     return text
 
-
-# ---- abstract ------------------------------------------------------------------------------------
 
 # Types of the abstract itself, best first; every other type is another text.
 _MAIN_TYPES = ("", "abstract", "main", "normal", "full", "structured", "long", "longsummary", "summary")
@@ -101,29 +93,21 @@ _OTHER_ABSTRACTS = re.compile(
     re.I,
 )
 _ONLY_A_DOI = re.compile(r"(doi:?\s*)?(https?://)?(dx\.)?(doi\.org/)?10\.\d+/\S+", re.I)
-_POINTS = ":.;,-–— "
 
 
 def _abstract(meta: Element, language: str | None) -> str | None:
     candidates = []
     for order, node in enumerate(meta.iterfind("abstract")):
         kind = (node.get("abstract-type") or "").lower()
-        heading = node.find("title")
-        if kind not in _MAIN_TYPES or (
-            heading is not None and _OTHER_ABSTRACTS.match(plain_text(heading) or "")
-        ):
+        if kind not in _MAIN_TYPES or _OTHER_ABSTRACTS.match(first_text(node, "title") or ""):
             continue
         own = (node.get(_LANGUAGE) or language or "en").lower()[:2]
         rank = 0 if own == (language or "en").lower()[:2] else 1 if own == "en" else 2
         candidates.append((_MAIN_TYPES.index(kind), rank, order, node))
     for *_, node in sorted(candidates, key=lambda candidate: candidate[:3]):
-        if text := _abstract_text(node):
+        if text := clean(" ".join(_section_parts(node))) if len(node) else plain_text(node):
             return text
     return None
-
-
-def _abstract_text(abstract: Element) -> str | None:
-    return clean(" ".join(_section_parts(abstract))) if len(abstract) else plain_text(abstract)
 
 
 def _section_parts(section: Element) -> Iterator[str]:
@@ -131,8 +115,7 @@ def _section_parts(section: Element) -> Iterator[str]:
     for child in section:
         tag = child.tag
         if tag == "sec":
-            heading = child.find("title")
-            label = (plain_text(heading) or "").rstrip(_POINTS) if heading is not None else ""
+            label = (first_text(child, "title") or "").rstrip(":.;,-–— ")
             parts = list(_section_parts(child))
             if parts:
                 yield f"{label}: {parts[0]}" if label else parts[0]
@@ -150,8 +133,6 @@ _ABSTRACT_BLOCKS = frozenset({
 })  # fmt: skip
 
 
-# ---- date, subjects, keywords, journal -----------------------------------------------------------
-
 # Dates of archiving and of later events are no publication dates.
 _LATER_DATES = frozenset(
     {"pmc-release", "nihms-submitted", "retraction", "retracted", "corrected", "ecorrected", "update"}
@@ -162,12 +143,8 @@ def _year(meta: Element) -> int | None:
     published: list[int] = []
     later: list[int] = []
     for date in meta.iterfind("pub-date"):
-        year = (
-            year_in(date.findtext("year"))
-            or year_in(date.get("iso-8601-date"))
-            or year_in("".join(date.itertext()))
-        )
-        if year:
+        stated = (date.findtext("year"), date.get("iso-8601-date"), "".join(date.itertext()))
+        if year := next(filter(None, map(year_in, stated)), None):
             kinds = {date.get("pub-type"), date.get("date-type")}
             (later if kinds & _LATER_DATES else published).append(year)
     return min(published or later, default=None)
@@ -175,13 +152,12 @@ def _year(meta: Element) -> int | None:
 
 _CHANNELS = frozenset({
     "display-channel", "sub-display-channel", "overline", "leader", "hwp-journal-coll", "section",
-    "article-type",
-    "legacy-article-type", "editorial-class", "online-only", "featured", "category-oup-series", "toc-heading",
+    "article-type", "legacy-article-type", "editorial-class", "online-only", "featured",
+    "category-oup-series", "toc-heading",
 })  # fmt: skip
 _KIND_OF_ARTICLE = re.compile(
-    r"(?:original |full |regular |open |invited |mini-?|short |brief |rapid |"
-    r"research |scientific |data |case |"
-    r"systematic |featured |methodology |technical |clinical )*"
+    r"(?:original |full |regular |open |invited |mini-?|short |brief |rapid |research |scientific |data |"
+    r"case |systematic |featured |methodology |technical |clinical )*"
     r"(?:articles?|research|papers?|reports?|reviews?|notes?|communications?|letters?|editorials?|corrections?|"
     r"correspondence|commentar(?:y|ies)|protocols?|erratum|corrigendum|perspectives?|opinions?|investigations?)",
     re.I,
@@ -216,20 +192,6 @@ def _keyword(node: Element) -> str | None:
     return (plain_text(node) or "").strip(",;") or None
 
 
-def _journal(front: Element) -> str | None:
-    for path in (
-        "journal-title-group/journal-title",
-        "journal-title",
-        "journal-id[@journal-id-type='nlm-ta']",
-    ):
-        node = front.find(f"journal-meta/{path}")
-        if node is not None and (text := plain_text(node)):
-            return text
-    return None
-
-
-# ---- retraction ----------------------------------------------------------------------------------
-
 _RETRACTED_TITLE = re.compile(
     r"\W*(?:retracted|withdrawn)(?:\s+(?:article|paper|chapter))?\s*[:\]\)–—-]", re.I
 )
@@ -250,7 +212,7 @@ def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, .
         if relation == "retracted-article" or (
             kind == "retraction" and relation in ("", "article-reference")
         ):
-            value = node.get(_HREF) or clean("".join(node.itertext())) or ""
+            value = node.get(XLINK) or clean("".join(node.itertext())) or ""
             link = node.get("ext-link-type") or ""
             if link in ("pmid", "pubmed"):
                 found[Citation(pmid=normalise_pmid(value))] = None

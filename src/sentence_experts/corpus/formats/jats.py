@@ -8,7 +8,7 @@ from typing import Any
 from sentence_experts.corpus.formats.front import read_front
 from sentence_experts.corpus.formats.markup import Element
 from sentence_experts.corpus.formats.references import citations_of
-from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError
+from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
 from sentence_experts.corpus.paper import Citation, Paper
 
 # Parts of an article with references of their own: decision letters, replies, translations.
@@ -17,15 +17,12 @@ _PARTS = frozenset({"sub-article", "response"})
 
 def read_whole(root: Element, hashed: Callable[[], Any]) -> Iterator[Paper | UnreadableArticleError]:
     """Read the articles under a root element: an `article`, or a set of them (`pmc-articleset`, an OAI-PMH
-    answer).
-
-    `hashed` gives the hash of the document.
-
-    Raises:
-        UnreadableArticleError: there is no article.
-    """
+    answer); none is an UnreadableArticleError. `hashed` gives the hash of the document."""
     _without_namespace(root)
-    for position, article in enumerate(_articles(root)):
+    articles = [root] if root.tag == "article" else list(root.iter("article"))
+    if not articles:
+        raise _no_article(root.tag)
+    for position, article in enumerate(articles):
         try:
             of_parts = {ref for part in article.iter(*_PARTS) for ref in part.iter("ref")}
             references = (ref for ref in article.iter("ref") if ref not in of_parts)
@@ -33,15 +30,6 @@ def read_whole(root: Element, hashed: Callable[[], Any]) -> Iterator[Paper | Unr
             yield read_front(article, article.find("front"), citations, hashed, position)
         except UnreadableArticleError as error:
             yield error
-
-
-def _articles(root: Element) -> list[Element]:
-    if root.tag == "article":
-        return [root]
-    articles = list(root.iter("article"))
-    if not articles:
-        raise _no_article(root.tag)
-    return articles
 
 
 def _no_article(root_tag: str) -> UnreadableArticleError:
@@ -88,29 +76,14 @@ def read_stream(
         depth_of_part -= tag in _PARTS
         in_ref -= tag == "ref"
         if not in_front and not in_ref:
-            _drop(node, keep=front)
+            drop(node, keep=front)
     if not position:
         raise _no_article(root_tag)
 
 
-def _drop(node: Element, keep: Element | None) -> None:
-    if keep is not None and keep.getparent() is node:
-        for child in list(node):
-            if child is not keep:
-                node.remove(child)
-        return
-    node.clear()
-    parent = node.getparent()
-    if parent is not None:
-        while (before := node.getprevious()) is not None and before is not keep:
-            parent.remove(before)
-
-
 def _without_namespace(root: Element) -> None:
     """Remove the namespace of JATS elements that have one (OAI-PMH answers)."""
-    if not any(
-        tag and "jats" in tag for tag in {root.tag, *(child.tag for child in root.iter("{*}article"))}
-    ):
+    if not any("jats" in node.tag for node in (root, *root.iter("{*}article")) if node.tag):
         return
     for node in root.iter("{*}*"):
         namespace, _, name = node.tag.rpartition("}")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from sentence_experts.corpus.formats.markup import Element, plain_text
+from sentence_experts.corpus.formats.markup import XLINK, Element, plain_text
 
-_HREF = "{http://www.w3.org/1999/xlink}href"
 _CC_URL = re.compile(
     r"creativecommons\.org/licen[sc]es/(?P<kind>[a-z][a-z-]*)(?:/(?P<version>\d\.\d))?(?:/(?P<place>[a-z]{2,3})\b)?",
     re.I,
@@ -57,22 +56,18 @@ def licence_of(permissions: list[Element]) -> str | None:
     own: list[str] = []
     linked: list[str] = []
     for licence in licences:
-        own.extend(value for value in (licence.get(_HREF),) if value)
+        own.extend(filter(None, [licence.get(XLINK)]))
         for node in licence.iter():
             tag = node.tag if isinstance(node.tag, str) else ""
             if tag.endswith("license_ref") and node.text:
                 own.append(node.text.strip())
-            elif tag in ("ext-link", "uri") and node.get(_HREF):
-                linked.append(node.get(_HREF))
-    named = [name for name in map(licence_from_text, own) if name]
-    named += sorted(
-        (name for name in map(licence_from_text, linked) if name), key=lambda name: name.startswith("CC0")
-    )
+            elif tag in ("ext-link", "uri") and node.get(XLINK):
+                linked.append(node.get(XLINK))
+    texts = [text for text in map(plain_text, licences) if text]
+    named = list(filter(None, map(licence_from_text, own)))
+    named += sorted(filter(None, map(licence_from_text, linked)), key=lambda name: name.startswith("CC0"))
+    named += filter(None, map(licence_from_text, texts))
     if named:
         return named[0]
-    texts = [text for text in map(plain_text, licences) if text]
-    for text in texts:
-        if name := licence_from_text(text):
-            return name
-    stated = own + texts + [kind for kind in (licence.get("license-type") for licence in licences) if kind]
+    stated = own + texts + [kind for licence in licences if (kind := licence.get("license-type"))]
     return stated[0][:_MAX_LENGTH] if stated else None

@@ -9,16 +9,15 @@ from typing import Any
 
 Element = Any  # lxml-stubs has no useful type for what iteration yields (comments and entities come too)
 
+XLINK = "{http://www.w3.org/1999/xlink}href"
 MATHML = "{http://www.w3.org/1998/Math/MathML}"
 
 # Elements inside running text that are not part of it.
 _NO_TEXT = frozenset({
     "fn", "fn-group", "label", "object-id", "graphic", "inline-graphic", "media", "fig", "fig-group",
-    "table-wrap",
-    "supplementary-material", "inline-supplementary-material", "related-article", "related-object",
-    "kwd-group",
-    "alt-text", "long-desc", "index-term", "private-char", "processing-meta", f"{MATHML}annotation",
-    f"{MATHML}annotation-xml", "annotation", "annotation-xml",
+    "table-wrap", "supplementary-material", "inline-supplementary-material", "related-article",
+    "related-object", "kwd-group", "alt-text", "long-desc", "index-term", "private-char", "processing-meta",
+    f"{MATHML}annotation", f"{MATHML}annotation-xml", "annotation", "annotation-xml",
 })  # fmt: skip
 _BLOCKS = frozenset({
     "p", "title", "sec", "list", "list-item", "def-list", "def-item", "term", "def", "break",
@@ -27,9 +26,6 @@ _BLOCKS = frozenset({
 _NOTE_MARKS = frozenset({"fn", "aff", "corresp", "author-notes", "table-fn", "award", "contrib"})
 # Of several renderings of one thing, the most readable.
 _RANKS = {f"{MATHML}math": 0, "math": 0, "tex-math": 1, "textual-form": 2}
-_RENDERINGS = frozenset(_RANKS)
-_MATH = frozenset({f"{MATHML}math", "math"})
-_FORMULAS = frozenset({"alternatives", "inline-formula", "disp-formula"})
 
 _EMPTY_BRACKETS = re.compile(r"\s?(?:\(\s*[,;–-]*\s*\)|\[\s*[,;–-]*\s*\])")
 _SPACE_BEFORE_POINT = re.compile(r"(?<=\w) (?=[.,;](?:\s|$))")
@@ -38,18 +34,14 @@ _DROPPED = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 _TEX_NAMES = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε", "zeta": "ζ",
-    "eta": "η",
-    "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "upmu": "μ", "nu": "ν", "xi": "ξ",
-    "pi": "π",
-    "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "varphi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω",
-    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ",
-    "Omega": "Ω",
-    "times": "×", "cdot": "·", "pm": "±", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥", "neq": "≠", "ne": "≠",
-    "approx": "≈", "sim": "~", "infty": "∞", "to": "→", "rightarrow": "→", "circ": "°", "prime": "′",
-    "degree": "°",
-    "sum": "∑", "prod": "∏", "int": "∫", "sqrt": "√", "partial": "∂", "in": "∈", "ldots": "…", "dots": "…",
-    "left": "", "right": "", "quad": " ", "qquad": " ", "hbox": "", "mbox": "", "limits": "",
-    "displaystyle": "",
+    "eta": "η", "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "upmu": "μ", "nu": "ν",
+    "xi": "ξ", "pi": "π", "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "varphi": "φ", "chi": "χ",
+    "psi": "ψ", "omega": "ω", "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ",
+    "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω", "times": "×", "cdot": "·", "pm": "±", "leq": "≤", "le": "≤",
+    "geq": "≥", "ge": "≥", "neq": "≠", "ne": "≠", "approx": "≈", "sim": "~", "infty": "∞", "to": "→",
+    "rightarrow": "→", "circ": "°", "prime": "′", "degree": "°", "sum": "∑", "prod": "∏", "int": "∫",
+    "sqrt": "√", "partial": "∂", "in": "∈", "ldots": "…", "dots": "…", "left": "", "right": "", "quad": " ",
+    "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
 }  # fmt: skip
 _TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
@@ -105,9 +97,7 @@ def _math_parts(node: Element, parts: list[str]) -> None:
 def _is_mark(node: Element) -> bool:
     """Whether a cross reference is only a mark (a star, a superscript number), not a word."""
     kind = node.get("ref-type")
-    if kind in _NOTE_MARKS:
-        return True
-    return kind == "bibr" and not any(character.isalpha() for character in "".join(node.itertext()))
+    return kind in _NOTE_MARKS or (kind == "bibr" and not any(map(str.isalpha, "".join(node.itertext()))))
 
 
 def _parts(node: Element, parts: list[str]) -> None:
@@ -123,11 +113,11 @@ def _child(child: Element, parts: list[str]) -> None:
     tag = child.tag
     if not isinstance(tag, str) or tag in _NO_TEXT or (tag == "xref" and _is_mark(child)):
         pass
-    elif tag in _MATH:
+    elif tag in (f"{MATHML}math", "math"):
         _math_parts(child, parts)
     elif tag == "tex-math":
         parts.append(tex_to_text("".join(child.itertext())))
-    elif tag in _FORMULAS:
+    elif tag in ("alternatives", "inline-formula", "disp-formula"):
         _one_rendering(child, parts)
     elif tag in _BLOCKS:
         parts.append(" ")
@@ -139,7 +129,7 @@ def _child(child: Element, parts: list[str]) -> None:
 
 def _one_rendering(node: Element, parts: list[str]) -> None:
     """Add the most readable of several renderings, and the rest of the element."""
-    side_by_side = [child for child in node if child.tag in _RENDERINGS]
+    side_by_side = [child for child in node if child.tag in _RANKS]
     if node.tag == "alternatives" and not side_by_side:
         side_by_side = [child for child in node if isinstance(child.tag, str)]
     keep = min(side_by_side, key=lambda child: _RANKS.get(child.tag, len(_RANKS)), default=None)
@@ -164,6 +154,12 @@ def plain_text(node: Element) -> str | None:
     if text and node.find(".//xref") is not None:
         text = clean(_SPACE_BEFORE_POINT.sub("", _EMPTY_BRACKETS.sub("", text)))
     return text
+
+
+def first_text(node: Element, *paths: str) -> str | None:
+    """The text of the first of some descendants that has any."""
+    found = (child for child in map(node.find, paths) if child is not None)
+    return next(filter(None, map(plain_text, found)), None)
 
 
 def unique(texts: Iterable[str | None]) -> tuple[str, ...]:

@@ -37,9 +37,9 @@ def read_descriptors(path: Path) -> list[Descriptor]:
             str(path), tag="DescriptorRecord", resolve_entities=False, no_network=True, load_dtd=False
         )
         for _, record in records:
-            numbers = [str(node.text) for node in record.findall("TreeNumberList/TreeNumber")]
+            numbers = tuple(str(node.text) for node in record.findall("TreeNumberList/TreeNumber"))
             name = record.findtext("DescriptorName/String") or ""
-            found.append(Descriptor(record.findtext("DescriptorUI") or "", name.strip(), tuple(numbers)))
+            found.append(Descriptor(record.findtext("DescriptorUI") or "", name.strip(), numbers))
             record.clear()
     except (OSError, etree.XMLSyntaxError) as error:
         raise InputError(f"{path}: cannot be read as a MeSH descriptor file: {error}") from error
@@ -82,11 +82,8 @@ def descriptor_of(heading: str) -> str:
 
 
 def under_any(headings: Iterable[str], tree: MeshTree | None) -> Callable[[str], bool]:
-    """A test whether a heading is one of `headings` or under one of them.
-
-    Args:
-        headings: names or unique ids of descriptors, and tree numbers ("C14").
-        tree: has their subtrees; without it a heading matches only itself.
+    """A test whether a heading is one of `headings` (names, unique ids, or tree numbers such as "C14") or
+    under one of them; without a tree a heading matches only itself.
 
     Raises:
         UsageError: the tree does not know a heading, or a tree number is given without one.

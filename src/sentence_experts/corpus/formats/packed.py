@@ -39,40 +39,32 @@ def unpacked(stream: IO[bytes]) -> bytes | IO[bytes]:
             if not (data := source.read(_BLOCK)):
                 return head.getvalue()
             head.write(data)
-    return cast("IO[bytes]", _After(head, source))
+    head.seek(0)
+    source.head = head
+    return cast("IO[bytes]", source)
 
 
 class _Unpacking:
+    """The unpacked stream: first the `head`, which was read already, then the rest."""
+
     def __init__(self, stream: IO[bytes]) -> None:
+        self.head = io.BytesIO()
         self._packed = gzip.GzipFile(fileobj=stream, mode="rb")
         self._length = 0
         self._broken: UnreadableArticleError | None = None
 
-    def read(self, size: int) -> bytes:
-        if self._broken is not None:
-            raise self._broken
-        try:
-            # Not `read`, which loses what came out before an error.
-            data = self._packed.read1(size if size >= 0 else _BLOCK)
-        except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
-            self._broken = UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")
-            raise self._broken from error
-        self._length += len(data)
-        if self._length > MAX_UNPACKED:
-            self._broken = UnreadableArticleError(
-                "expands-too-much", f"more than {MAX_UNPACKED:,} bytes came out"
-            )
-            raise self._broken
-        return data
-
-
-class _After:
-    """A stream of what was read already, then the rest."""
-
-    def __init__(self, head: io.BytesIO, rest: _Unpacking) -> None:
-        self._head = head
-        self._head.seek(0)
-        self._rest = rest
-
     def read(self, size: int = -1) -> bytes:
-        return self._head.read(size) or self._rest.read(size)
+        if data := self.head.read(size):
+            return data
+        if self._broken is None:
+            try:
+                # Not `read`, which loses what came out before an error.
+                data = self._packed.read1(size if size >= 0 else _BLOCK)
+                self._length += len(data)
+                if self._length <= MAX_UNPACKED:
+                    return data
+                more = f"more than {MAX_UNPACKED:,} bytes came out"
+                self._broken = UnreadableArticleError("expands-too-much", more)
+            except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
+                self._broken = UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")
+        raise self._broken

@@ -11,16 +11,17 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sentence_experts.corpus.formats.markup import Element, clean, plain_text, unique
-from sentence_experts.corpus.formats.references import year_in
-from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError
-from sentence_experts.corpus.identifiers import find_doi, normalise_doi, normalise_pmcid, normalise_pmid
+from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
+from sentence_experts.corpus.formats.references import add_identifier, year_in
+from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
+from sentence_experts.corpus.identifiers import find_doi, normalise_doi, normalise_pmid
 from sentence_experts.corpus.paper import Citation, Deletion, Paper
 
 Outcome = Paper | Deletion | UnreadableArticleError
 
 _RECORDS = frozenset({"PubmedArticle", "PubmedBookArticle"})
 _DELETIONS = frozenset({"DeleteCitation", "DeleteDocument"})
+_NO_RECORDS = ("no-records", "the PubMed document holds no record and no deletion")
 _ROOTS = _RECORDS | {"PubmedArticleSet", "PubmedBookArticleSet"}
 
 
@@ -41,7 +42,7 @@ def read_whole(root: Element) -> Iterator[Outcome]:
             empty = False
             yield outcome
     if empty:
-        raise _empty()
+        raise UnreadableArticleError(*_NO_RECORDS)
 
 
 def read_stream(events: Iterable[tuple[str, Element]], stream: Hashing) -> Iterator[Outcome]:
@@ -63,20 +64,9 @@ def read_stream(events: Iterable[tuple[str, Element]], stream: Hashing) -> Itera
                 empty = False
                 yield outcome
         if inside is None:
-            _drop(node)
+            drop(node)
     if empty:
-        raise _empty()
-
-
-def _drop(node: Element) -> None:
-    node.clear()
-    parent = node.getparent()
-    while parent is not None and (before := node.getprevious()) is not None:
-        parent.remove(before)
-
-
-def _empty() -> UnreadableArticleError:
-    return UnreadableArticleError("no-records", "the PubMed document holds no record and no deletion")
+        raise UnreadableArticleError(*_NO_RECORDS)
 
 
 def _outcomes(node: Element) -> Iterator[Outcome]:
@@ -96,9 +86,6 @@ def _version(pmid: Element) -> int:
     return int(stated) if re.fullmatch(r"[1-9]\d{0,5}", stated, re.ASCII) else 1
 
 
-# ---- one record ----------------------------------------------------------------------------------
-
-
 def _paper(record: Element) -> Paper:
     book = record.tag == "PubmedBookArticle"
     main = record.find("BookDocument" if book else "MedlineCitation")
@@ -112,13 +99,13 @@ def _paper(record: Element) -> Paper:
     kinds = unique(plain_text(node) for node in article.iterfind(".//PublicationType"))
     uis = {node.get("UI") for node in article.iterfind(".//PublicationType")}
     related = main.findall("CommentsCorrectionsList/CommentsCorrections")
-    title = _title(article)
+    withdrawn = [_related(node) for node in related if node.get("RefType") == "RetractionOf"]
     doi, pmcid = _identifiers(article, data)
     return Paper(
         doi=doi,
         pmid=number,
         pmcid=pmcid,
-        title=title,
+        title=_title(article),
         abstract=_abstract(article),
         year=_year(article, data),
         article_type=_article_type(kinds, book),
@@ -126,9 +113,11 @@ def _paper(record: Element) -> Paper:
         keywords=unique(
             (plain_text(node) or "").strip(",; ") for node in main.iterfind("KeywordList/Keyword")
         ),
-        journal=_first_text(article, _JOURNALS),
-        retracted=bool(_RETRACTED & {*kinds, *uis} or _RETRACTED_BY & {_relation(node) for node in related}),
-        retracts=_identified(_related(node) for node in related if _relation(node) == "RetractionOf"),
+        journal=first_text(article, *_JOURNALS),
+        retracted=bool(
+            _RETRACTED & {*kinds, *uis} or _RETRACTED_BY & {node.get("RefType") for node in related}
+        ),
+        retracts=tuple(dict.fromkeys(each for each in withdrawn if each.doi or each.pmid or each.pmcid)),
         citations=tuple(_citations(article if book else data, related)),
         version=_version(pmid),
     )
@@ -145,18 +134,10 @@ _CUT_ABSTRACT = re.compile(r"\s*\(ABSTRACT TRUNCATED[^()]*\)\s*$")
 _NO_LABELS = frozenset({"UNLABELLED", "UNASSIGNED"})
 
 
-def _first_text(article: Element, paths: Iterable[str]) -> str | None:
-    for path in paths:
-        node = article.find(path)
-        if node is not None and (text := plain_text(node)):
-            return text
-    return None
-
-
 def _title(article: Element) -> str | None:
     """The title without NLM's own marks: brackets around a translation, a full stop at the end."""
     for path in _TITLES:
-        text = _first_text(article, (path,))
+        text = first_text(article, path)
         if text and not _NO_TITLE.fullmatch(text):
             text = _TRANSLATED.sub("", text)
             inner = text.removesuffix(".")
@@ -181,32 +162,21 @@ def _abstract(article: Element) -> str | None:
 
 def _year(article: Element, data: Element | None) -> int | None:
     """The first year of publication, on paper or online; if none is given, the year of PubMed's entry."""
-    dates = [
-        node
-        for path in ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
-        for node in article.iterfind(path)
-    ]
+    paths = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
+    dates = [node for path in paths for node in article.iterfind(path)]
     years = [year_in(node.findtext("Year")) or year_in(node.findtext("MedlineDate")) for node in dates]
     if not any(years) and data is not None:
         years = [year_in(node.findtext("Year")) for node in data.iterfind("History/PubMedPubDate")]
     return min((year for year in years if year), default=None)
 
 
-# ---- identifiers ---------------------------------------------------------------------------------
-
-_NORMALISE = {
-    "doi": ("doi", normalise_doi), "pubmed": ("pmid", normalise_pmid), "pmid": ("pmid", normalise_pmid),
-    "pmc": ("pmcid", normalise_pmcid), "pmcid": ("pmcid", normalise_pmcid),
-}  # fmt: skip
-
-
 def _listed(holder: Element | None) -> dict[str, str]:
     """The identifiers in an element's own list, not in those of cited works; the first of a kind counts."""
     known: dict[str, str] = {}
     for node in holder.iterfind("ArticleIdList/ArticleId") if holder is not None else ():
-        field, normalise = _NORMALISE.get(node.get("IdType", "").lower(), ("", None))
-        if normalise and field not in known and (value := normalise("".join(node.itertext()))):
-            known[field] = value
+        kind = node.get("IdType", "").lower()
+        if kind != "medline":  # here a number of the old MEDLINE, no PMID
+            add_identifier(known, kind, node)
     return known
 
 
@@ -218,8 +188,6 @@ def _identifiers(article: Element, data: Element | None) -> tuple[str | None, st
             doi = normalise_doi(node.text)
     return doi, known.get("pmcid")
 
-
-# ---- kind of article and headings ----------------------------------------------------------------
 
 # PubMed's publication types and JATS's article types, the most specific first.
 _ARTICLE_TYPES = {
@@ -245,16 +213,10 @@ def _article_type(kinds: tuple[str, ...], book: bool) -> str | None:
 
 
 def _heading(node: Element) -> str | None:
-    names = (_starred(part) for part in node.iterchildren("DescriptorName", "QualifierName"))
+    parts = ((plain_text(part), part) for part in node.iterchildren("DescriptorName", "QualifierName"))
+    names = (f"*{name}" if name and part.get("MajorTopicYN") == "Y" else name for name, part in parts)
     return "/".join(unique(names)) if node.findtext("DescriptorName") else None
 
-
-def _starred(part: Element) -> str | None:
-    name = plain_text(part)
-    return f"*{name}" if name and part.get("MajorTopicYN") == "Y" else name
-
-
-# ---- other works ---------------------------------------------------------------------------------
 
 _YEAR = r"(1[5-9]\d\d|20\d\d)"
 # "J Neurosci. 2001 Mar 15;21:676" or "Plein LM (2018) Opioids"; other four digits may be pages.
@@ -284,7 +246,7 @@ def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[C
             seen.add(citation.pmid)
             yield citation
     for node in related:
-        if _relation(node) == "Cites" and (cited := _related(node)).pmid and cited.pmid not in seen:
+        if node.get("RefType") == "Cites" and (cited := _related(node)).pmid and cited.pmid not in seen:
             seen.add(cited.pmid)
             yield cited
 
@@ -292,16 +254,11 @@ def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[C
 def _reference(node: Element) -> Citation:
     """`Citation` is a whole line of a bibliography (none of 4,288 real ones is a bare title), so its
     text gives a year and perhaps a DOI, never a title."""
-    cited = node.find("Citation")
-    text = (plain_text(cited) if cited is not None else None) or ""
+    text = first_text(node, "Citation") or ""
     known: dict[str, Any] = _listed(node)
     if "doi" not in known and (doi := find_doi(text)):
         known["doi"] = doi
     return Citation(year=_cited_year(text), **known)
-
-
-def _relation(node: Element) -> str:
-    return str(node.get("RefType", ""))
 
 
 def _related(node: Element) -> Citation:
@@ -309,7 +266,3 @@ def _related(node: Element) -> Citation:
     return Citation(
         doi=find_doi(source), pmid=normalise_pmid(node.findtext("PMID")), year=_cited_year(source)
     )
-
-
-def _identified(citations: Iterable[Citation]) -> tuple[Citation, ...]:
-    return tuple(dict.fromkeys(each for each in citations if each.doi or each.pmid or each.pmcid))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sentence_experts.corpus.formats.markup import Element, plain_text
+from sentence_experts.corpus.formats.markup import XLINK, Element, plain_text
 from sentence_experts.corpus.identifiers import (
     find_doi,
     identifiers_in_url,
@@ -21,14 +21,13 @@ from sentence_experts.corpus.identifiers import (
 )
 from sentence_experts.corpus.paper import Citation
 
-_HREF = "{http://www.w3.org/1999/xlink}href"
 _CITATION_TAGS = ("element-citation", "mixed-citation", "nlm-citation", "citation")
 _KINDS = frozenset((*_CITATION_TAGS, "citation-alternatives"))
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
 _NORMALISE = {
     "doi": ("doi", normalise_doi), "pmid": ("pmid", normalise_pmid), "pubmed": ("pmid", normalise_pmid),
-    "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid), "pmc": ("pmcid",
-    normalise_pmcid),
+    "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid),
+    "pmc": ("pmcid", normalise_pmcid),
 }  # fmt: skip
 _TYPED = ("pub-id-type", "object-id-type", "article-id-type")
 
@@ -46,13 +45,9 @@ def citations_of(ref: Element) -> Iterator[Citation]:
         if tag in _KINDS:
             yield _citation([child] if tag != "citation-alternatives" else list(child.iter(*_CITATION_TAGS)))
         elif isinstance(tag, str) and tag != "label":
-            yield from (
-                _citation([inner]) for inner in child.iter(*_CITATION_TAGS) if not _is_inside_another(inner)
-            )
-
-
-def _is_inside_another(node: Element) -> bool:
-    return any(above.tag in _CITATION_TAGS for above in node.iterancestors())
+            for inner in child.iter(*_CITATION_TAGS):
+                if next(inner.iterancestors(*_CITATION_TAGS), None) is None:
+                    yield _citation([inner])
 
 
 def _citation(renderings: Iterable[Element]) -> Citation:
@@ -63,7 +58,7 @@ def _citation(renderings: Iterable[Element]) -> Citation:
         for child in citation:
             tag = child.tag
             if tag == "pub-id":
-                _add_typed(known, child.get("pub-id-type"), child)
+                add_identifier(known, child.get("pub-id-type"), child)
             elif tag == "article-title":
                 if text := plain_text(child):
                     titles.append(text)
@@ -89,7 +84,8 @@ _NEVER_IDENTIFY = frozenset({
 })  # fmt: skip
 
 
-def _add_typed(known: dict[str, Any], kind: str | None, node: Element) -> None:
+def add_identifier(known: dict[str, Any], kind: str | None, node: Element) -> None:
+    """Add the identifier in an element whose attributes name its kind; the first of a kind counts."""
     field, normalise = _NORMALISE.get((kind or "").lower(), (None, None))
     if field and normalise and field not in known and (value := normalise("".join(node.itertext()))):
         known[field] = value
@@ -109,10 +105,10 @@ def _add_nested(known: dict[str, Any], citation: Element) -> None:
             if "year" not in known and (year := year_in(node.text)):
                 known["year"] = year
         elif tag in ("ext-link", "uri"):
-            _add_typed(known, node.get("ext-link-type"), node)
-            links.extend(address for address in (node.get(_HREF), node.text) if address)
+            add_identifier(known, node.get("ext-link-type"), node)
+            links.extend(address for address in (node.get(XLINK), node.text) if address)
         else:
-            _add_typed(known, next((node.get(name) for name in _TYPED if node.get(name)), None), node)
+            add_identifier(known, next((node.get(name) for name in _TYPED if node.get(name)), None), node)
     for link in links:
         for field, value in zip(("doi", "pmid", "pmcid"), identifiers_in_url(link), strict=True):
             if value:

@@ -67,11 +67,7 @@ class RecordLimits:
         self._elements, self._began = 0, self._stream.length
 
     def count(self, what: str) -> None:
-        """Count one more element of the record.
-
-        Raises:
-            UnreadableArticleError: it is one too many, or the record is too long.
-        """
+        """Count one more element; UnreadableArticleError if it is one too many, or the record too long."""
         self._elements += 1
         if self._elements > MAX_RECORD_ELEMENTS:
             raise UnreadableArticleError(
@@ -82,20 +78,27 @@ class RecordLimits:
 
 
 def refuse_external_entities(docinfo: Any) -> None:
-    """Refuse a document whose own declarations point outside: an attack, or a document without part of its
-    text.
-
-    Raises:
-        UnreadableArticleError: it declares an external entity.
-    """
+    """Raise UnreadableArticleError for a document whose own declarations point outside: an attack, or a
+    document without part of its text."""
     dtd = docinfo.internalDTD
-    if dtd is None:
-        return
-    for entity in dtd.iterentities():
+    for entity in dtd.iterentities() if dtd is not None else ():
         if entity.system_url:
             raise UnreadableArticleError(
                 "external-entity", f"the entity {entity.name!r} names {entity.system_url!r}"
             )
+
+
+def drop(node: Any, keep: Any = None) -> None:
+    """Free an element that was read and those before it, except the element `keep`."""
+    if keep is not None and keep.getparent() is node:
+        for child in list(node):
+            if child is not keep:
+                node.remove(child)
+        return
+    node.clear()
+    parent = node.getparent()
+    while parent is not None and (before := node.getprevious()) is not None and before is not keep:
+        parent.remove(before)
 
 
 def syntax_error(error: etree.XMLSyntaxError) -> UnreadableArticleError:

@@ -13,7 +13,7 @@ from sentence_experts.corpus.sources import icite
 from sentence_experts.corpus.sources.entrez import Entrez
 from sentence_experts.corpus.sources.europepmc import EuropePmc
 from sentence_experts.corpus.sources.requests import Requests
-from sentence_experts.corpus.sources.services import Services
+from sentence_experts.corpus.sources.services import Service
 from sentence_experts.progress import Advance
 
 Link = tuple[str, str]
@@ -29,14 +29,14 @@ class CitationSource(ABC):
 
     requests: Requests
     papers_per_request: ClassVar[int] = 1
+    service: ClassVar[str] = "icite"
+    requests_at_a_time: ClassVar[int] = 1
 
     def cost(self, papers: int) -> tuple[int, float]:
         """(requests, seconds) to fetch the links of a number of papers."""
         asked = -(-papers // self.papers_per_request)
-        return asked, asked * max(_SECONDS_PER_REQUEST, 1 / self._per_second(self.requests.services))
-
-    def _per_second(self, services: Services) -> float:
-        return services.icite.per_second
+        service: Service = getattr(self.requests.services, self.service)
+        return asked, asked * max(_SECONDS_PER_REQUEST, self.requests_at_a_time / service.per_second)
 
     @abstractmethod
     def fetch(self, pmids: list[str], advance: Advance) -> None:
@@ -66,11 +66,7 @@ class ICite(CitationSource):
 class ELink(CitationSource):
     """NCBI's own links: who cites a paper, and whom it cites (articles in PMC only)."""
 
-    papers_per_request = 100
-
-    @override
-    def _per_second(self, services: Services) -> float:
-        return services.entrez.per_second / 2
+    papers_per_request, service, requests_at_a_time = 100, "entrez", 2
 
     @override
     def fetch(self, pmids: list[str], advance: Advance) -> None:
@@ -91,9 +87,7 @@ class ELink(CitationSource):
 class EuropePmcLinks(CitationSource):
     """Europe PMC's references and citations, two requests per paper."""
 
-    @override
-    def _per_second(self, services: Services) -> float:
-        return services.europe_pmc.per_second / 2
+    service, requests_at_a_time = "europe_pmc", 2
 
     @override
     def fetch(self, pmids: list[str], advance: Advance) -> None:
@@ -118,7 +112,5 @@ class EuropePmcLinks(CitationSource):
 
 
 CITATION_SOURCES: dict[str, type[CitationSource]] = {
-    "icite": ICite,
-    "elink": ELink,
-    "europepmc": EuropePmcLinks,
-}
+    "icite": ICite, "elink": ELink, "europepmc": EuropePmcLinks,
+}  # fmt: skip

@@ -10,20 +10,20 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import chain
 
 from lxml import etree
 
 from sentence_experts.corpus.formats.markup import Element
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.sources.http import TOOL, FailedError, RefusedError, is_xml
-from sentence_experts.corpus.sources.requests import ABSENT, Requests, batches_of
+from sentence_experts.corpus.sources.requests import Requests, batches_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.storage import sha256_text
 
 MAX_RESULTS = 9_999
 _PAGE = 5_000
 _RECORDS_PER_FETCH = 200
-_SUMMARIES_PER_REQUEST = 200
 _LINKS_PER_REQUEST = 100
 _EXAMPLES = 3
 _MAX_ADDRESS = 2_000
@@ -34,19 +34,11 @@ _LAST_DAY = date(2100, 12, 31)
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a query, stored on NCBI's history server.
-
-    Attributes:
-        count: the number of records.
-        environment: WebEnv of the history server.
-        query_key: the query's number there.
-        translation: how Entrez understood the query.
-    """
+    """The result of a query, stored on NCBI's history server under an environment (WebEnv) and a number."""
 
     count: int
     environment: str
     query_key: str
-    translation: str
 
 
 class Entrez:
@@ -55,8 +47,6 @@ class Entrez:
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
         self._base = requests.services.entrez.url
-
-    # ---- esearch ---------------------------------------------------------------------------------
 
     def count(self, database: str, query: str) -> int:
         """The number of records that a query finds now; nothing is stored.
@@ -83,11 +73,8 @@ class Entrez:
         if whole.count <= MAX_RESULTS:
             found = self._ids(database, query, whole)
         else:
-            found = [
-                one
-                for ids in self._by_date(database, query, _FIRST_DAY, _LAST_DAY, whole.count)
-                for one in ids
-            ]
+            days = self._by_date(database, query, _FIRST_DAY, _LAST_DAY, whole.count)
+            found = list(chain.from_iterable(days))
         return sorted(set(found), key=int)
 
     def _by_date(
@@ -130,26 +117,15 @@ class Entrez:
         count = int(root.findtext("Count") or 0)
         if period is None:
             _refuse_misunderstood(root, database, query, count)
-        return Search(
-            count,
-            root.findtext("WebEnv") or "",
-            root.findtext("QueryKey") or "",
-            root.findtext("QueryTranslation") or "",
-        )
+        return Search(count, root.findtext("WebEnv") or "", root.findtext("QueryKey") or "")
 
     def _ids(self, database: str, query: str, search: Search) -> list[str]:
         """The ids of a search, page by page from the history server, so that all belong to one answer."""
         found: list[str] = []
         while len(found) < search.count:
-            root = self._ask(
-                "esearch",
-                db=database,
-                term=f"#{search.query_key}",
-                WebEnv=search.environment,
-                usehistory="y",
-                retstart=len(found),
-                retmax=min(_PAGE, search.count - len(found)),
-            )
+            where = {"term": f"#{search.query_key}", "WebEnv": search.environment, "usehistory": "y"}
+            wanted = min(_PAGE, search.count - len(found))
+            root = self._ask("esearch", db=database, retstart=len(found), retmax=wanted, **where)
             page = [str(node.text) for node in root.iterfind("IdList/Id")]
             if not page:
                 raise FailedError(
@@ -157,8 +133,6 @@ class Entrez:
                 )
             found += page
         return found
-
-    # ---- records ---------------------------------------------------------------------------------
 
     def records(self, pmids: list[str]) -> Iterator[None]:
         """Fetch PubMed records into the journal under `pubmed/PMID`; yields after each batch.
@@ -185,10 +159,7 @@ class Entrez:
 
     def absent_records(self, pmids: list[str]) -> Iterator[Rejection]:
         """The records that PubMed did not have."""
-        for pmid in pmids:
-            answer = self._requests.journal.get(f"pubmed/{pmid}")
-            if answer is not None and answer.body is None:
-                yield Rejection("pubmed", None, pmid, ABSENT, answer.note)
+        return self._requests.absent("pubmed", pmids, "pubmed")
 
     def examples(self, database: str, query: str) -> list[str]:
         """The titles of the first few records that a query finds; nothing is stored."""
@@ -197,26 +168,15 @@ class Entrez:
         return list(self.titles(database, ids).values()) if ids else []
 
     def titles(self, database: str, ids: list[str]) -> dict[str, str]:
-        """The titles of some records, by esummary; ids that it does not know are left out."""
-        found: dict[str, str] = {}
-        for _, batch in batches_of(ids, _SUMMARIES_PER_REQUEST):
-            root = self._ask("esummary", db=database, id=",".join(batch))
-            for summary in root.iterfind("DocSum"):
-                title = summary.findtext("Item[@Name='Title']")
-                if title:
-                    found[summary.findtext("Id") or ""] = title
-        return found
-
-    # ---- links -----------------------------------------------------------------------------------
+        """The titles of a few records, by esummary; ids that it does not know are left out."""
+        root = self._ask("esummary", db=database, id=",".join(ids))
+        found = (
+            (node.findtext("Id"), node.findtext("Item[@Name='Title']")) for node in root.iterfind("DocSum")
+        )
+        return {one or "": title for one, title in found if title}
 
     def links(self, name: str, ids: list[str]) -> dict[str, list[str]]:
-        """The records that each record is linked to, such as those that cite it.
-
-        Args:
-            name: of the link: `pubmed_pubmed_citedin`, `pubmed_pubmed_refs`, `pmc_pmc_cites`,
-                `pmc_pmc_citedby`.
-            ids: PMIDs, or the digits of PMCIDs, as the name says.
-        """
+        """The records that each record is linked to, such as those that cite it (`pubmed_pubmed_citedin`)."""
         origin, target, _ = name.split("_", 2)
         found: dict[str, list[str]] = {}
 
@@ -235,14 +195,8 @@ class Entrez:
             found.update(answered)
         return found
 
-    # ---- one request -----------------------------------------------------------------------------
-
     def _ask(self, utility: str, **params: str | int | list[str]) -> Element:
-        """The root of the answer.
-
-        Raises:
-            RefusedError: the answer names an error.
-        """
+        """The root of the answer; one that names an error raises RefusedError."""
         who: dict[str, str] = {"tool": TOOL, "email": self._requests.email}
         if self._requests.api_key:
             who["api_key"] = self._requests.api_key
@@ -263,12 +217,7 @@ def linked(root: Element, name: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for links in root.iterfind("LinkSet"):
         origins = [str(node.text) for node in links.iterfind("IdList/Id")]
-        targets = [
-            str(node.text)
-            for database in links.iterfind("LinkSetDb")
-            if database.findtext("LinkName") == name
-            for node in database.iterfind("Link/Id")
-        ]
+        targets = [str(node.text) for node in links.iterfind(f"LinkSetDb[LinkName='{name}']/Link/Id")]
         if len(origins) == 1:
             found.setdefault(origins[0], []).extend(targets)
         elif targets:
@@ -278,12 +227,8 @@ def linked(root: Element, name: str) -> dict[str, list[str]]:
 
 def _refuse_misunderstood(root: Element, database: str, query: str, count: int) -> None:
     """Refuse a query with a phrase that Entrez does not know and would silently leave out."""
-    unknown = [
-        str(node.text)
-        for tag in ("PhraseNotFound", "FieldNotFound", "QuotedPhraseNotFound")
-        for node in root.iter(tag)
-        if node.text
-    ]
+    tags = ("PhraseNotFound", "FieldNotFound", "QuotedPhraseNotFound")
+    unknown = [str(node.text) for tag in tags for node in root.iter(tag) if node.text]
     if unknown:
         named = ", ".join(repr(phrase) for phrase in unknown)
         raise UsageError(

@@ -51,10 +51,7 @@ class EuropePmc:
 
     def search(self, query: str) -> Iterator[list[str]]:
         """The ids (`SOURCE/ID`) that a query finds, page by page; the records go into the journal under
-        `europepmc/SOURCE/ID`.
-
-        An interrupted search goes on at its last page.
-        """
+        `europepmc/SOURCE/ID`, so an interrupted search goes on at its last page."""
         journal, name = self._requests.journal, f"epmc-search/{sha256_text(query)[:16]}"
         mark: str | None = "*"
         for number in range(1_000_000):
@@ -85,13 +82,9 @@ class EuropePmc:
         return page
 
     def linked(self, relation: str, paper: str) -> list[str]:
-        """The works that a paper (`SOURCE/ID`) cites, or that cite it: `pmid:...`, `pmc:PMC...` or `doi:...`.
-
-        Args:
-            relation: `references` or `citations`.
-            paper: its id here.
-        """
-        one = {"references": "reference", "citations": "citation"}[relation]
+        """The works that a paper (`SOURCE/ID`) cites (`references`), or that cite it (`citations`):
+        `pmid:...`, `pmc:PMC...` or `doi:...`."""
+        one = relation.removesuffix("s")
         found: list[str] = []
         for number in range(1, 1_000):
             page = self._links(paper, relation, number)

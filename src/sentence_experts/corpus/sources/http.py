@@ -62,11 +62,7 @@ Check = Callable[[bytes], None]
 
 
 def is_xml(body: bytes) -> None:
-    """Check that a body is a whole, well-formed XML document and no web page.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Raise ValueError unless a body is a whole, well-formed XML document and no web page."""
     looks_like_xml(body)
     try:
         etree.fromstring(body, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True))
@@ -75,11 +71,7 @@ def is_xml(body: bytes) -> None:
 
 
 def looks_like_xml(body: bytes) -> None:
-    """Check that a body begins and ends like an XML document, without parsing it.
-
-    Raises:
-        ValueError: it does not, or it is a web page.
-    """
+    """Raise ValueError unless a body begins and ends like an XML document; it is not parsed."""
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not start.startswith(b"<"):
         raise ValueError("not XML")
@@ -90,11 +82,7 @@ def looks_like_xml(body: bytes) -> None:
 
 
 def is_json(body: bytes) -> None:
-    """Check that a body is JSON.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Raise ValueError unless a body is JSON."""
     try:
         json.loads(body)
     except ValueError as error:
@@ -119,11 +107,7 @@ class _RateLimit:
 
 
 class Client:
-    """An HTTP client for any number of threads.
-
-    Attributes:
-        asked: the number of requests sent, every attempt counted.
-    """
+    """An HTTP client for any number of threads."""
 
     def __init__(
         self,
@@ -142,7 +126,6 @@ class Client:
         timeout: seconds without a byte after which an attempt has failed.
         """
         self._rate_limits = {host: _RateLimit(1 / rate) for host, rate in (per_second or {}).items()}
-        self._lock = threading.Lock()
         # Wakes threads that wait for another attempt, so that an interrupted program ends at once.
         self._closed = threading.Event()
         self._attempts = attempts
@@ -152,7 +135,6 @@ class Client:
             timeout=timeout,
             follow_redirects=True,
         )
-        self.asked = 0
 
     def __enter__(self) -> Client:
         return self
@@ -164,13 +146,9 @@ class Client:
     def get(
         self, url: str, params: Params | None = None, check: Check | None = None, *, form: bool = False
     ) -> bytes:
-        """The body of the answer, decompressed.
+        """The body of the answer, decompressed; one that fails the `check` is requested again.
 
-        Args:
-            url: the address, without its query.
-            params: the query.
-            check: tells a good body from a bad one, which is requested again.
-            form: send the query as a form (POST), for services that take longer ones so.
+        A `form` is sent by POST, for services that take long queries so.
 
         Raises:
             UnreachableError: there is no connection.
@@ -205,18 +183,14 @@ class Client:
     def _once(self, url: str, params: Params, check: Check | None, form: bool) -> bytes:
         if self._closed.is_set():
             raise FailedError(f"{urlsplit(url).netloc}: no longer asked")
-        self._rate_limit(urlsplit(url).netloc).wait()
-        with self._lock:
-            self.asked += 1
+        self._rate_limits.setdefault(urlsplit(url).netloc, _RateLimit(1 / 3)).wait()
         try:
             if form:
                 answer = self._http.post(url, data=dict(params))
             else:
                 answer = self._http.get(url, params=dict(params))
-        except httpx.TransportError as error:
+        except httpx.HTTPError as error:
             raise _RetryError(str(error) or type(error).__name__) from error
-        except httpx.HTTPError as error:  # too many redirects, an encoding that cannot be undone
-            raise _RetryError(str(error)) from error
         _check_status(answer)
         if check is not None:
             try:
@@ -224,10 +198,6 @@ class Client:
             except ValueError as error:
                 raise _RetryError(f"the answer is {error}") from error
         return answer.content
-
-    def _rate_limit(self, host: str) -> _RateLimit:
-        with self._lock:
-            return self._rate_limits.setdefault(host, _RateLimit(1 / 3))
 
 
 def _check_status(answer: httpx.Response) -> None:

@@ -61,35 +61,24 @@ def _pmids(value: Any) -> list[str]:
 
 def bulk_links(table: Path, pmids: list[str], threads: int, memory: str = "2GB") -> pa.RecordBatchReader:
     """The links of some papers from the whole collection (`open_citation_collection.csv`, about 870 million
-    rows), in one pass over the file and bounded memory.
-
-    Args:
-        table: a CSV file (also .gz or .zst) or Parquet, with the columns `citing` and `referenced`.
-        pmids: the papers.
-        threads: the number of threads.
-        memory: maximum memory of DuckDB.
-
-    Returns:
-        Record batches with the text columns `citing`, `cited` (`pmid:...`), in order and each pair once.
+    rows), in one pass over the file and bounded memory: columns `citing`, `cited` (`pmid:...`), in order and
+    each pair once. `table` is CSV (also .gz or .zst) or Parquet with the columns `citing` and `referenced`.
 
     Raises:
         InputError: the file is missing, or has other columns.
     """
     if not table.is_file():
         raise InputError(f"{table}: no such file; unpack open_citation_collection.zip of an iCite snapshot")
-    reader = "read_parquet" if table.suffix == ".parquet" else "read_csv"
-    types = (
-        ""
-        if table.suffix == ".parquet"
-        else ", header = true, columns = {citing: 'BIGINT', referenced: 'BIGINT'}"
-    )
+    reader = "read_csv(?, header = true, columns = {citing: 'BIGINT', referenced: 'BIGINT'})"
+    if table.suffix == ".parquet":
+        reader = "read_parquet(?)"
     database = duckdb.connect(config={"threads": threads, "memory_limit": memory})
     wanted = pa.table({"pmid": pa.array([int(pmid) for pmid in pmids], pa.int64())})
     database.register("wanted", wanted)
     try:
         return database.sql(
             f"""SELECT DISTINCT 'pmid:' || citing AS citing, 'pmid:' || referenced AS cited
-            FROM {reader}(?{types})
+            FROM {reader}
             WHERE citing IN (SELECT pmid FROM wanted) OR referenced IN (SELECT pmid FROM wanted)
             ORDER BY ALL""",
             params=[str(table)],

@@ -19,13 +19,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a service to one request.
-
-    Attributes:
-        key: of the request, the same in every run.
-        body: the content; None if the service has no such thing.
-        note: why there is no body.
-    """
+    """The answer of a service to one request; without a body if it has no such thing, as the note says."""
 
     key: str
     body: bytes | None
@@ -62,9 +56,6 @@ class Journal:
         )
         for key, body, note in rows:
             yield _answer(key, body, note)
-
-    def __len__(self) -> int:
-        return int(self._database.execute("SELECT count(*) FROM answers").fetchone()[0])
 
 
 def _answer(key: str, body: bytes | None, note: str) -> Answer:

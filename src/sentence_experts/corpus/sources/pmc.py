@@ -19,7 +19,7 @@ from lxml import etree
 from sentence_experts.corpus.identifiers import normalise_pmcid, normalise_pmid
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.sources.http import TOOL, AbsentError, is_json, is_xml, looks_like_xml
-from sentence_experts.corpus.sources.requests import ABSENT, Requests, batches_of
+from sentence_experts.corpus.sources.requests import Requests, batches_of
 from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text
 
@@ -27,8 +27,7 @@ _IDS_PER_REQUEST = 200
 _VERSION = re.compile(r"\.(\d+)/$")
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
-Licences = dict[str, Callable[[str], bool]]
-LICENCES: Licences = {
+LICENCES: dict[str, Callable[[str], bool]] = {
     "any": lambda code: True,
     # Every Creative Commons licence and the public domain.
     "noncommercial": lambda code: code.startswith("CC"),
@@ -39,12 +38,7 @@ LICENCES: Licences = {
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The newest version of an article in the bucket.
-
-    Attributes:
-        name: `PMC{id}.{version}`.
-        metadata: as the bucket has it.
-    """
+    """The newest version of an article in the bucket: its name (`PMC{id}.{version}`) and metadata."""
 
     name: str
     metadata: dict[str, Any]
@@ -107,18 +101,11 @@ class Bucket:
     def version(self, pmcid: str) -> Version | None:
         """The version in the journal; None if the article is not in the bucket, or was not requested."""
         answer = self._requests.journal.get(f"pmc/{pmcid}")
-        if answer is None or answer.body is None:
-            return None
-        return Version(**json.loads(answer.body))
+        return None if answer is None or answer.body is None else Version(**json.loads(answer.body))
 
     def absent(self, pmcids: Iterable[str]) -> Iterator[Rejection]:
         """The articles that the bucket did not have, or not as XML."""
-        for pmcid in pmcids:
-            for kind in ("pmc", "jats"):
-                answer = self._requests.journal.get(f"{kind}/{pmcid}")
-                if answer is not None and answer.body is None:
-                    yield Rejection("pmc", None, pmcid, ABSENT, answer.note)
-                    break
+        return self._requests.absent("pmc", pmcids, "pmc", "jats")
 
     def address(self, version: Version) -> str:
         """The address of the XML of a version."""
@@ -161,13 +148,8 @@ def _checked(version: Version) -> Callable[[bytes], None]:
 
 
 def converted(requests: Requests, ids: list[str], to: str) -> dict[str, str]:
-    """Ids -> their other ids, by PMC's ID converter; an id without one is left out.
-
-    Args:
-        requests: the access to the service.
-        ids: PMIDs or PMCIDs, all of one kind.
-        to: `pmid` or `pmcid`.
-    """
+    """PMIDs -> PMCIDs (`to="pmcid"`), or PMCIDs -> PMIDs (`to="pmid"`), by PMC's ID converter; an id without
+    the other is left out."""
     given = "pmcid" if to == "pmid" else "pmid"
     normalise = {"pmid": normalise_pmid, "pmcid": normalise_pmcid}
     found: dict[str, str] = {}

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -26,9 +27,6 @@ from sentence_experts.storage import replacing
 
 logger = logging.getLogger(__name__)
 
-BASELINE = "https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/"
-UPDATES = "https://ftp.ncbi.nlm.nih.gov/pubmed/updatefiles/"
-
 _NAME = re.compile(r"pubmed(\d\d)n(\d{4,6})\.xml\.gz")
 _LINK = re.compile(rf'href\s*=\s*["\']?(?:[^"\'>\s]*/)?({_NAME.pattern})["\'>\s]', re.IGNORECASE)
 _DIGEST = re.compile(r"\b[0-9a-f]{32}\b", re.IGNORECASE)
@@ -41,19 +39,11 @@ class Getter(Protocol):
         """The body of the answer."""
 
 
-# ---- fetching ------------------------------------------------------------------------------------
-
-
 def download(client: Getter, base_url: str, folder: Path) -> list[Path]:
     """Download the PubMed files that a page lists into `folder`, in the order of their names.
 
     A file that is there with its checksum is not downloaded again, so the same call goes on where it was
     interrupted.
-
-    Args:
-        client: the HTTP client.
-        base_url: address of the page that lists the files, such as `BASELINE`.
-        folder: made if missing.
 
     Raises:
         InputError: the page lists no such file, or a file twice had the wrong checksum.
@@ -75,9 +65,9 @@ def _fetch(client: Getter, url: str, path: Path) -> None:
     checksum = checksum_file(path)
     if not checksum.exists():
         stated = client.get(f"{url}.md5")
-        _stated_digest(stated.decode("ascii", "replace"), f"{url}.md5")
+        _digest_in(stated, f"{url}.md5")
         _write(checksum, stated)
-    expected = _stated_digest(checksum.read_text("ascii", "replace"), str(checksum))
+    expected = _digest_in(checksum.read_bytes(), str(checksum))
     if path.exists() and _digest_of(path) == expected:
         return
     for _ in range(2):
@@ -100,9 +90,9 @@ def checksum_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.md5")
 
 
-def _stated_digest(text: str, where: str) -> str:
+def _digest_in(content: bytes, where: str) -> str:
     """The digest in `MD5(pubmed26n0001.xml.gz)= 0123...`."""
-    found = _DIGEST.search(text)
+    found = _DIGEST.search(content.decode("ascii", "replace"))
     if not found:
         raise InputError(f"{where}: holds no MD5 checksum")
     return found.group().lower()
@@ -154,9 +144,8 @@ def _newest_first(files: list[Path], wanted: Callable[[Paper], bool]) -> Iterato
             last_states = _last_states(path, wanted)
             for pmid, version in sorted(last_states, key=lambda key: (int(key[0]), -key[1])):
                 state = last_states[pmid, version]
-                if not mentioned.add(pmid, version) or state is _State.GONE or not settled.add(pmid):
-                    continue
-                if isinstance(state, Paper):
+                new = mentioned.add(pmid, version) and state is not _State.GONE and settled.add(pmid)
+                if new and isinstance(state, Paper):
                     yield state
             advance()
 
@@ -171,9 +160,7 @@ class _State(Enum):
 def _last_states(path: Path, wanted: Callable[[Paper], bool]) -> dict[tuple[str, int], Paper | _State]:
     """The last state of each record in one file, by PMID and version."""
     checksum = checksum_file(path)
-    if checksum.exists() and _digest_of(path) != _stated_digest(
-        checksum.read_text("ascii", "replace"), str(checksum)
-    ):
+    if checksum.exists() and _digest_of(path) != _digest_in(checksum.read_bytes(), str(checksum)):
         raise InputError(f"{path}: its MD5 checksum is not that of {checksum.name}; fetch it again")
     found: dict[tuple[str, int], Paper | _State] = {}
     try:
@@ -212,13 +199,8 @@ def _place(name: str) -> tuple[int, int]:
 
 
 def _gaps(places: Iterable[tuple[int, int]]) -> list[str]:
-    missing = []
-    before: tuple[int, int] | None = None
-    for year, number in places:
-        if before is not None and before[0] == year:
-            missing += [f"pubmed{year:02}n{between:04}" for between in range(before[1] + 1, number)]
-        before = (year, number)
-    return missing
+    return [f"pubmed{year:02}n{missing:04}" for (year, before), (year_after, after) in pairwise(places)
+            if year == year_after for missing in range(before + 1, after)]  # fmt: skip
 
 
 class _Pmids:

@@ -110,7 +110,4 @@ def _paper(body: bytes) -> Paper:
     fields: dict[str, Any] = json.loads(body)
     for name in ("citations", "retracts"):
         fields[name] = tuple(Citation(**one) for one in fields.get(name, ()))
-    whole: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-    }
-    return Paper(**whole)
+    return Paper(**{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -20,7 +22,6 @@ Names = dict[str, str]
 """The ids that a paper goes by: `pmid`, `pmcid`, `doi`."""
 Provenance = tuple[str, str, str | None, str | None, str]
 """record, address, version, licence code, SHA-256"""
-
 
 _SECONDS_PER_REQUEST = 0.25
 """Duration of a usual answer, for estimates."""
@@ -70,8 +71,12 @@ class RecordSource:
         yield from ()
 
 
-class PmcSource(RecordSource):
-    """Whole open-access articles, found by Entrez and read from PMC's bucket. Ids are PMCIDs."""
+class _EntrezSource(RecordSource):
+    """Articles of one of Entrez's databases, with their licences and retractions from PMC's bucket."""
+
+    _database: ClassVar[str]
+    _also: str
+    """What every query also says."""
 
     def __init__(self, requests: Requests, config: FetchConfig) -> None:
         self._requests = requests
@@ -81,15 +86,26 @@ class PmcSource(RecordSource):
 
     @override
     def count(self, query: str) -> int:
-        return self._entrez.count("pmc", _open_access(query))
+        return self._entrez.count(self._database, _both(query, self._also))
 
     @override
     def examples(self, query: str) -> list[str]:
-        return self._entrez.examples("pmc", _open_access(query))
+        return self._entrez.examples(self._database, _both(query, self._also))
 
     @override
     def find(self, query: str) -> list[str]:
-        return [f"PMC{digits}" for digits in self._entrez.search("pmc", _open_access(query))]
+        return self._entrez.search(self._database, _both(query, self._also))
+
+
+class PmcSource(_EntrezSource):
+    """Whole open-access articles, found by Entrez and read from PMC's bucket. Ids are PMCIDs."""
+
+    _database = "pmc"
+    _also = " AND open access[filter]"
+
+    @override
+    def find(self, query: str) -> list[str]:
+        return [f"PMC{digits}" for digits in super().find(query)]
 
     @override
     def cost(self, articles: int) -> tuple[int, float]:
@@ -108,23 +124,18 @@ class PmcSource(RecordSource):
 
     @override
     def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
-        versions = {pmcid: self._bucket.version(pmcid) for pmcid in ids}
-        kept = {
-            pmcid: version for pmcid, version in versions.items() if version and self._filter.admits(version)
-        }
+        versions = ((pmcid, self._bucket.version(pmcid)) for pmcid in ids)
+        kept = {pmcid: version for pmcid, version in versions if version and self._filter.admits(version)}
         pmids = {pmcid: version.pmid() for pmcid, version in kept.items()}
-        unknown = [pmcid for pmcid, pmid in pmids.items() if pmid is None]
-        pmids |= converted(self._requests, unknown, "pmid")
-        for pmcid in kept:
-            pmid = pmids[pmcid]
+        pmids |= converted(self._requests, [pmcid for pmcid, pmid in pmids.items() if pmid is None], "pmid")
+        for pmcid, pmid in pmids.items():
             yield pmcid, {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
 
     @override
     def provenance(self, ids: list[str]) -> Iterator[Provenance]:
         for version, body in self._kept(ids):
             digest = hashlib.sha256(body).hexdigest()
-            number = version.name.rsplit(".", 1)[1]
-            pmcid = version.name.rsplit(".", 1)[0]
+            pmcid, _, number = version.name.rpartition(".")
             yield pmcid, self._bucket.address(version), number, version.licence or None, digest
 
     @override
@@ -143,29 +154,16 @@ class PmcSource(RecordSource):
                 yield version, answer.body
 
 
-class PubmedSource(RecordSource):
+class PubmedSource(_EntrezSource):
     """Titles, abstracts, MeSH headings and PubMed's reference lists. Ids are PMIDs."""
 
+    _database = "pubmed"
+
     def __init__(self, requests: Requests, config: FetchConfig) -> None:
-        self._requests = requests
-        self._entrez = Entrez(requests)
-        self._bucket = Bucket(requests)
-        self._filter = _Filter(config)
+        super().__init__(requests, config)
         self._filtered = config.licences != "any"
         # PubMed's search can leave them out itself.
         self._also = ' NOT "retracted publication"[pt]' if config.retracted == "leave-out" else ""
-
-    @override
-    def count(self, query: str) -> int:
-        return self._entrez.count("pubmed", self._whole(query))
-
-    @override
-    def examples(self, query: str) -> list[str]:
-        return self._entrez.examples("pubmed", self._whole(query))
-
-    @override
-    def find(self, query: str) -> list[str]:
-        return self._entrez.search("pubmed", self._whole(query))
 
     @override
     def cost(self, articles: int) -> tuple[int, float]:
@@ -177,10 +175,8 @@ class PubmedSource(RecordSource):
         if self._filtered:
             licensed = list(converted(self._requests, ids, "pmcid").values())
             self._bucket.fetch(licensed, lambda version: False, lambda steps=1: None)
-        before = 0
-        for _ in self._entrez.records(self._admitted(ids)):
-            advance(min(200, len(ids) - before))
-            before += 200
+        for before, _ in enumerate(self._entrez.records(self._admitted(ids))):
+            advance(min(200, len(ids) - 200 * before))
 
     @override
     def documents(self, ids: list[str]) -> Iterator[Document]:
@@ -212,9 +208,6 @@ class PubmedSource(RecordSource):
                 detail = f"PMC states no licence for {self._filter.licences} use"
                 yield Rejection("pubmed", None, pmid, "licence", detail)
 
-    def _whole(self, query: str) -> str:
-        return f"({query}){self._also}" if self._also else query
-
     def _versions(self, ids: list[str]) -> dict[str, Version]:
         """PMID -> the newest version in the bucket, if licences matter and there is one."""
         if not self._filtered:
@@ -240,15 +233,15 @@ class EuropePmcSource(RecordSource):
 
     @override
     def count(self, query: str) -> int:
-        return self._service.count(self._whole(query))
+        return self._service.count(_both(query, self._also))
 
     @override
     def examples(self, query: str) -> list[str]:
-        return self._service.examples(self._whole(query))
+        return self._service.examples(_both(query, self._also))
 
     @override
     def find(self, query: str) -> list[str]:
-        return sorted({one for ids in self._service.search(self._whole(query)) for one in ids})
+        return sorted(set(chain.from_iterable(self._service.search(_both(query, self._also)))))
 
     @override
     def cost(self, articles: int) -> tuple[int, float]:
@@ -276,9 +269,6 @@ class EuropePmcSource(RecordSource):
             address = f"{self._requests.services.europe_pmc.url}/article/{one}?resultType=core"
             yield one, address, None, paper.licence, digest
 
-    def _whole(self, query: str) -> str:
-        return f"({query}){self._also}" if self._also else query
-
 
 class _Filter:
     """Decides which article versions are kept."""
@@ -300,8 +290,8 @@ class _Filter:
         return None
 
 
-def _open_access(query: str) -> str:
-    return f"({query}) AND open access[filter]"
+def _both(query: str, also: str) -> str:
+    return f"({query}){also}" if also else query
 
 
 def pmids_of(names: Iterable[tuple[str, Names]]) -> list[str]:

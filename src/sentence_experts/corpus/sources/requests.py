@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from sentence_experts.corpus.paper import Rejection
@@ -22,17 +23,7 @@ ABSENT = "absent"
 
 @dataclass
 class Requests:
-    """The access of all sources to services.
-
-    Attributes:
-        client: sends the requests.
-        journal: stores the answers.
-        services: the address of each service.
-        email: the user's address, which NCBI requires with every request.
-        api_key: an NCBI key, for 10 requests per second instead of 3.
-        set_aside: what could not be fetched, and why; the next run tries again.
-        asking: whether anything may be requested; once all is fetched, only the journal answers.
-    """
+    """The access of all sources to services, answered from the journal where possible."""
 
     client: Client
     journal: Journal
@@ -40,7 +31,9 @@ class Requests:
     email: str
     api_key: str | None = None
     set_aside: list[Rejection] = field(default_factory=list)
+    """What could not be fetched, and why; the next run tries again."""
     asking: bool = True
+    """Whether anything may be requested; once all is fetched, only the journal answers."""
 
     def once(self, key: str, ask: Callable[[], bytes]) -> Answer:
         """The journal's answer to `key`; if it has none, the result of `ask`, which is stored.
@@ -61,6 +54,14 @@ class Requests:
         except AbsentError as error:
             return self.journal.put(key, None, str(error))
 
+    def absent(self, source: str, ids: Iterable[str], *kinds: str) -> Iterator[Rejection]:
+        """The things that the service `source` did not have, as the journal says under any `KIND/ID`."""
+        for one in ids:
+            answers = (self.journal.get(f"{kind}/{one}") for kind in kinds)
+            absent = next((answer for answer in answers if answer and answer.body is None), None)
+            if absent is not None:
+                yield Rejection(source, None, one, ABSENT, absent.note)
+
     def in_turn(
         self, source: str, batches: Iterable[tuple[str, Item]], ask: Callable[[Item], Result]
     ) -> Iterator[Result]:
@@ -80,44 +81,27 @@ class Requests:
         workers: int,
         advance: Advance,
     ) -> None:
-        """Ask for many things in threads, and store each result in this one.
-
-        Args:
-            source: the service's name, for what is set aside.
-            items: what to ask for.
-            ask: asks, in a thread.
-            keep: stores the result, in the caller's thread.
-            workers: the number of threads.
-            advance: counts an item.
-        """
+        """Call `ask` for each item in threads and `keep` for each result in this one; failures are set aside
+        as those of the service `source`."""
         waiting: dict[Future[Result], str] = {}
+        left = iter(items)
         pool = ThreadPoolExecutor(workers)
         try:
-            for item in items:
-                waiting[pool.submit(ask, item)] = item
-                if len(waiting) >= 4 * workers:
-                    self._keep_done(source, waiting, keep, advance)
-            while waiting:
-                self._keep_done(source, waiting, keep, advance)
+            while True:
+                for item in islice(left, 4 * workers - len(waiting)):
+                    waiting[pool.submit(ask, item)] = item
+                if not waiting:
+                    return
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    item = waiting.pop(future)
+                    try:
+                        keep(item, future.result())
+                    except (FailedError, RefusedError) as error:
+                        self.set_aside.append(Rejection(source, None, item, NOT_FETCHED, str(error)))
+                    advance()
         finally:
             # An error or Ctrl-C must not wait for requests whose results are not needed.
             pool.shutdown(wait=False, cancel_futures=True)
-
-    def _keep_done(
-        self,
-        source: str,
-        waiting: dict[Future[Result], str],
-        keep: Callable[[str, Result], object],
-        advance: Advance,
-    ) -> None:
-        done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-        for future in done:
-            item = waiting.pop(future)
-            try:
-                keep(item, future.result())
-            except (FailedError, RefusedError) as error:
-                self.set_aside.append(Rejection(source, None, item, NOT_FETCHED, str(error)))
-            advance()
 
 
 def batches_of(items: list[str], size: int) -> Iterator[tuple[str, list[str]]]:

@@ -11,13 +11,8 @@ if TYPE_CHECKING:
 
 
 class Service(BaseModel):
-    """One service.
-
-    Attributes:
-        url: the base address, without a slash at the end.
-        per_second: the maximum number of requests per second.
-        at_once: the maximum number of requests under way.
-    """
+    """One service: its base address (no slash at the end), and the maximum number of requests per second and
+    under way."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
