@@ -98,7 +98,12 @@ def build_corpus(
         logger.info(f"{out} is finished and its sources have not changed: nothing to do")
         return finished
 
-    parts = _open_parts(out, request)
+    parts = open_parts(out / PARTIAL, request=request)
+    if parts.keys():
+        logger.info(f"going on with an interrupted import in {out}")
+    for leftover in parts.folder.glob(".*.tmp"):
+        leftover.unlink()
+    shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
     ignored = parse_sources(sources, parts, workers)
     for first, extra in zip(firsts, extras, strict=True):
         extra.parse(parts, first)
@@ -115,8 +120,8 @@ def _finished(out: Path, request: str, overwrite: bool) -> CorpusFolder | None:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; `out` must be a folder")
     if not (out / MANIFEST).exists():
-        names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-        strangers = [name for name in names if name not in OURS and not name.startswith(".")]
+        files = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+        strangers = [name for name in files if name not in OURS and not name.startswith(".")]
         if strangers and not overwrite:
             raise InputError(
                 f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, "
@@ -139,16 +144,6 @@ def _finished(out: Path, request: str, overwrite: bool) -> CorpusFolder | None:
             "choose another `out`, or give `overwrite` to replace it"
         )
     return None
-
-
-def _open_parts(out: Path, request: str) -> PartStore:
-    parts = open_parts(out / PARTIAL, request=request)
-    if parts.keys():
-        logger.info(f"going on with an interrupted import in {out}")
-    for leftover in parts.folder.glob(".*.tmp"):
-        leftover.unlink()
-    shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
-    return parts
 
 
 def _write_corpus(

@@ -50,17 +50,14 @@ class Resolved:
     def duplicates(self) -> list[Rejection]:
         """The records of works that another record describes better, and the PubMed records that a later file
         replaces or deletes."""
-        return [Rejection(*row) for query in (_DUPLICATES, _REVISED)
-                for row in self._database.execute(query).fetchall()]  # fmt: skip
+        queries = (_DUPLICATES, _REVISED)
+        return [Rejection(*row) for query in queries for row in self._database.execute(query).fetchall()]
 
     def counts(self) -> dict[str, Any]:
         """The counts for the manifest."""
         counts: dict[str, Any] = {}
         for query in _COUNTS:
-            cursor = self._database.execute(query)
-            names = [column[0] for column in cursor.description or []]
-            row = cursor.fetchone() or ()
-            counts.update(zip(names, row, strict=True))
+            counts |= self._database.sql(query).to_arrow_table().to_pylist()[0]
         for name, query in _TALLIES.items():
             counts[name] = {str(key): number for key, number in self._database.execute(query).fetchall()}
         return counts

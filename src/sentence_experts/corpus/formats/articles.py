@@ -10,6 +10,7 @@ from typing import IO
 from lxml import etree
 
 from sentence_experts.corpus.formats import jats, pubmed
+from sentence_experts.corpus.formats.pubmed import Outcome
 from sentence_experts.corpus.formats.secure_xml import (
     BROKEN_PACKING,
     SECURE,
@@ -18,11 +19,8 @@ from sentence_experts.corpus.formats.secure_xml import (
     refuse_external_entities,
     syntax_error,
 )
-from sentence_experts.corpus.paper import Deletion, Paper
 
 _BLANK = b"\0\t\r\n "
-
-Outcome = Paper | Deletion | UnreadableArticleError
 
 
 def read_articles(document: bytes | IO[bytes]) -> Iterator[Outcome]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 Element = Any  # lxml-stubs has no useful type for what iteration yields (comments and entities come too)
@@ -100,11 +100,12 @@ def _is_mark(node: Element) -> bool:
     return kind in _NOTE_MARKS or (kind == "bibr" and not any(map(str.isalpha, "".join(node.itertext()))))
 
 
-def _parts(node: Element, parts: list[str]) -> None:
+def _parts(node: Element, parts: list[str], without: Sequence[Element] = ()) -> None:
     if node.text:
         parts.append(node.text)
     for child in node:
-        _child(child, parts)
+        if child not in without:
+            _child(child, parts)
         if child.tail:
             parts.append(child.tail)
 
@@ -133,13 +134,7 @@ def _one_rendering(node: Element, parts: list[str]) -> None:
     if node.tag == "alternatives" and not side_by_side:
         side_by_side = [child for child in node if isinstance(child.tag, str)]
     keep = min(side_by_side, key=lambda child: _RANKS.get(child.tag, len(_RANKS)), default=None)
-    if node.text:
-        parts.append(node.text)
-    for child in node:
-        if child is keep or child not in side_by_side:
-            _child(child, parts)
-        if child.tail:
-            parts.append(child.tail)
+    _parts(node, parts, without=[child for child in side_by_side if child is not keep])
     if node.tag == "disp-formula":
         parts.append(" ")
 

@@ -71,15 +71,6 @@ class MeshTree:
         """The tree numbers of a heading; none if the file does not have it."""
         return self._numbers.get(self.name_of(heading), ())
 
-    def is_under(self, heading: str, tree_number: str) -> bool:
-        """Whether `heading` is at `tree_number` or below it."""
-        return any(f"{number}.".startswith(f"{tree_number}.") for number in self.numbers_of(heading))
-
-
-def descriptor_of(heading: str) -> str:
-    """The descriptor of a heading as MEDLINE writes it: `Asthma` of `*Asthma/drug therapy`."""
-    return heading.strip("*").split("/")[0].strip("* ")
-
 
 def under_any(headings: Iterable[str], tree: MeshTree | None) -> Callable[[str], bool]:
     """A test whether a heading is one of `headings` (names, unique ids, or tree numbers such as "C14") or
@@ -105,9 +96,14 @@ def under_any(headings: Iterable[str], tree: MeshTree | None) -> Callable[[str],
         else:
             raise UsageError(f"the MeSH descriptor file has no heading {heading!r}")
 
+    below = tuple(f"{number}." for number in numbers)
+
     @lru_cache(maxsize=100_000)
     def matches(descriptor: str) -> bool:
-        name = tree.name_of(descriptor) if tree is not None else descriptor.casefold()
-        return name in names or (tree is not None and any(tree.is_under(name, number) for number in numbers))
+        if tree is None:
+            return descriptor.casefold() in names
+        places = tree.numbers_of(descriptor)
+        return tree.name_of(descriptor) in names or any(f"{place}.".startswith(below) for place in places)
 
-    return lambda heading: matches(descriptor_of(heading))
+    # MEDLINE writes the descriptor `Asthma` as in `*Asthma/drug therapy`.
+    return lambda heading: matches(heading.strip("*").split("/")[0].strip("* "))

@@ -31,11 +31,7 @@ def is_pubmed(root_tag: str) -> bool:
 
 
 def read_whole(root: Element) -> Iterator[Outcome]:
-    """Read the records and deletions under a root element, in their order.
-
-    Raises:
-        UnreadableArticleError: there is none.
-    """
+    """Read the records and deletions under a root element; none is an UnreadableArticleError."""
     empty = True
     for node in [root] if root.tag in _RECORDS else root:
         for outcome in _outcomes(node):

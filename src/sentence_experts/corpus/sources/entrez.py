@@ -49,11 +49,7 @@ class Entrez:
         self._base = requests.services.entrez.url
 
     def count(self, database: str, query: str) -> int:
-        """The number of records that a query finds now; nothing is stored.
-
-        Raises:
-            UsageError: Entrez does not know a phrase of the query, or finds nothing.
-        """
+        """The number of records that a query finds now; nothing is stored. Raises as `search` does."""
         return self._search(database, query, None).count
 
     def search(self, database: str, query: str) -> list[str]:

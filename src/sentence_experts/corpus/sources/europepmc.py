@@ -34,11 +34,7 @@ class EuropePmc:
         self._base = requests.services.europe_pmc.url
 
     def count(self, query: str) -> int:
-        """The number of papers that a query finds now.
-
-        Raises:
-            UsageError: it finds none.
-        """
+        """The number of papers that a query finds now; none is a UsageError."""
         found = int(self._page(query, "*", 1).get("hitCount") or 0)
         if not found:
             raise UsageError(f"Europe PMC: no record matches {query!r}")

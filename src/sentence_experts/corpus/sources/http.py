@@ -1,8 +1,7 @@
 """HTTP requests with a rate limit per host and several attempts.
 
-A failure is one of four: the host cannot be reached (stop and tell the user), the server refuses the request
-(and would do so again), the thing requested does not exist, or every attempt had a bad answer. The caller
-records the last two and goes on.
+A failure is one of four: the host cannot be reached (the user is told), the server refuses the request, the
+thing does not exist, or every attempt had a bad answer. The caller records the last two and goes on.
 """
 
 from __future__ import annotations
@@ -118,13 +117,8 @@ class Client:
         first_wait: float = 1.0,
         timeout: float = 60.0,
     ) -> None:
-        """Args:
-        email: the user's address; sent in the User-Agent, so that a service can write before it blocks.
-        per_second: host (with its port, if it has one) -> requests per second; 3 for any other.
-        attempts: maximum number of attempts per request.
-        first_wait: seconds before the second attempt; doubled for each further one.
-        timeout: seconds without a byte after which an attempt has failed.
-        """
+        """The `email` is sent in the User-Agent, so that a service can write before it blocks. `per_second`
+        has the rates of hosts (with their ports, if they have any); it is 3 for any other."""
         self._rate_limits = {host: _RateLimit(1 / rate) for host, rate in (per_second or {}).items()}
         # Wakes threads that wait for another attempt, so that an interrupted program ends at once.
         self._closed = threading.Event()

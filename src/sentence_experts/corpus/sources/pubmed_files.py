@@ -103,9 +103,6 @@ def _digest_of(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-# ---- selecting -----------------------------------------------------------------------------------
-
-
 def select_papers(
     folder: Path, mesh: Sequence[str] = (), years: tuple[int, int] | None = None, tree: MeshTree | None = None
 ) -> Iterator[Paper]:

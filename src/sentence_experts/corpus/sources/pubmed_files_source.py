@@ -110,4 +110,6 @@ def _paper(body: bytes) -> Paper:
     fields: dict[str, Any] = json.loads(body)
     for name in ("citations", "retracts"):
         fields[name] = tuple(Citation(**one) for one in fields.get(name, ()))
-    return Paper(**{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()})
+    for name in ("subjects", "mesh", "keywords"):
+        fields[name] = tuple(fields.get(name, ()))
+    return Paper(**fields)
