@@ -14,6 +14,7 @@ from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, score_pairs
 from sentence_experts.evaluation.scorers import TfidfScorer
+from sentence_experts.models.pooling import pooling_of
 from sentence_experts.pairs.dataset import Pairs
 
 
@@ -186,6 +187,20 @@ def test_results_as_table_and_text(pairs_folder, plain_model):
     shown = repr(found)
     assert shown.startswith("PairEvaluation of")
     assert f"{found.models[0].pooled.metrics['f1_max']:.3f}" in shown
+
+
+def test_settings_leave_a_loaded_model_as_it_was(pairs_folder, plain_model):
+    loaded = SentenceTransformer(str(plain_model), device="cpu")
+    before = (pooling_of(loaded), loaded.max_seq_length, loaded.encode(["a long text about rice"]))
+    pooling = {"mean": "mean", "cls": "cls", "mean folder": "mean", "cls folder": "cls"}
+    models = {"mean": loaded, "cls": loaded, "mean folder": plain_model, "cls folder": plain_model}
+    found = evaluate(models, pairs_folder, bootstrap=0, pooling=pooling, max_length=8)
+    assert (pooling_of(loaded), loaded.max_seq_length) == before[:2]
+    np.testing.assert_array_equal(loaded.encode(["a long text about rice"]), before[2])
+    for name in ("mean", "cls"):
+        scores, expected = (found.scores[label].to_numpy() for label in (name, f"{name} folder"))
+        np.testing.assert_allclose(scores, expected, atol=1e-5)
+    assert np.abs(found.scores["mean"].to_numpy() - found.scores["cls"].to_numpy()).max() > 1e-3
 
 
 def test_settings_of_tasks_are_refused_for_pairs(pairs_folder):

@@ -10,7 +10,8 @@ from mteb.abstasks import AbsTaskSummarization
 from mteb.abstasks.task_metadata import TaskMetadata
 from scipy.stats import spearmanr
 
-from sentence_experts.evaluation.mteb.adapter import task_encoder
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.recipes import RECIPES
 
@@ -50,9 +51,8 @@ class Summaries(AbsTaskSummarization):
 @pytest.mark.parametrize("part", ["sum", "rw"])
 def test_summary_score_is_that_of_the_nearest_human_summary(part):
     embedder = MoeEmbedder(str(MODEL), parts=part, prompt="none", device="cpu")
-    found = mteb.evaluate(
-        task_encoder(embedder), Summaries(), cache=None, co2_tracker=False, show_progress_bar=False
-    )
+    model = TaskEncoder(BatchEncoder(embedder, batch_size=32))
+    found = mteb.evaluate(model, Summaries(), cache=None, co2_tracker=False, show_progress_bar=False)
     expected = []
     for human, machine, gold in zip(
         ROWS["human_summaries"], ROWS["machine_summaries"], ROWS["relevance"], strict=True

@@ -6,7 +6,7 @@ from mteb.types import PromptType
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.evaluation.mteb.adapter import TaskEncoder, task_encoder
+from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.groups import HubTask
 from sentence_experts.evaluation.mteb.routes import TaskRoutes
 from sentence_experts.models.loading import load
@@ -64,7 +64,7 @@ def test_a_vector_does_not_depend_on_its_batch(encoder):
 
 def test_dense_model_gets_no_instruction(dense_model):
     model = SentenceTransformer(str(dense_model), device="cpu")
-    found = encode(task_encoder(model), "SciFact", role="query")
+    found = encode(TaskEncoder(BatchEncoder(model)), "SciFact", role="query")
     np.testing.assert_allclose(found, model.encode(TEXTS), atol=1e-6)
 
 
@@ -81,9 +81,9 @@ def test_model_revision_changes_with_everything_that_affects_scores(encoder, tas
     shorter.model.max_seq_length = 8
     assert revision(TaskEncoder(shorter)) != base
     loaded = SentenceTransformer(str(dense_model), device="cpu")
-    before = revision(task_encoder(loaded))
+    before = revision(TaskEncoder(BatchEncoder(loaded)))
     next(loaded.parameters()).data[0, 0] += 1
-    assert revision(task_encoder(loaded)) != before
+    assert revision(TaskEncoder(BatchEncoder(loaded))) != before
 
 
 def test_model_meta_describes_the_model(encoder):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mteb.models import ModelMeta
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
-from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.evaluation.mteb.routes import ROUTES, TaskRoutes
@@ -55,13 +53,7 @@ class TaskEncoder(AbsEncoder):
     ) -> Vectors:
         """Vectors of shape (texts, dimensions), float32, in the order of the texts.
 
-        Args:
-            inputs: batches with a list `text` each; their sizes do not matter.
-            task_metadata: the task's; its name and type determine the route.
-            hf_split: not used.
-            hf_subset: not used.
-            prompt_type: whether the texts are queries or documents, if the task has both.
-            **kwargs: not used; the encoder has its own batch size.
+        The task and `prompt_type` determine the route; the encoder has its own batch size.
 
         Raises:
             RouteError: the model has no route for these texts.
@@ -76,24 +68,6 @@ class TaskEncoder(AbsEncoder):
             vectors = encode_in_parts(self.encoder, list(rows), route, advance)
         self.encoder.log_low_confidence()
         return vectors[[rows[text] for text in texts]]
-
-
-def task_encoder(
-    model: SentenceTransformer,
-    name: str = "model",
-    route_map: Mapping[str, str] | None = None,
-    batch_size: int = 32,
-) -> TaskEncoder:
-    """A loaded model, ready for `mteb.evaluate`.
-
-    Args:
-        model: any sentence-transformers model.
-        name: under which results are stored.
-        route_map: key -> route (`routes`), which precedes the table of types.
-        batch_size: number of texts per batch.
-    """
-    encoder = BatchEncoder(model, batch_size, name)
-    return TaskEncoder(encoder, TaskRoutes.of(encoder, route_map))
 
 
 def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
