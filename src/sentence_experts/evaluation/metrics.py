@@ -8,8 +8,7 @@ scikit-learn's `precision_recall_curve`: every distinct score. F1max is the best
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,14 +27,6 @@ METRIC_NAMES = (
     "mean_distance",
     "accuracy",
 )
-
-
-class Cuts(NamedTuple):
-    """The counts at each candidate threshold; all arrays have shape (distinct scores,), ascending."""
-
-    thresholds: NDArray[np.float64]
-    true_positives: NDArray[np.int64]
-    called_positive: NDArray[np.int64]
 
 
 def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | None = None) -> Metrics:
@@ -71,9 +62,10 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
         raise UsageError(f"the lowest threshold must be a number, not {threshold_min}")
     values, truth = checked_pairs(scores, labels)
     both_classes = 0 < truth.sum() < truth.size
+    positive, negative = class_means(values, truth).values()
     return {
         **_best_cut(values, truth, threshold_min),
-        "ratio": _ratio(values, truth),
+        "ratio": positive / negative if positive is not None and negative else None,
         "roc_auc": float(roc_auc_score(truth, values)) if both_classes else None,
         "mean_distance": _exact_mean(np.abs(truth - values)),
     }
@@ -94,32 +86,20 @@ def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.floa
     Raises:
         InputError: no pairs, different lengths, a score that is not a finite number, a label not 0 or 1.
     """
-    values = _numbers(scores, "scores")
-    truth = _numbers(labels, "labels")
+    values, truth = _numbers(scores, "scores"), _numbers(labels, "labels")
     if values.size != truth.size:
         raise InputError(f"{values.size} scores but {truth.size} labels: each pair needs one of each")
     if values.size == 0:
         raise InputError("no pairs: metrics need at least one score and its label")
-    for name, bad in (
-        ("score", ~np.isfinite(values)),
-        ("label", (truth != 0) & (truth != 1)),
+    for name, given, bad, wanted in (
+        ("score", values, ~np.isfinite(values), "a finite number"),
+        ("label", truth, (truth != 0) & (truth != 1), "0 or 1"),
     ):
         if bad.any():
             first = int(np.argmax(bad))
-            found = (values if name == "score" else truth)[first]
-            wanted = "a finite number" if name == "score" else "0 or 1"
             where = f"pair {first} (counted from 0; {bad.sum()} such)"
-            raise InputError(f"{where}: {name} {found:g} is not {wanted}")
+            raise InputError(f"{where}: {name} {given[first]:g} is not {wanted}")
     return values, truth.astype(np.int64)
-
-
-def cuts(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> Cuts:
-    """Counts with every distinct score as threshold (score >= threshold is called positive)."""
-    order = np.argsort(scores, kind="stable")
-    ascending = scores[order]
-    first_of_value = np.flatnonzero(np.diff(ascending, prepend=-np.inf))
-    positives_below = np.concatenate([[0], np.cumsum(labels[order])])[first_of_value]
-    return Cuts(ascending[first_of_value], labels.sum() - positives_below, labels.size - first_of_value)
 
 
 def pair_weighted_mean(
@@ -135,15 +115,15 @@ def pair_weighted_mean(
     """
     if not domains:
         raise InputError("a mean over domains needs at least one domain")
-    missing = sorted(domains.keys() - pairs.keys())
-    if missing:
+    if missing := sorted(domains.keys() - pairs.keys()):
         raise InputError(f"no number of pairs for domain {missing[0]}")
     total = sum(pairs[domain] for domain in domains)
-    names = list(next(iter(domains.values())))
-    return {
-        name: _mean([(figures[name], pairs[domain]) for domain, figures in domains.items()], total)
-        for name in names
-    }
+    means: Metrics = {}
+    for name in next(iter(domains.values())):
+        values = [(figures[name], pairs[domain]) for domain, figures in domains.items()]
+        known = [value * weight for value, weight in values if value is not None]
+        means[name] = sum(known) / total if len(known) == len(values) else None
+    return means
 
 
 def _exact_mean(values: NDArray[np.float64]) -> float:
@@ -151,26 +131,21 @@ def _exact_mean(values: NDArray[np.float64]) -> float:
     return math.fsum(values) / values.size
 
 
-def _mean(weighted: Sequence[tuple[float | None, int]], total: int) -> float | None:
-    known = [value * weight for value, weight in weighted if value is not None]
-    return sum(known) / total if len(known) == len(weighted) else None
-
-
 def _best_cut(scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_min: float | None) -> Metrics:
     positives = int(labels.sum())
     if positives == 0:
         return dict.fromkeys(("f1_max", "precision", "recall", "threshold", "accuracy"))
-    thresholds, true_positives, called = cuts(scores, labels)
+    # With every distinct score as threshold, ascending; a score that reaches it is called positive.
+    order = np.argsort(scores, kind="stable")
+    ascending = scores[order]
+    first_of_value = np.flatnonzero(np.diff(ascending, prepend=-np.inf))
+    thresholds, called = ascending[first_of_value], labels.size - first_of_value
+    true_positives = positives - np.concatenate([[0], np.cumsum(labels[order])])[first_of_value]
     allowed = slice(0 if threshold_min is None else int(np.searchsorted(thresholds, threshold_min)), None)
     if thresholds[allowed].size == 0:
         assert threshold_min is not None
-        return {
-            "f1_max": 0.0,
-            "precision": 0.0,
-            "recall": 0.0,
-            "threshold": float(threshold_min),
-            "accuracy": float((labels == 0).mean()),
-        }
+        missed = {"threshold": float(threshold_min), "accuracy": float((labels == 0).mean())}
+        return {"f1_max": 0.0, "precision": 0.0, "recall": 0.0, **missed}
     # From integers, so that equal F1s are equal floats and argmax returns the lowest of their thresholds.
     f1 = 2 * true_positives[allowed] / (called[allowed] + positives)
     best = int(np.argmax(f1))
@@ -183,12 +158,6 @@ def _best_cut(scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_
         "threshold": float(thresholds[allowed][best]),
         "accuracy": (tp + true_negatives) / labels.size,
     }
-
-
-def _ratio(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
-    means = class_means(scores, labels)
-    positive, negative = means["mean_positive"], means["mean_negative"]
-    return positive / negative if positive is not None and negative else None
 
 
 def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:

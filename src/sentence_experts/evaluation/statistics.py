@@ -19,7 +19,7 @@ degrees of freedom of Welch and Satterthwaite.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,6 +33,9 @@ BOOTSTRAPPED = ("f1_max", "roc_auc")
 ROUNDING = 1e-24  # variances below this are 0
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 
+WEIGHT = "weight"  # stands with the metrics of a replicate: the sum of its pairs' weights
+
+_Values = dict[str, NDArray[np.float64]]  # metric (or `WEIGHT`) -> (replicates,)
 Draws = NDArray[np.uint16]  # number of times each item is drawn, shape (replicates, items)
 
 
@@ -113,17 +116,14 @@ def bootstrap(
     pooled = _Sorted(everything, position, ranks, threshold_min)
     paper_draws, pair_draws = _draws(len(papers), len(ranks), replicates, seed)
 
-    found = [(part.measure(paper_draws, pair_draws)) for part in sets]
+    # Per set: its metrics and weights with papers drawn, and with pairs drawn.
+    found = [each.replicates(paper_draws, pair_draws) for each in sets]
+    by_domain = {domain: _of_sides(sides) for domain, sides in zip(domains, found, strict=True)}
     mean = {
-        name: Replicates(
-            _weighted(
-                [part[name].by_papers for part in found], [p.weight_of_papers(paper_draws) for p in sets]
-            ),
-            _weighted([part[name].by_pairs for part in found], [p.weight_of_pairs(pair_draws) for p in sets]),
-        )
+        name: Replicates(*(_weighted(side, name) for side in zip(*found, strict=True)))
         for name in BOOTSTRAPPED
     }
-    return dict(zip(domains, found, strict=True)), pooled.measure(paper_draws, pair_draws), mean
+    return by_domain, _of_sides(pooled.replicates(paper_draws, pair_draws)), mean
 
 
 def drawn(items: int, replicates: int, generator: np.random.Generator) -> Draws:
@@ -194,11 +194,13 @@ def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
     )
 
 
-def _weighted(
-    values: Sequence[NDArray[np.float64]], weights: Sequence[NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def _of_sides(sides: Sequence[_Values]) -> Bootstrapped:
+    return {name: Replicates(*(side[name] for side in sides)) for name in BOOTSTRAPPED}
+
+
+def _weighted(sets: Sequence[_Values], name: str) -> NDArray[np.float64]:
     """Mean over domains; a domain without drawn pairs has weight 0 and may be undefined."""
-    stacked, weight = np.stack(values), np.stack(weights)
+    stacked, weight = (np.stack([values[each] for values in sets]) for each in (name, WEIGHT))
     with np.errstate(invalid="ignore", divide="ignore"):
         mean: NDArray[np.float64] = np.where(weight > 0, stacked * weight, 0).sum(0) / weight.sum(0)
     return mean
@@ -224,40 +226,21 @@ class _Sorted:
         lowest = -np.inf if threshold_min is None else threshold_min
         self.candidates = int((scores[order][self.last_of_value] >= lowest).sum())
 
-    def measure(self, paper_draws: Draws, pair_draws: Draws) -> Bootstrapped:
-        """Replicates of both metrics; NaN if a replicate lacks pairs of a class that the metric needs."""
-        by_papers = [self._metrics(weights) for weights in self._from_papers(paper_draws)]
-        by_pairs = [self._metrics(weights) for weights in self._from_pairs(pair_draws)]
-        return {
-            name: Replicates(
-                np.concatenate([part[name] for part in by_papers]),
-                np.concatenate([part[name] for part in by_pairs]),
-            )
-            for name in BOOTSTRAPPED
-        }
+    def replicates(self, paper_draws: Draws, pair_draws: Draws) -> tuple[_Values, _Values]:
+        """With papers drawn, and with pairs drawn: both metrics and the sum of the pairs' weights.
 
-    def weight_of_papers(self, paper_draws: Draws) -> NDArray[np.float64]:
-        """The sum of the pairs' weights in each replicate, papers drawn: shape (replicates,)."""
-        return np.concatenate([weights.sum(1) for weights in self._from_papers(paper_draws)])
+        A metric is NaN if a replicate lacks pairs of a class that it needs.
+        """
+        weigh = lambda rows: rows[:, self.first].astype(np.float64) * rows[:, self.second]  # noqa: E731
+        by_papers = self._in_batches(paper_draws, weigh)
+        return by_papers, self._in_batches(pair_draws, lambda rows: rows[:, self.ranks].astype(np.float64))
 
-    def weight_of_pairs(self, pair_draws: Draws) -> NDArray[np.float64]:
-        """The sum of the pairs' weights in each replicate, pairs drawn: shape (replicates,)."""
-        return np.concatenate([weights.sum(1) for weights in self._from_pairs(pair_draws)])
-
-    def _from_papers(self, draws: Draws) -> Iterator[NDArray[np.float64]]:
-        for rows in self._batches(draws):
-            yield rows[:, self.first].astype(np.float64) * rows[:, self.second]
-
-    def _from_pairs(self, draws: Draws) -> Iterator[NDArray[np.float64]]:
-        for rows in self._batches(draws):
-            yield rows[:, self.ranks].astype(np.float64)
-
-    def _batches(self, draws: Draws) -> Iterator[Draws]:
+    def _in_batches(self, draws: Draws, weigh: Callable[[Draws], NDArray[np.float64]]) -> _Values:
         step = max(1, CELLS_AT_ONCE // self.labels.size)
-        for start in range(0, len(draws), step):
-            yield draws[start : start + step]
+        parts = [self._metrics(weigh(draws[start : start + step])) for start in range(0, len(draws), step)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _metrics(self, weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    def _metrics(self, weights: NDArray[np.float64]) -> _Values:
         called = weights.cumsum(1)[:, self.last_of_value]
         true = (weights * self.labels).cumsum(1)[:, self.last_of_value]
         positives = true[:, -1:]
@@ -270,4 +253,4 @@ class _Sorted:
             true_before = np.hstack([np.zeros_like(positives), true[:, :-1]])
             area = np.diff(false, axis=1, prepend=0) * (true + true_before)
             roc_auc = area.sum(1) / (2 * positives[:, 0] * negatives)
-        return {"f1_max": f1_max, "roc_auc": roc_auc}
+        return {"f1_max": f1_max, "roc_auc": roc_auc, WEIGHT: weights.sum(1)}

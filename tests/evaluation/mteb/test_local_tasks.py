@@ -28,26 +28,27 @@ def encoder(task_model) -> BatchEncoder:
     return BatchEncoder(load(task_model, device="cpu"))
 
 
-class Watched(TaskEncoder):
-    """Remembers which route each task's texts took."""
+class Watched(BatchEncoder):
+    """Remembers which routes the texts took."""
 
-    def __init__(self, *arguments) -> None:
-        super().__init__(*arguments)
+    def __init__(self, encoder: BatchEncoder) -> None:
+        super().__init__(encoder.model)
         self.taken: list[str | None] = []
 
-    def _encode(self, texts, route, what):
+    def encode(self, texts, route=None, normalize=False):
         self.taken.append(route)
-        return super()._encode(texts, route, what)
+        return super().encode(texts, route, normalize)
 
 
 def score(encoder: BatchEncoder, source: LocalTask) -> tuple[float, list[str | None]]:
-    model = Watched(encoder, TaskRoutes.of(encoder, own=source.routes))
+    watched = Watched(encoder)
+    model = TaskEncoder(watched, TaskRoutes.of(watched, own=source.routes))
     found = mteb.evaluate(model, source.make(), cache=None, co2_tracker=False, show_progress_bar=False)
-    return found.task_results[0].get_score(), model.taken
+    return found.task_results[0].get_score(), watched.taken
 
 
 def pair_cosines(encoder: BatchEncoder, source: LocalTask, route: str) -> tuple[np.ndarray, np.ndarray]:
-    table = source.pairs()
+    table = source.rows()
     sides = [encoder.encode(table[side].to_pylist(), route) for side in ("anchor", "positive")]
     return cosines(*sides), table["score"].to_numpy()
 
@@ -81,7 +82,7 @@ def test_pair_classification_is_average_precision(encoder, tasks):
 def test_classification_is_mtebs_logistic_regression(encoder, tasks):
     source = tasks["classification.topics"]
     found, taken = score(encoder, source)
-    train, test = (source.texts(split).to_pydict() for split in ("train", "test"))
+    train, test = (source.rows(split).to_pydict() for split in ("train", "test"))
     vectors, tested = (encoder.encode(part["text"], "classification") for part in (train, test))
     order, right = list(range(len(train["label"]))), []
     for _ in range(10):
@@ -102,7 +103,7 @@ def test_classification_is_mtebs_logistic_regression(encoder, tasks):
 def test_retrieval_is_ndcg_of_test_queries_among_the_documents_of_all_splits(encoder, tasks):
     source = tasks["retrieval.papers"]
     found, taken = score(encoder, source)
-    table = source.pairs()
+    table = source.rows()
     others = [
         text
         for split in ("train", "validation")

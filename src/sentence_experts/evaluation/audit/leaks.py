@@ -104,7 +104,7 @@ def _masks(
     folded = [fold_texts(test[end]) for end in ENDS]
     pairs, linked = _keys(train), _keys(train.filter(pc.equal(train["label"], 1)))
     if known_links is not None:
-        linked |= _id_keys(known_links["left_id"], known_links["right_id"])
+        linked |= set(_unordered("id", known_links["left_id"], known_links["right_id"]))
     own = list(zip(*_key_columns(test), strict=True))
     unlinked = pc.equal(test["label"], 0).to_numpy(zero_copy_only=False)
     return {
@@ -142,10 +142,6 @@ def _key_columns(table: pa.Table) -> tuple[list[tuple[str, ...]], list[tuple[str
 
 def _unordered(what: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> list[tuple[str, ...]]:
     return [(what, *sorted(ends)) for ends in zip(left.to_pylist(), right.to_pylist(), strict=True)]
-
-
-def _id_keys(left: pa.ChunkedArray, right: pa.ChunkedArray) -> set[tuple[str, ...]]:
-    return set(_unordered("id", left, right))
 
 
 def _keys(table: pa.Table) -> set[tuple[str, ...]]:

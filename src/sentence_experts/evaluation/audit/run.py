@@ -27,7 +27,6 @@ from sentence_experts.evaluation.pairs import (
 )
 from sentence_experts.evaluation.results import POOLED, PairMetrics, Result
 from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
-from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import write_json, write_parquet
 
@@ -144,7 +143,9 @@ def audit(
         leaked = leaked.append_column(kind, pa.array(leaks.masks[kind]))
     counts = {split: table.num_rows for split, table in sets.items()}
     leaked = leaked.filter(pa.array(leaks.leaked()))
-    found = Audit(counts, leaks, tuple(measurements), leaked, _citing_articles(pairs))
+    seen = pairs.manifest.get("test_articles_seen_in_training")
+    citing = None if seen is None else (seen, pairs.manifest["test_articles"])
+    found = Audit(counts, leaks, tuple(measurements), leaked, citing)
     if out is not None:
         found.save(Path(out))
     return found
@@ -170,8 +171,7 @@ def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed:
 
 
 def _scorers(models: Models, config: AuditConfig, train: pa.Table, test: pa.Table) -> list[PairScorer]:
-    unknown = [name for name in config.baseline if name not in BASELINES]
-    if unknown:
+    if unknown := [name for name in config.baseline if name not in BASELINES]:
         raise UsageError(f"`baseline` {unknown[0]!r}: choose from {', '.join(BASELINES)}")
     scorers: list[PairScorer] = []
     if TFIDF in config.baseline:
@@ -197,8 +197,3 @@ def _measured(scorer: PairScorer, test: pa.Table, leaks: Leaks, config: AuditCon
             figures = measure(part, scores[chosen], config.bootstrap, config.seed).figures[POOLED]
         found.append(Measurement(scorer.label, name, int(left.sum()), figures))
     return found
-
-
-def _citing_articles(pairs: Pairs) -> tuple[int, int] | None:
-    seen = pairs.manifest.get("test_articles_seen_in_training")
-    return None if seen is None else (seen, pairs.manifest["test_articles"])

@@ -83,8 +83,7 @@ def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
     Raises:
         UsageError: an unknown name, a task that is not on texts alone, or an unknown name in `only`.
     """
-    wanted = [name for given in names for name in _split(given)]
-    found = dict.fromkeys(task for name in wanted for task in _named(name))
+    found = dict.fromkeys(task for given in names for name in _split(given) for task in _named(name))
     return selected(list(found), only)
 
 
@@ -133,16 +132,12 @@ def _named(name: str) -> list[HubTask]:
         except KeyError as error:
             raise UsageError(_unknown(name)) from error
     for task in tasks:
-        _check_modalities(name, task)
+        if list(task.metadata.modalities) != ["text"]:
+            raise UsageError(
+                f"{name}: {task.metadata.name} is on {' and '.join(task.metadata.modalities)}, "
+                "but these models only take text"
+            )
     return [_whole_or_part(task) for task in tasks]
-
-
-def _check_modalities(name: str, task: AbsTask) -> None:
-    if list(task.metadata.modalities) != ["text"]:
-        raise UsageError(
-            f"{name}: {task.metadata.name} is on {' and '.join(task.metadata.modalities)}, "
-            "but these models only take text"
-        )
 
 
 def _whole_or_part(task: AbsTask) -> HubTask:
@@ -162,16 +157,11 @@ def _entry(entry: str | dict[str, dict[str, list[str]]]) -> HubTask:
 def _unknown(name: str) -> str:
     import mteb
 
-    names = [*_file(), *(task.metadata.name for task in mteb.get_tasks()), *_benchmarks()]
+    tasks, benchmarks = mteb.get_tasks(), mteb.get_benchmarks()
+    names = [*_file(), *(task.metadata.name for task in tasks), *(each.name for each in benchmarks)]
     near = difflib.get_close_matches(name, names, n=3)
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     return (
         f"{name}: no folder, and no task, benchmark or group of mteb{meant}; "
         f"groups: {', '.join(_file())}; benchmarks as mteb calls them"
     )
-
-
-def _benchmarks() -> list[str]:
-    import mteb
-
-    return [benchmark.name for benchmark in mteb.get_benchmarks()]

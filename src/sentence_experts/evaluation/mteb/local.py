@@ -95,40 +95,33 @@ class LocalTask:
     @property
     def has_test(self) -> bool:
         """Whether there is anything to measure on."""
-        read = self.folder.texts if SHAPES[self.kind].labelled else self.folder.pairs
-        return bool(read(self.task, self.dataset, TEST).num_rows)
+        return bool(self._rows(TEST).num_rows)
 
     def make(self) -> AbsTask:
         """The task, its data not yet loaded."""
         return SHAPES[self.kind].task(self)
 
-    def pairs(self) -> pa.Table:
-        """The pairs of the test split.
+    def rows(self, split: str = TEST) -> pa.Table:
+        """The pairs or labelled texts of a split.
 
         Raises:
             InputError: there are none.
         """
-        return self._not_empty(self.folder.pairs(self.task, self.dataset, TEST), TEST)
+        table = self._rows(split)
+        if not table.num_rows:
+            raise InputError(f"{self.folder.path}: {self.name} has no rows in its {split} split")
+        return table
 
     def documents(self) -> dict[str, str]:
         """Id -> text of the documents: the positives and given negatives of every split."""
-        tables = [self.folder.pairs(self.task, self.dataset, split) for split in (TEST, *SPLITS)]
+        tables = [self._rows(split) for split in (TEST, *SPLITS)]
         rows = pa.concat_tables(tables).select(["positive_id", "positive", "negative"]).to_pylist()
         found = {row["positive_id"]: row["positive"] for row in rows}
         return found | {text_id(row["negative"]): row["negative"] for row in rows if row["negative"]}
 
-    def texts(self, split: str) -> pa.Table:
-        """The labelled texts of a split.
-
-        Raises:
-            InputError: there are none.
-        """
-        return self._not_empty(self.folder.texts(self.task, self.dataset, split), split)
-
-    def _not_empty(self, table: pa.Table, split: str) -> pa.Table:
-        if not table.num_rows:
-            raise InputError(f"{self.folder.path}: {self.name} has no rows in its {split} split")
-        return table
+    def _rows(self, split: str) -> pa.Table:
+        read = self.folder.texts if SHAPES[self.kind].labelled else self.folder.pairs
+        return read(self.task, self.dataset, split)
 
 
 def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
@@ -211,7 +204,7 @@ class LocalSTS(_Local, AbsTaskSTS):
 
 def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
     """Queries, documents, relevant documents, and the candidates of each query for re-ranking."""
-    table = source.pairs()
+    table = source.rows()
     rows = table.filter(pc.not_equal(table["anchor_id"], table["positive_id"])).to_pylist()
     queries = {row["anchor_id"]: row["anchor"] for row in rows}
     documents = source.documents()
@@ -245,9 +238,8 @@ def candidates(
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    names = list(documents)
-    order = np.random.default_rng(SEED).permutation(len(names))
-    names = [names[place] for place in order]
+    listed = list(documents)
+    names = [listed[place] for place in np.random.default_rng(SEED).permutation(len(listed))]
     weigh = TfidfVectorizer(token_pattern=r"(?u)\S+")
     texts = weigh.fit_transform(documents[name] for name in names)
     chosen: dict[str, list[str]] = {}
@@ -268,12 +260,11 @@ def classification_data(source: LocalTask) -> DatasetDict:
     Raises:
         InputError: a split is empty.
     """
-    splits = {split: source.texts(split) for split in (TRAIN, TEST)}
+    splits = {split: source.rows(split) for split in (TRAIN, TEST)}
     seen = {split: set(table["label"].to_pylist()) for split, table in splits.items()}
-    labels = sorted(set().union(*seen.values()))
     if unseen := sorted(seen[TEST] - seen[TRAIN]):
         logger.info(f"{source.name}: {len(unseen)} labels without training texts, such as {unseen[0]!r}")
-    number = {label: place for place, label in enumerate(labels)}
+    number = {label: place for place, label in enumerate(sorted(set().union(*seen.values())))}
     return DatasetDict(
         {
             split: _dataset(
@@ -290,7 +281,7 @@ def clustering_data(source: LocalTask) -> DatasetDict:
     Raises:
         InputError: it has a single label.
     """
-    table = source.texts(TEST)
+    table = source.rows()
     if len(set(table["label"].to_pylist())) < 2:
         raise InputError(f"{source.folder.path}: {source.name}: the test split has a single label")
     return DatasetDict(
@@ -302,7 +293,7 @@ def scored_data(column: str, number: Callable[[float], float | int]) -> Callable
     """Reads the scored pairs of the test split; `column` is the name of the score, `number` its type."""
 
     def data(source: LocalTask) -> DatasetDict:
-        table = source.pairs()
+        table = source.rows()
         sides = {"sentence1": table["anchor"].to_pylist(), "sentence2": table["positive"].to_pylist()}
         scores = [number(score) for score in table["score"].to_pylist()]
         if len(set(scores)) < 2:

@@ -61,7 +61,12 @@ def evaluate_tasks(
     """
     if any(run.is_tfidf for run in runs):
         raise UsageError("`baseline`: TF-IDF is measured on pairs only")
-    sources, noted = _sources(data, config.only)
+    sources: Sequence[TaskSource]
+    if isinstance(data, Tasks):
+        sources = local_tasks(data, config.only)
+        noted: dict[str, Any] = {"tasks": data.name, "tasks_fingerprint": data.fingerprint()}
+    else:
+        sources, noted = hub_tasks(data, config.only), {"mteb": list(data)}
     maps = read_route_map(config.route_map, [(source.name, source.kind) for source in sources])
     check_names(runs, dict.fromkeys(maps.of_one, "..."), "route_map")
     check_names(runs, config.pooling, "pooling")
@@ -83,7 +88,10 @@ def evaluate_tasks(
         "replicates": config.bootstrap,
         "seed": config.seed,
     }
-    tasks = [_task(source) for source in sources]
+    tasks = []
+    for source in sources:
+        metadata = source.make().metadata
+        tasks.append(Task(source.name, source.kind, str(metadata.main_score), str(metadata.revision)))
     return join_runs(tasks, scores, settings, measure.missing, config.bootstrap, config.seed)
 
 
@@ -97,8 +105,7 @@ class _Measure:
 
     def run(self, run: ModelRun, model: TaskEncoder) -> Run:
         """The scores of a run on all tasks whose data can be loaded."""
-        for source in self.sources:
-            model.routes.check(source.name, source.kind)
+        routes = {source.name: model.routes.check(source.name, source.kind) for source in self.sources}
         scores, cached = {}, 0
         for place, source in enumerate(self.sources, start=1):
             if source.name in self.missing:
@@ -113,7 +120,8 @@ class _Measure:
                 scores[source.name] = _main_score(task, found)
         if cached:
             logger.info(f"{run.label}: {cached} of {len(self.sources)} tasks were already measured")
-        return Run(run.label, run.model, _settings(model, self.sources), scores)
+        identity = {"revision": model.mteb_model_meta.revision, "route_of_task": routes}
+        return Run(run.label, run.model, model.encoder.settings() | identity, scores)
 
     def _cached(self, task: AbsTask, meta: ModelMeta) -> TaskResult | None:
         """The result of an earlier evaluation, if it is complete and of the same data."""
@@ -172,14 +180,6 @@ class _Measure:
         return True
 
 
-def _sources(data: Tasks | Sequence[str], only: Sequence[str]) -> tuple[Sequence[TaskSource], dict[str, Any]]:
-    """The tasks, and what the results record of where they come from."""
-    if not isinstance(data, Tasks):
-        return hub_tasks(data, only), {"mteb": list(data)}
-    noted = {"tasks": data.name, "tasks_fingerprint": data.fingerprint()}
-    return local_tasks(data, only), noted
-
-
 def _parts(task: AbsTask) -> list[AbsTask]:
     """The tasks that have data: those of an aggregate, or the task itself."""
     return list(task.metadata.tasks) if task.is_aggregate else [task]  # type: ignore[attr-defined]
@@ -188,19 +188,6 @@ def _parts(task: AbsTask) -> list[AbsTask]:
 def _main_score(task: AbsTask, found: TaskResult) -> float:
     """mteb's main score: the mean over the splits and subsets of the task."""
     return float(found.validate_and_filter_scores(task).get_score())
-
-
-def _task(source: TaskSource) -> Task:
-    metadata = source.make().metadata
-    return Task(source.name, source.kind, str(metadata.main_score), str(metadata.revision))
-
-
-def _settings(model: TaskEncoder, sources: Sequence[TaskSource]) -> dict[str, Any]:
-    routes = {source.name: model.routes.check(source.name, source.kind) for source in sources}
-    return model.encoder.settings() | {
-        "revision": model.mteb_model_meta.revision,
-        "route_of_task": routes,
-    }
 
 
 @contextmanager
