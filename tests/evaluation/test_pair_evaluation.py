@@ -9,9 +9,8 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
-from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
-from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
+from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, score_pairs
 from sentence_experts.evaluation.scorers import TfidfScorer
 from sentence_experts.models.pooling import pooling_of

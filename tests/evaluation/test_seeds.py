@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from sentence_experts.evaluation.measure import Measured, mean_over_runs, metrics_of, with_intervals
+from sentence_experts.evaluation.pair_evaluation import Measured, mean_over_runs, metrics_of, with_intervals
 from sentence_experts.evaluation.statistics import Replicates, ScoredPairs, bootstrap, interval
 
 PAIRS, PAPERS = 200, 80

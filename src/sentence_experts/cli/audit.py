@@ -55,7 +55,7 @@ def audit(
 
 
 def _show(found: Audit) -> None:
-    from sentence_experts.report.audit_tables import audit_tables
+    from sentence_experts.report.model_tables import audit_tables
 
     for table in audit_tables(found):
         results.print(table)

@@ -128,7 +128,7 @@ def evaluate_scores(
     Example: sentence-experts evaluate scores predictions.csv
     """
     from sentence_experts.evaluation.metrics import pair_metrics
-    from sentence_experts.evaluation.pair_inputs import read_scores
+    from sentence_experts.evaluation.pairs import read_scores
 
     scores, labels = read_scores(file)
     if threshold_min is None and labels.all():

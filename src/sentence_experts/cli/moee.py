@@ -173,9 +173,8 @@ def analyse(
     from sentence_experts.evaluation.moee.analysis import analyse as analyse_states
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
     from sentence_experts.moee.embedder import MoeEmbedder
-    from sentence_experts.report.html import write_page
     from sentence_experts.report.moee_page import moee_page
-    from sentence_experts.storage import write_json
+    from sentence_experts.storage import write_json, write_text
 
     require("matplotlib", "report")  # before anything is read
     data = [RatedPairs.read(file, columns.anchor, columns.positive, columns.score) for file in pairs]
@@ -190,7 +189,8 @@ def analyse(
     made = {"seed": analysis.seed, "replicates": analysis.bootstrap, **embedder.reader.settings()}
     settings = {"model": Path(model).name, **made}
     write_json(out / "analysis.json", {**found, "settings": settings})
-    page = write_page(out / "analysis.html", moee_page(found, settings))
+    page = out / "analysis.html"
+    write_text(page, moee_page(found, settings))
     _show_correlations(found)
     note("the states are cached: the same command, or another part of it, reads no text again")
     show(f"report: {page}")

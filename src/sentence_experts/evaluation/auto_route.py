@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.evaluation.measure import measure
+from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs, texts_by_domain
 from sentence_experts.evaluation.scorers import EncoderScorer
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
@@ -57,14 +57,7 @@ class Choices:
 def labelled_texts(
     pairs: pa.Table, of_each: int | None = None, seed: int = 0, without: Collection[str] = ()
 ) -> list[Labelled]:
-    """The distinct texts of each domain's pairs.
-
-    Args:
-        pairs: with the columns anchor, positive and domain.
-        of_each: maximum number of texts per domain, sampled by the seed; None for all.
-        seed: random seed of the sample.
-        without: texts to leave out.
-    """
+    """The distinct texts of each domain's pairs, except `without`; at most `of_each` per domain, sampled."""
     return [
         (text, domain)
         for domain, texts in texts_by_domain(pairs).items()

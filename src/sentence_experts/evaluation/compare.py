@@ -15,8 +15,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import CompareConfig
 from sentence_experts.evaluation.metrics import Metrics, pair_metrics
 from sentence_experts.evaluation.models import Model, ModelRun, label_of
-from sentence_experts.evaluation.pair_inputs import open_pairs
-from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
+from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of, open_pairs
 from sentence_experts.evaluation.results import Result
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.tables import Table, TextTable
@@ -37,13 +36,10 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class RouteChange:
-    """One route's vectors in both models.
+    """One route's vectors (of texts without a route if it is None) in both models.
 
-    Attributes:
-        route: its name; None for texts without a route.
-        bit_equal: whether every number of every vector is the same.
-        largest_difference: between two numbers at the same place.
-        smallest_cosine: between the two vectors of a text.
+    The largest difference is that of two numbers at the same place, the smallest cosine that of a text's two
+    vectors.
     """
 
     route: str | None

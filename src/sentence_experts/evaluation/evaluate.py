@@ -14,8 +14,13 @@ from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.evaluation.models import ModelRun, Models, RouteMap, check_names, model_runs, setting_of
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
-from sentence_experts.evaluation.pair_inputs import open_pairs
-from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, texts_by_domain
+from sentence_experts.evaluation.pairs import (
+    PairScorer,
+    checked_table,
+    domains_of,
+    open_pairs,
+    texts_by_domain,
+)
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions
 from sentence_experts.evaluation.router_accuracy import router_accuracy
 from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer

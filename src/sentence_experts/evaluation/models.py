@@ -34,9 +34,8 @@ class ModelRun:
     """One run of one model.
 
     Attributes:
-        label: the run's own label.
-        model: label of the model that this is a run of; the same as `label` for a model of a single run.
-        source: where the model comes from: a folder, a hub id, "tfidf", or the loaded model.
+        label, model: of the run, and of the model that it is a run of; the same if it has a single run.
+        source: a folder, a hub id, "tfidf", or the loaded model.
         is_baseline: whether the model is taken as it is, so that its training seeds do not matter.
     """
 
@@ -69,11 +68,8 @@ class ModelRun:
 def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) -> list[ModelRun]:
     """The runs of all models, then those of the baselines.
 
-    Args:
-        models: one model, a sequence of models, or a mapping from label to a model or a list of its runs.
-            Without a label a model is called by its folder's name or hub id.
-        baseline: the same, for models that were not trained here. "tfidf" always is one.
-        allow_none: whether there may be no models.
+    Without a label a model is called by its folder's name or hub id. Baselines were not trained here; "tfidf"
+    always is one.
 
     Raises:
         UsageError: no models, or two with the same label.
@@ -97,11 +93,8 @@ def named_models(
 ) -> tuple[dict[str, Model], dict[str, Model]]:
     """Models and baselines as `evaluate` takes them, from names that are given apart.
 
-    Args:
-        models: folders or hub ids.
-        baseline: the same, or "tfidf".
-        name: label -> a model or baseline; one with two labels is measured twice.
-        seeds: label -> the runs of a model that was trained with several seeds.
+    `name` is label -> model or baseline, one with two labels being measured twice; `seeds` is label -> the
+    runs of a model that was trained with several seeds.
 
     Raises:
         UsageError: a name for a model that is not there, or two models with the same label.
@@ -161,12 +154,7 @@ class RouteMap:
 
     @classmethod
     def read(cls, assignments: Mapping[str, str], keys: Collection[str], expected: str) -> RouteMap:
-        """Read `KEY` or `MODEL:KEY` -> route.
-
-        Args:
-            assignments: the setting.
-            keys: the known keys; "*" is always one.
-            expected: the end of the message about an unknown key.
+        """Read `KEY` or `MODEL:KEY` -> route; `expected` ends the message about a key not in `keys`.
 
         Raises:
             UsageError: an unknown key.

@@ -25,8 +25,6 @@ VIEWS = {
     POOLED: "All pairs together, one threshold for all domains",
     PAIR_WEIGHTED_MEAN: "Mean of the domains' metrics, weighted by their pairs; a threshold per domain",
 }
-
-
 LIBRARIES = ("sentence-experts", "sentence-transformers", "transformers", "torch", "scikit-learn", "numpy")
 # Fewer training runs do not support a claim that one way of training is better than another.
 SEEDS_NEEDED = 3
@@ -77,7 +75,6 @@ class PairMetrics:
     """The metrics of one model on one set of pairs (a domain, all pairs), or a mean of such metrics.
 
     Attributes:
-        pairs, positives: counts.
         metrics: the eight of `metrics.METRIC_NAMES`, `mean_positive` and `mean_negative`; None if undefined.
         intervals: 95% bootstrap intervals over papers (and seeds), for the metrics that have one.
         spread: the metrics' standard deviation over seeds; empty for a model of a single run.
@@ -92,15 +89,9 @@ class PairMetrics:
 
 @dataclass(frozen=True)
 class ModelResult:
-    """The metrics of one model.
+    """The metrics of one model, in three views, and what identifies it (`settings`).
 
-    Attributes:
-        label: what the model is called.
-        settings: what identifies the model: hash, routes, a baseline's options.
-        pooled, pair_weighted_mean, domains: the views.
-        runs: the results of each training seed, in the order given, of which the views are the mean; empty
-            for a model of a single run.
-        trained: False for a baseline.
+    `runs` are the results of each training seed, of which the views are the mean; empty for a single run.
     """
 
     label: str
@@ -180,8 +171,10 @@ class PairEvaluation(Evaluation):
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The pooled F1max and ROC-AUC of each model."""
-        pooled = [(each.label, each.pooled.metrics) for each in self.models]
-        rows = [(label, _shown(metrics["f1_max"]), _shown(metrics["roc_auc"])) for label, metrics in pooled]
+        rows = []
+        for model in self.models:
+            values = (model.pooled.metrics[name] for name in ("f1_max", "roc_auc"))
+            rows.append([model.label, *("-" if value is None else f"{value:.3f}" for value in values)])
         title = f"PairEvaluation of {self.models[0].pooled.pairs:,} pairs, pooled over domains"
         return title, ("model", "F1max", "ROC-AUC"), rows
 
@@ -225,7 +218,3 @@ def library_versions(*more: str) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             versions[name] = "not installed"
     return versions
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -22,13 +22,9 @@ TEXTS_WHILE_TRAINING = 1000
 
 @dataclass(frozen=True)
 class RouterAccuracy:
-    """The share of texts whose chosen expert is their domain's.
+    """The share of texts whose chosen expert is their domain's: by block, by domain, and their mean.
 
-    Attributes:
-        texts: number of texts; a text counts once in each domain that it occurs in.
-        by_block: block number -> share.
-        by_domain: domain -> share, the mean over blocks.
-        mean: the mean over blocks and texts.
+    `texts` is their number; a text counts once in each domain that it occurs in.
     """
 
     texts: int

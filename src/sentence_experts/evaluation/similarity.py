@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import ttest_ind_from_stats
+from scipy.stats import ttest_ind
 
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -167,12 +167,7 @@ def similarity(
 def chosen_texts(
     texts: Sequence[str], sample: int | None = None, seed: int = 0
 ) -> tuple[list[str], dict[str, int]]:
-    """The texts to measure on, in their order, and the number of texts left out by reason.
-
-    Args:
-        texts: all texts.
-        sample: maximum number of texts, sampled at random; None for all.
-        seed: random seed of the sample.
+    """At most `sample` texts, drawn at random, in their order; and the number of texts left out by reason.
 
     Raises:
         InputError: fewer than two texts are left.
@@ -242,11 +237,10 @@ def welch_less(first: NDArray[np.float64], second: NDArray[np.float64]) -> Welch
 
     As in the paper, the two samples are treated as independent, although the texts are the same.
     """
-    sides = [(each.mean(), each.std(ddof=1), len(each)) for each in (first, second)]
-    difference = float(sides[0][0] - sides[1][0])
-    if max(sd for _, sd, _ in sides) < NO_SPREAD:
+    difference = float(first.mean() - second.mean())
+    if max(first.std(ddof=1), second.std(ddof=1)) < NO_SPREAD:
         return Welch(difference, None)
-    test = ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False, alternative="less")
+    test = ttest_ind(first, second, equal_var=False, alternative="less")
     return Welch(difference, float(test.pvalue))
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from html import escape
-from pathlib import Path
-
-from sentence_experts.storage import write_text
 
 CSS = """
 :root { color-scheme: light; }
@@ -42,10 +39,7 @@ def document(title: str, body: str) -> str:
 def table(caption: str, heads: Iterable[str], rows: Iterable[tuple[str, str]]) -> str:
     """A table that scrolls if it is too wide.
 
-    Args:
-        caption: what the table shows.
-        heads: headings of the columns, that of the row names first.
-        rows: (name as HTML, cells as HTML).
+    `heads` begins with the heading of the row names; a row is its name and its cells, both HTML.
     """
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in heads)
     body = "\n".join(f'<tr><th scope="row">{name}</th>{cells}</tr>' for name, cells in rows)
@@ -68,9 +62,3 @@ def figure(svg: str, alternative: str, caption: str) -> str:
         f'<figure><img alt="{escape(alternative)}" src="data:image/svg+xml;base64,{data}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
-
-
-def write_page(path: Path, html: str) -> Path:
-    """Write a page and return its path."""
-    write_text(path, html)
-    return path

@@ -1,4 +1,4 @@
-"""Comparisons of models and of routes as tables for the terminal."""
+"""Comparisons of models and of routes, and audits of pairs, as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT
+from sentence_experts.evaluation.audit.run import Audit
 from sentence_experts.evaluation.auto_route import Choices
 from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.similarity import Similarity, Welch
-from sentence_experts.report.tables import UNDEFINED, terminal_table
+from sentence_experts.report.tables import UNDEFINED, bounds, change, number, terminal_table
 
 METRICS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
 
@@ -18,10 +20,10 @@ def comparison_tables(found: Comparison) -> Iterator[Table]:
     """The change of each route's vectors, and of the metrics on each domain's pairs, if measured."""
     headings = ("vectors", "largest difference", "smallest cosine")
     rows = {
-        change.route or "(none)": ["bit-equal", "0", "1"]
-        if change.bit_equal
-        else ["changed", f"{change.largest_difference:.2e}", f"{change.smallest_cosine:.6f}"]
-        for change in found.changes
+        each.route or "(none)": ["bit-equal", "0", "1"]
+        if each.bit_equal
+        else ["changed", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}"]
+        for each in found.changes
     }
     yield terminal_table(f"Vectors of {found.texts:,} texts", "route", headings, rows)
     if not found.metrics:
@@ -32,8 +34,7 @@ def comparison_tables(found: Comparison) -> Iterator[Table]:
         cells = []
         for metric in METRICS:
             first, second = ((metrics or {}).get(metric) for metrics in both)
-            change = None if first is None or second is None else second - first
-            cells += [_number(first), _number(second), _number(change, "+.4f")]
+            cells += [number(first, ".4f"), number(second, ".4f"), change(first, second)]
         table.add_row(domain, *cells)
     yield table
 
@@ -57,12 +58,9 @@ def choice_table(found: Choices, confidence: float) -> Table:
     table = terminal_table("Routes chosen for texts that were not learned from", "domain", headings)
     for domain in (*found.domains, None):
         chosen = [f"{found.chosen[domain, route]:,}" if domain else "" for route in routes]
-        shares = (
-            found.accuracy(domain),
-            found.below_confidence(domain),
-            found.accuracy_above_confidence(domain),
-        )
-        table.add_row(domain or "all", f"{found.texts(domain):,}", *chosen, *map(_share, shares))
+        measures = (found.accuracy, found.below_confidence, found.accuracy_above_confidence)
+        shares = [number(measure(domain), ".1%") for measure in measures]
+        table.add_row(domain or "all", f"{found.texts(domain):,}", *chosen, *shares)
     return table
 
 
@@ -71,8 +69,7 @@ def cost_table(cost: dict[str, tuple[float | None, float | None]], split: str) -
     headings = ("true routes", "automatic", "difference")
     table = terminal_table(f"Cost of wrong routes: F1max on the {split} pairs", "pairs", headings)
     for view, (true, automatic) in cost.items():
-        change = None if true is None or automatic is None else automatic - true
-        table.add_row(view, _number(true), _number(automatic), _number(change, "+.4f"))
+        table.add_row(view, number(true, ".4f"), number(automatic, ".4f"), change(true, automatic))
     return table
 
 
@@ -88,9 +85,48 @@ def _tested(test: Welch) -> list[str]:
     return [difference, p_text(test.p_value), p_text(test.p_holm)]
 
 
-def _number(value: float | None, form: str = ".4f") -> str:
-    return UNDEFINED if value is None else format(value, form)
+def audit_tables(audit: Audit) -> Iterator[Table]:
+    """What the splits share, the leaks of the test pairs, and the metrics with and without them."""
+    yield _overlaps(audit)
+    yield _leaks(audit)
+    for model in dict.fromkeys(each.model for each in audit.measurements):
+        yield _metrics(audit, model)
 
 
-def _share(value: float | None) -> str:
-    return UNDEFINED if value is None else f"{value:.1%}"
+def _overlaps(audit: Audit) -> Table:
+    table = terminal_table("What two splits share", "splits", ("papers", "texts", "near-duplicate texts"))
+    for each in audit.leaks.overlaps:
+        counts = (each.papers, each.texts, each.near_duplicates)
+        table.add_row(f"{each.first}, {each.second}", *(f"{count:,}" for count in counts))
+    return table
+
+
+def _leaks(audit: Audit) -> Table:
+    pairs = audit.pairs["test"]
+    table = terminal_table(
+        f"Test pairs that leak from training ({pairs:,} test pairs)", "leak", ("pairs", "share")
+    )
+    for kind, meaning in LEAKS.items():
+        count = int(audit.leaks.masks[kind].sum())
+        table.add_row(meaning, f"{count:,}", f"{count / pairs:.1%}")
+    return table
+
+
+def _metrics(audit: Audit, model: str) -> Table:
+    headings = [heading for name in METRICS.values() for heading in (name, "change")]
+    table = terminal_table(
+        f"{model}, with and without leaked test pairs", "test pairs", ["left", "used", *headings]
+    )
+    rows = {each.test_set: each for each in audit.measurements if each.model == model}
+    first = rows[next(iter(WITHOUT))].figures
+    for name, row in rows.items():
+        cells: list[str] = []
+        for metric in METRICS:
+            value = row.figures.metrics[metric] if row.figures else None
+            before = first.metrics[metric] if first else None
+            ends = bounds(row.figures.intervals.get(metric)) if row.figures else ""
+            moved = "" if row.figures is first else change(before, value, "+.3f")
+            cells += [f"{number(value)}\n{ends}".rstrip(), moved]
+        used = row.figures.pairs if row.figures else 0
+        table.add_row(name, f"{row.left:,}", f"{used:,}", *cells)
+    return table

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, PairEvaluation, PairMetrics
 from sentence_experts.report import html
@@ -23,7 +23,6 @@ from sentence_experts.report.tables import (
     number,
     router_rows,
     seeds_note,
-    signed,
     views,
 )
 
@@ -60,14 +59,16 @@ def evaluation_page(found: PairEvaluation) -> str:
     models = f"{len(found.models)} models" if len(found.models) > 1 else found.models[0].label
     title = f"Evaluation of {models} on {pairs}" + (f", {split} split" if split else "")
     body = "\n".join(_sections(found))
+    meanings = "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in MEANINGS.items())
     links = "".join(
-        f'<a href="#{_anchor(number)}">{escape(_heading(key))}</a>'
+        f'<a href="#view-{number}">{escape(_heading(key))}</a>'
         for number, (key, _, _) in enumerate(views(found))
     )
     return html.document(
         title,
         "<p>How well the cosine of the vectors of two texts distinguishes linked from unlinked papers of the "
-        f"same domain.{_relation(found)}</p>\n<nav>{links}</nav>\n{body}\n{_meanings()}\n{_settings(found)}",
+        f"same domain.{_relation(found)}</p>\n<nav>{links}</nav>\n{body}\n"
+        f"<section>\n<h2>Meaning of the metrics</h2>\n<dl>{meanings}</dl>\n</section>\n{_settings(found)}",
     )
 
 
@@ -80,7 +81,7 @@ def _relation(found: PairEvaluation) -> str:
 
 def _sections(found: PairEvaluation) -> Iterator[str]:
     for number_, (key, title, rows) in enumerate(views(found)):
-        yield f'<section id="{_anchor(number_)}">\n<h2>{escape(_heading(key))}</h2>'
+        yield f'<section id="view-{number_}">\n<h2>{escape(_heading(key))}</h2>'
         if key == PAIR_WEIGHTED_MEAN:
             yield (
                 '<p class="note">Here every domain has a threshold of its own, which flatters a model '
@@ -99,13 +100,13 @@ def _sections(found: PairEvaluation) -> Iterator[str]:
 
 
 def _drawings(found: PairEvaluation, key: str, rows: dict[str, PairMetrics]) -> Iterator[str]:
-    table = found.scores if key == POOLED else found.scores.filter(_is_domain(found.scores, key))
+    table = found.scores if key == POOLED else found.scores.filter(pc.equal(found.scores["domain"], key))
     labels = table["label"].to_numpy().astype(np.int64)
     # The first run of a model with several runs is drawn.
     runs = {model.label: model.first_run for model in found.models}
     scores = {label: table[run.label].to_numpy() for label, run in runs.items()}
     thresholds = {label: run.views[key].metrics["threshold"] for label, run in runs.items()}
-    where = f"{found.settings.get('split', '')} split, ".lstrip() if found.settings.get("split") else ""
+    where = f"{split} split, " if (split := found.settings.get("split")) else ""
     where += "all domains" if key == POOLED else f"domain {key}"
     means = "; ".join(
         f"{label}: linked {number(figures.metrics['mean_positive'])}, "
@@ -125,12 +126,6 @@ def _drawings(found: PairEvaluation, key: str, rows: dict[str, PairMetrics]) -> 
             f"ROC and precision-recall curves. Areas under the ROC curve: {areas}.",
             f"ROC and precision-recall curves ({where}). The dot marks F1max.",
         )
-
-
-def _is_domain(scores: pa.Table, domain: str) -> pa.Array:
-    import pyarrow.compute as pc
-
-    return pc.equal(scores["domain"], domain)
 
 
 def _names(found: PairEvaluation) -> dict[str, str]:
@@ -158,7 +153,7 @@ def _compared(found: PairEvaluation, key: str) -> Iterator[str]:
     tests = [test for test in found.tests if test.view == key]
     significant = {(test.first, test.second) for test in tests if test.p_holm < SIGNIFICANT}
     where = _heading(key).lower() if key in (POOLED, PAIR_WEIGHTED_MEAN) else f"domain {key}"
-    texts = "; ".join(f"{first} minus {second} {signed(gap)}" for (first, second), gap in gaps.items())
+    texts = "; ".join(f"{first} minus {second} {gap:+.3f}" for (first, second), gap in gaps.items())
     yield html.figure(
         heat_map([model.label for model in found.models], gaps, significant),
         f"Heat map of differences in ROC-AUC. {texts}.",
@@ -202,11 +197,6 @@ def _cells(figures: PairMetrics, best: dict[str, float]) -> Iterator[str]:
         yield html.cell([value, *below])
 
 
-def _meanings() -> str:
-    items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in MEANINGS.items())
-    return f"<section>\n<h2>Meaning of the metrics</h2>\n<dl>{items}</dl>\n</section>"
-
-
 def _settings(found: PairEvaluation) -> str:
     settings = {
         "evaluation": dict(found.settings),
@@ -218,7 +208,3 @@ def _settings(found: PairEvaluation) -> str:
 
 def _heading(key: str) -> str:
     return {POOLED: "All domains, pooled", PAIR_WEIGHTED_MEAN: "Mean of the domains"}.get(key, key)
-
-
-def _anchor(number_: int) -> str:
-    return f"view-{number_}"

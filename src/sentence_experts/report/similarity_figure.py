@@ -18,11 +18,9 @@ NAME_LENGTH = 40
 
 
 def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]) -> bytes:
-    """A PNG: for each pair of routes the models' cosines; whiskers to the 5% and 95% quantiles.
+    """A PNG: for each pair of routes the cosines of one model or two, and the p-values of `tests`, if any.
 
-    Args:
-        models: label -> cosines of the same pairs of routes, for one model or two.
-        tests: the p-values to write next to the boxes; may be empty.
+    Whiskers reach to the 5% and 95% quantiles.
     """
     plt = pyplot()
     pairs = list(next(iter(models.values())))

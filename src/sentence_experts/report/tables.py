@@ -48,9 +48,14 @@ def views(found: PairEvaluation) -> Iterator[tuple[str, str, dict[str, PairMetri
         yield domain, f"Domain: {domain}", {model.label: model.domains[domain] for model in found.models}
 
 
-def number(value: float | None) -> str:
-    """Three decimals, or a dash if the value is undefined."""
-    return UNDEFINED if value is None else f"{value:.3f}"
+def number(value: float | None, form: str = ".3f") -> str:
+    """Three decimals or another form, or a dash if the value is undefined."""
+    return UNDEFINED if value is None else format(value, form)
+
+
+def change(before: float | None, after: float | None, form: str = "+.4f") -> str:
+    """`+0.0123`, or a dash if one of the two is undefined."""
+    return number(None if before is None or after is None else after - before, form)
 
 
 def bounds(interval: Interval | None) -> str:
@@ -92,7 +97,7 @@ def difference_rows(found: PairEvaluation) -> Iterator[tuple[str, str, list[list
             gap = gaps[first, second, view, metric]
             test = tests.get((first, second, view)) if metric == "roc_auc" else None
             below = (signed_bounds(gap.interval), p_value(test.p_holm) if test else "")
-            cells.append([signed(gap.value), *filter(None, below)])
+            cells.append([number(gap.value, "+.3f"), *filter(None, below)])
         yield first, second, cells
 
 
@@ -154,12 +159,8 @@ def terminal_table(
 ) -> Table:
     """A table without frame: a column of names to the left, columns of numbers to the right.
 
-    Args:
-        title: above the table.
-        corner: heading of the column of names.
-        headings: of the other columns.
-        rows: name -> cells; more may be added.
-        fold: whether columns of numbers may be folded; if not, they keep their width.
+    `corner` is the heading of the names; `rows`, name -> cells, may be added later. With `fold`, columns of
+    numbers may be folded.
     """
     table = Table(
         title=Text(f"\n{title}", style="bold"), title_justify="left", box=None, padding=(0, 1, 0, 0)
@@ -170,11 +171,6 @@ def terminal_table(
     for name, cells in (rows or {}).items():
         table.add_row(Text(name), *cells)
     return table
-
-
-def signed(value: float | None) -> str:
-    """`+0.012`, or a dash if the difference is undefined."""
-    return UNDEFINED if value is None else f"{value:+.3f}"
 
 
 def signed_bounds(interval: Interval | None) -> str:

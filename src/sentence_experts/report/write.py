@@ -6,7 +6,6 @@ from pathlib import Path
 
 from sentence_experts.evaluation.mteb.results import TaskEvaluation
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation
-from sentence_experts.report.html import write_page
 from sentence_experts.report.page import evaluation_page
 from sentence_experts.report.task_tables import markdown
 from sentence_experts.storage import write_text
@@ -19,8 +18,9 @@ def write_report(evaluation: Evaluation, out: Path | str) -> Path:
         SentenceExpertsError: matplotlib, which draws the figures of the page, is not installed.
     """
     if isinstance(evaluation, PairEvaluation):
-        return write_page(Path(out) / "report.html", evaluation_page(evaluation))
-    assert isinstance(evaluation, TaskEvaluation)
-    path = Path(out) / "tasks.md"
-    write_text(path, markdown(evaluation))
+        path, text = Path(out) / "report.html", evaluation_page(evaluation)
+    else:
+        assert isinstance(evaluation, TaskEvaluation)
+        path, text = Path(out) / "tasks.md", markdown(evaluation)
+    write_text(path, text)
     return path

@@ -23,7 +23,7 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.measure import measure
+from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
 from sentence_experts.evaluation.results import POOLED
 from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, router_accuracy

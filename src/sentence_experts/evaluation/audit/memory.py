@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, eye_array
 from sklearn.preprocessing import normalize
 
-from sentence_experts.evaluation.pair_inputs import fold_texts
+from sentence_experts.evaluation.pairs import fold_texts
 
 
 class MemoryScorer:

@@ -15,13 +15,13 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, find_leaks
 from sentence_experts.evaluation.audit.memory import MemoryScorer
 from sentence_experts.evaluation.config import AuditConfig
-from sentence_experts.evaluation.measure import measure
 from sentence_experts.evaluation.models import TFIDF, Models, model_runs
-from sentence_experts.evaluation.pair_inputs import open_pairs
+from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import (
     PAIR_COLUMNS,
     PairScorer,
     domains_of,
+    open_pairs,
     score_pairs,
     texts_by_domain,
 )

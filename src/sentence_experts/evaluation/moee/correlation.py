@@ -44,12 +44,9 @@ class Complementarity:
 
 
 def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: int = 0) -> Correlation:
-    """Spearman's correlation, with the interval of a bootstrap that draws pairs and keeps their ranks.
+    """Spearman's correlation of two columns, shape (pairs,) each; `replicates` 0 for no interval.
 
-    Args:
-        cosines, scores: shape (pairs,).
-        replicates: number of replicates; 0 for no interval.
-        seed: random seed of the bootstrap.
+    The interval is that of a bootstrap that draws pairs and keeps their ranks.
     """
     first, second = (rankdata(column) for column in (cosines, scores))
     value = _weighted(first, second, np.ones((1, len(first))))[0]
@@ -77,13 +74,7 @@ def mean_between(matrix: NDArray[np.float64], first: Sequence[int], second: Sequ
 def complementarity(
     hidden: Column, routing: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
 ) -> Complementarity:
-    """Which part is right about which pairs.
-
-    Args:
-        hidden, routing: cosines of the pairs, shape (pairs,).
-        scores: human scores of the pairs, shape (pairs,).
-        max_distance: the distance of ranks above which a part is wrong.
-    """
+    """Which part is right about which pairs; all columns have shape (pairs,)."""
     wanted = _ranks(scores)
     hidden_right, routing_right = (
         np.abs(_ranks(each) - wanted) <= max_distance for each in (hidden, routing)

@@ -35,11 +35,7 @@ class RatedPairs:
 
     @classmethod
     def read(cls, path: Path, anchor: str, positive: str, score: str) -> RatedPairs:
-        """Read a table file; rows without two texts and a number are left out and logged.
-
-        Args:
-            path: Parquet, CSV, TSV or JSON lines, optionally gzipped.
-            anchor, positive, score: names of its columns.
+        """Read the columns of these names; rows without two texts and a number are left out and logged.
 
         Raises:
             InputError: no such file or column, or too few usable rows.

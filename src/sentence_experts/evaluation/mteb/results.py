@@ -51,13 +51,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one model.
-
-    Attributes:
-        label, model: of the run, and of the model that it is a run of.
-        settings: what identifies the run.
-        scores: task name -> main score, 0 to 1, or a correlation.
-    """
+    """One run of one model; `scores` is task name -> main score, 0 to 1, or a correlation."""
 
     label: str
     model: str
@@ -67,13 +61,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Score:
-    """A mean over a model's runs.
-
-    Attributes:
-        value: the mean.
-        spread: the standard deviation of the runs; None for one run.
-        interval: 95%, over seeds; None for fewer than three runs.
-    """
+    """A mean over runs, their standard deviation, and from three runs on the 95% interval over seeds."""
 
     value: float
     spread: float | None = None
@@ -165,28 +153,19 @@ def join_runs(
     replicates: int = 1000,
     seed: int = 0,
 ) -> TaskEvaluation:
-    """The scores of all runs, joined by model.
+    """The scores of all runs, joined by model; `replicates` 0 leaves out intervals of differences.
 
-    Args:
-        tasks: all that were to be measured.
-        runs: each with the scores that it has.
-        settings: recorded in the result.
-        missing: task name -> why it was not measured.
-        replicates: number of replicates of the bootstrap over datasets; 0 for no intervals.
-        seed: random seed of the bootstrap.
+    `settings` and `missing` (task name -> why it was not measured) are recorded in the result.
     """
     common = [task for task in tasks if all(task.name in run.scores for run in runs)]
-    common.sort(key=lambda task: (_order(task.kind), task.kind, task.name))
+    order = {kind: place for place, kind in enumerate(TYPES)}
+    common.sort(key=lambda task: (order.get(task.kind, len(order)), task.kind, task.name))
     members: dict[str, list[Run]] = {}
     for run in runs:
         members.setdefault(run.model, []).append(run)
     models = tuple(_model(label, each, common) for label, each in members.items()) if common else ()
     gaps = tuple(_difference(a, b, replicates, seed) for a, b in combinations(models, 2))
     return TaskEvaluation(settings or {}, tuple(common), models, gaps, missing or {})
-
-
-def _order(kind: str) -> int:
-    return TYPES.index(kind) if kind in TYPES else len(TYPES)
 
 
 def _model(label: str, runs: Sequence[Run], tasks: Sequence[Task]) -> ModelScores:

@@ -26,8 +26,6 @@ class TaskRoutes:
     """The routes of one model's texts.
 
     Attributes:
-        routes: those that the model has; empty for a model without routes.
-        model: its name, for messages.
         dense: whether it can encode without a route.
         given: key -> route, from the user; "none" for texts without a route.
         own: key -> route, of local tasks.
@@ -63,7 +61,14 @@ class TaskRoutes:
             return None
         chosen = chosen or _first(self.own, keys) or _first(ROUTES, keys)
         if chosen not in self.routes:
-            raise RouteError(self._no_route(name, kind, role, chosen))
+            key = f"{kind}.{role}" if role else kind
+            known = ", ".join(sorted(self.routes)) or "none"
+            why = f"no route {chosen!r} for it" if chosen else "no route for it"
+            unrouted = f" ({NO_ROUTE}: texts without a route)" if self.dense else ""
+            raise RouteError(
+                f"{name} ({key}): {self.model} has {why}; its routes: {known}; "
+                f"name one with `route_map` {key}=ROUTE{unrouted}"
+            )
         return chosen
 
     def check(self, name: str, kind: str) -> dict[str, str | None]:
@@ -76,23 +81,9 @@ class TaskRoutes:
             return {role: self.route(name, kind, role) for role in ROLES}
         return {"text": self.route(name, kind)}
 
-    def _no_route(self, name: str, kind: str, role: str | None, chosen: str | None) -> str:
-        key = f"{kind}.{role}" if role else kind
-        known = ", ".join(sorted(self.routes)) or "none"
-        why = f"no route {chosen!r} for it" if chosen else "no route for it"
-        unrouted = f" ({NO_ROUTE}: texts without a route)" if self.dense else ""
-        return (
-            f"{name} ({key}): {self.model} has {why}; its routes: {known}; "
-            f"name one with `route_map` {key}=ROUTE{unrouted}"
-        )
-
 
 def read_route_map(assignments: Mapping[str, str], tasks: Iterable[tuple[str, str]]) -> RouteMap:
-    """The setting `route_map` for tasks: `KEY` or `MODEL:KEY` -> route.
-
-    Args:
-        assignments: the setting.
-        tasks: (name, type) of each task that is measured.
+    """The setting `route_map` for tasks, (name, type) each: `KEY` or `MODEL:KEY` -> route.
 
     Raises:
         UsageError: a key that is neither a task type nor a task.
@@ -101,10 +92,8 @@ def read_route_map(assignments: Mapping[str, str], tasks: Iterable[tuple[str, st
     bases = {base for task in tasks for base in task} | types
     keys = {*bases, *(f"{base}.{role}" for base in bases for role in ROLES)}
     listed = ", ".join(sorted(types))
-    expected = (
-        f"neither a task type nor a task measured here; types: {listed}; alone or with .query or .document"
-    )
-    return RouteMap.read(assignments, keys, f"{expected}; {ANY_KEY} for all")
+    expected = f"neither a task type nor a task measured here; types: {listed}; alone or with .query"
+    return RouteMap.read(assignments, keys, f"{expected} or .document; {ANY_KEY} for all")
 
 
 def _keys(name: str, kind: str, role: str | None) -> Iterator[str]:
