@@ -18,7 +18,8 @@ from sentence_experts.evaluation.similarity import (
     welch_by_pair,
     welch_less,
 )
-from sentence_experts.report.similarity_figure import p_text, similarity_figure
+from sentence_experts.report.figures import similarity_figure
+from sentence_experts.report.tables import p_text
 
 ROUTES = ("classification", "clustering", "document", "query")
 PAIRS = list(combinations(ROUTES, 2))

@@ -40,8 +40,8 @@ def similarity(
     """
     from sentence_experts.errors import require
     from sentence_experts.evaluation.similarity import similarity as measure
+    from sentence_experts.report.figures import write_similarity_figure
     from sentence_experts.report.model_tables import similarity_table
-    from sentence_experts.report.similarity_figure import write_similarity_figure
 
     require("matplotlib", "report")  # before anything is encoded
     found = measure(model, texts, config, out, against=against)

@@ -119,9 +119,9 @@ def bootstrap(
     # Per set: its metrics and weights with papers drawn, and with pairs drawn.
     found = [each.replicates(paper_draws, pair_draws) for each in sets]
     by_domain = {domain: _of_sides(sides) for domain, sides in zip(domains, found, strict=True)}
+    papers_drawn, pairs_drawn = zip(*found, strict=True)
     mean = {
-        name: Replicates(*(_weighted(side, name) for side in zip(*found, strict=True)))
-        for name in BOOTSTRAPPED
+        name: Replicates(_weighted(papers_drawn, name), _weighted(pairs_drawn, name)) for name in BOOTSTRAPPED
     }
     return by_domain, _of_sides(pooled.replicates(paper_draws, pair_draws)), mean
 
@@ -194,8 +194,9 @@ def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
     )
 
 
-def _of_sides(sides: Sequence[_Values]) -> Bootstrapped:
-    return {name: Replicates(*(side[name] for side in sides)) for name in BOOTSTRAPPED}
+def _of_sides(sides: tuple[_Values, _Values]) -> Bootstrapped:
+    by_papers, by_pairs = sides
+    return {name: Replicates(by_papers[name], by_pairs[name]) for name in BOOTSTRAPPED}
 
 
 def _weighted(sets: Sequence[_Values], name: str) -> NDArray[np.float64]:

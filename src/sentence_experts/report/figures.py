@@ -1,4 +1,4 @@
-"""Drawings of an evaluation as SVG text: histograms of similarity, ROC and precision-recall curves, heat map.
+"""Drawings: SVG text of evaluations and of analyses of routing weights (MoEE), PNG of similarity (MoTE).
 
 Models differ in colour (Okabe & Ito's palette, safe for colour-blind readers) and in line style.
 """
@@ -8,12 +8,19 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.errors import require
+from sentence_experts.moee.vectors import PARTS
+from sentence_experts.report.tables import p_text
+from sentence_experts.storage import replacing
+
+if TYPE_CHECKING:
+    from sentence_experts.evaluation.similarity import Cosines, Pair, Welch
 
 LINKED, UNLINKED = "#0072B2", "#D55E00"
 MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
@@ -32,7 +39,15 @@ STYLE = {
     "svg.hashsalt": "sentence-experts",
 }
 
-CELL = 0.55  # inches
+CELL, SMALL_CELL, BOX = 0.55, 0.42, 0.34  # inches: of the heat map, of the matrix of prompts, of a box
+DOTS = 160  # per inch
+NAME_LENGTH = 40
+SHARES = {
+    "both_right": "both right",
+    "only_hidden": "only HS right",
+    "only_routing": "only RW right",
+    "both_wrong": "both wrong",
+}
 Scores = Mapping[str, NDArray[np.float64]]  # model label -> (pairs,)
 
 
@@ -128,6 +143,103 @@ def heat_map(
         return svg_of(figure)
 
 
+def prompt_matrix(sides: Sequence[str], matrix: Sequence[Sequence[float]]) -> str:
+    """Spearman's correlations between all parts and prompts, written in the cells (figure 4)."""
+    plt = pyplot()
+    size = SMALL_CELL * len(sides)
+    with plt.rc_context(STYLE):
+        figure, axis = plt.subplots(figsize=(size + 2.2, size + 1.6), layout="constrained")
+        axis.imshow(np.array(matrix), cmap="Blues", vmin=0, vmax=1.6)  # pale enough to read
+        for (row, column), value in np.ndenumerate(np.array(matrix)):
+            text = f"{value:.2f}".replace("0.", ".")
+            axis.text(column, row, text, ha="center", va="center", fontsize=7)
+        axis.set_xticks(range(len(sides)), sides, rotation=60, ha="right", fontsize=8)
+        axis.set_yticks(range(len(sides)), sides, fontsize=8)
+        return svg_of(figure)
+
+
+def stability(rows: Sequence[Mapping[str, Any]], prompts: int) -> str:
+    """The correlation with human scores: mean and standard deviation over the prompts (figure 5)."""
+    plt = pyplot()
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    with plt.rc_context(STYLE):
+        figure, axis = plt.subplots(figsize=(max(4.0, 1.3 * len(datasets) + 1.5), 2.8), layout="constrained")
+        for number, part in enumerate(PARTS):
+            own = [row for row in rows if row["part"] == part]
+            at = np.arange(len(own)) + (number - (len(PARTS) - 1) / 2) * 0.16
+            spread = [np.sqrt(row["variance"] or 0.0) for row in own]
+            axis.errorbar(
+                at, [row["mean"] for row in own], spread,
+                fmt="o", markersize=4, capsize=3, color=MODEL_COLOURS[number], label=part.upper(),
+            )  # fmt: skip
+        axis.set_xticks(range(len(datasets)), datasets)
+        axis.set_ylabel("Spearman")
+        axis.set_title(f"Mean and standard deviation over {prompts} prompts")
+        axis.grid(axis="y", color="#dddddd", linewidth=0.6)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+        return svg_of(figure)
+
+
+def complementarity_bars(datasets: Mapping[str, Mapping[str, float]]) -> str:
+    """Shares of the pairs of each dataset that both parts, one or none is right about (figure 2)."""
+    plt = pyplot()
+    colours = ("#bbbbbb", MODEL_COLOURS[0], MODEL_COLOURS[1], "#555555")
+    with plt.rc_context(STYLE):
+        figure, axis = plt.subplots(figsize=(6.4, 0.36 * len(datasets) + 1.3), layout="constrained")
+        left = np.zeros(len(datasets))
+        for (key, name), colour in zip(SHARES.items(), colours, strict=True):
+            values = np.array([shares[key] for shares in datasets.values()])
+            axis.barh(list(datasets), values, left=left, color=colour, label=name, height=0.7)
+            left += values
+        axis.invert_yaxis()
+        axis.set(xlim=(0, 1), xlabel="share of the pairs")
+        figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+        return svg_of(figure)
+
+
+def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]) -> bytes:
+    """A PNG: for each pair of routes the cosines of one model or two, and the p-values of `tests`, if any.
+
+    Whiskers reach to the 5% and 95% quantiles.
+    """
+    plt = pyplot()
+    pairs = list(next(iter(models.values())))
+    height = BOX * len(pairs) * (len(models) + 0.6) + 1.0
+    with plt.rc_context(STYLE):
+        figure, axis = plt.subplots(figsize=(7.2, height), layout="constrained")
+        handles = []
+        for number, (label, cosines) in enumerate(models.items()):
+            at = [row + (number - (len(models) - 1) / 2) * 0.36 for row in range(len(pairs))]
+            boxes = _boxes(axis, [cosines[pair] for pair in pairs], at, MODEL_COLOURS[number])
+            handles.append((boxes, _short(label, NAME_LENGTH)))
+        axis.set_yticks(range(len(pairs)), [" – ".join(pair) for pair in pairs])
+        axis.set_ylim(len(pairs) - 0.4, -0.6)
+        axis.set_xlabel("cosine of one text's vectors under the two routes")
+        axis.grid(axis="x", color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+        for row, pair in enumerate(pairs):
+            if pair in tests:
+                axis.annotate(
+                    f"p {p_text(tests[pair].p_holm)}",
+                    (1.01, row),
+                    xycoords=axis.get_yaxis_transform(),
+                    va="center",
+                    fontsize=8,
+                )
+        boxes, names = zip(*handles, strict=True)
+        figure.legend(boxes, names, loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+        out = io.BytesIO()
+        figure.savefig(out, format="png", dpi=DOTS, metadata={"Software": None})
+        plt.close(figure)
+    return out.getvalue()
+
+
+def write_similarity_figure(path: Path, models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]) -> None:
+    """Write `similarity_figure` to a file, completely or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(similarity_figure(models, tests))
+
+
 def _thinned(
     x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -135,8 +247,8 @@ def _thinned(
     return x[keep], y[keep]
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= 34 else f"{label[:33]}…"
+def _short(label: str, length: int = 34) -> str:
+    return label if len(label) <= length else f"{label[: length - 1]}…"
 
 
 def pyplot() -> Any:
@@ -157,3 +269,21 @@ def svg_of(figure: Any) -> str:
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     pyplot().close(figure)
     return out.getvalue()
+
+
+def _boxes(axis: Any, values: list[Any], at: list[float], colour: str) -> Any:
+    drawn = axis.boxplot(
+        values,
+        positions=at,
+        orientation="horizontal",
+        widths=0.3,
+        whis=(5, 95),
+        patch_artist=True,
+        manage_ticks=False,
+        flierprops={"marker": ".", "markersize": 2.5, "markerfacecolor": colour, "markeredgecolor": "none"},
+        medianprops={"color": "#000000"},
+        boxprops={"facecolor": colour, "alpha": 0.55, "edgecolor": colour},
+        whiskerprops={"color": colour},
+        capprops={"color": colour},
+    )
+    return drawn["boxes"][0]

@@ -11,7 +11,7 @@ from sentence_experts.evaluation.audit.run import Audit
 from sentence_experts.evaluation.auto_route import Choices
 from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.similarity import Similarity, Welch
-from sentence_experts.report.tables import UNDEFINED, bounds, change, number, terminal_table
+from sentence_experts.report.tables import bounds, change, number, p_text, terminal_table
 
 METRICS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
 
@@ -71,13 +71,6 @@ def cost_table(cost: dict[str, tuple[float | None, float | None]], split: str) -
     for view, (true, automatic) in cost.items():
         table.add_row(view, number(true, ".4f"), number(automatic, ".4f"), change(true, automatic))
     return table
-
-
-def p_text(value: float | None) -> str:
-    """A p-value in few characters."""
-    if value is None:
-        return UNDEFINED
-    return "<.001" if value < 0.001 else f"{value:.3f}".replace("0.", ".", 1)
 
 
 def _tested(test: Welch) -> list[str]:

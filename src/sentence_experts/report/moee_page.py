@@ -9,7 +9,7 @@ from typing import Any
 
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report import html
-from sentence_experts.report.moee_figures import complementarity_bars, prompt_matrix, stability
+from sentence_experts.report.figures import complementarity_bars, prompt_matrix, stability
 
 NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "Exact matching"}

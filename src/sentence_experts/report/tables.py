@@ -150,6 +150,13 @@ def p_value(value: float) -> str:
     return shown + ("*" if value < SIGNIFICANT else "")
 
 
+def p_text(value: float | None) -> str:
+    """A p-value in few characters."""
+    if value is None:
+        return UNDEFINED
+    return "<.001" if value < 0.001 else f"{value:.3f}".replace("0.", ".", 1)
+
+
 def terminal_table(
     title: str,
     corner: str,

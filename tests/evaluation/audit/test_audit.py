@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import WITHOUT
-from sentence_experts.evaluation.audit.memory import MemoryScorer
 from sentence_experts.evaluation.audit.run import Audit, audit, balanced
+from sentence_experts.evaluation.scorers import MemoryScorer
 
 COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
 

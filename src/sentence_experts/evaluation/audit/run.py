@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, find_leaks
-from sentence_experts.evaluation.audit.memory import MemoryScorer
 from sentence_experts.evaluation.config import AuditConfig
 from sentence_experts.evaluation.models import TFIDF, Models, model_runs
 from sentence_experts.evaluation.pair_evaluation import measure
@@ -26,7 +25,7 @@ from sentence_experts.evaluation.pairs import (
     texts_by_domain,
 )
 from sentence_experts.evaluation.results import POOLED, PairMetrics, Result
-from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
+from sentence_experts.evaluation.scorers import EncoderScorer, MemoryScorer, TfidfScorer
 from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import write_json, write_parquet
 

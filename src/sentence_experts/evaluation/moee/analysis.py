@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -63,16 +64,16 @@ def analyse(
             )
     cosines = {
         (prompt, data.name): _pair_cosines(data, prompt, alpha, read)
-        for prompt in prompts
-        for data in datasets
+        for prompt, data in product(prompts, datasets)
     }
     first = datasets[0]
+    correlations = _correlations(datasets, prompts, cosines, chosen)
     return {
         "datasets": {each.name: len(each.scores) for each in datasets},
         "prompts": prompts,
         "alpha": alpha,
-        "correlations": _correlations(datasets, prompts, cosines, chosen),
-        "stability": _stability(datasets, prompts, cosines),
+        "correlations": correlations,
+        "stability": _stability(names, correlations),
         "between_prompts": _between_prompts(first, prompts, cosines),
         "complementarity": {
             "failed_above": MAX_RANK_DISTANCE,
@@ -100,25 +101,17 @@ def _correlations(
     return [
         {"prompt": prompt, "dataset": data.name, "part": part}
         | asdict(correlation(cosines[prompt, data.name][part], data.scores, config.bootstrap, config.seed))
-        for prompt in prompts
-        for data in datasets
-        for part in PARTS
+        for prompt, data, part in product(prompts, datasets, PARTS)
     ]
 
 
-def _stability(
-    datasets: Sequence[RatedPairs], prompts: Sequence[str], cosines: Cosines
-) -> list[dict[str, Any]]:
+def _stability(datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Mean and variance over the prompts of the correlation with the scores (MoEE, figure 5)."""
     rows = []
-    for data in datasets:
-        for part in PARTS:
-            values = [
-                correlation(cosines[prompt, data.name][part], data.scores, 0).value for prompt in prompts
-            ]
-            variance = float(np.var(values, ddof=1)) if len(values) > 1 else None
-            mean = float(np.mean(values))
-            rows.append({"dataset": data.name, "part": part, "mean": mean, "variance": variance})
+    for name, part in product(datasets, PARTS):
+        values = [row["value"] for row in correlations if (row["dataset"], row["part"]) == (name, part)]
+        variance = float(np.var(values, ddof=1)) if len(values) > 1 else None
+        rows.append({"dataset": name, "part": part, "mean": float(np.mean(values)), "variance": variance})
     return rows
 
 

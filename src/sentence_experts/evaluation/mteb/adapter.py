@@ -81,23 +81,15 @@ def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
     if encoder.routes:
         settings["route_of_task"] = {**ROUTES, **routes.given}
     model = encoder.model
-    return ModelMeta(
-        loader=None,
-        loader_kwargs=settings,
-        name=encoder.name if "/" in encoder.name else f"{ORGANISATION}/{encoder.name}",
-        revision=sha256_text(json.dumps(settings, sort_keys=True))[:REVISION_LENGTH],
-        release_date=None,
-        languages=None,
-        n_parameters=sum(parameter.numel() for parameter in model.parameters()),
-        memory_usage_mb=None,
-        max_tokens=model.max_seq_length,
-        embed_dim=encoder.dimension,
-        license=None,
-        open_weights=None,
-        public_training_code=None,
-        public_training_data=None,
-        framework=["Sentence Transformers", "PyTorch"],
-        similarity_fn_name=SIMILARITIES.get(str(model.similarity_fn_name)),
-        use_instructions=bool(encoder.routes),
-        training_datasets=None,
-    )
+    known: dict[str, Any] = {
+        "loader_kwargs": settings,
+        "name": encoder.name if "/" in encoder.name else f"{ORGANISATION}/{encoder.name}",
+        "revision": sha256_text(json.dumps(settings, sort_keys=True))[:REVISION_LENGTH],
+        "n_parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "max_tokens": model.max_seq_length,
+        "embed_dim": encoder.dimension,
+        "framework": ["Sentence Transformers", "PyTorch"],
+        "similarity_fn_name": SIMILARITIES.get(str(model.similarity_fn_name)),
+        "use_instructions": bool(encoder.routes),
+    }
+    return ModelMeta.create_empty(known)

@@ -115,13 +115,7 @@ class TaskEvaluation(Evaluation):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
-        return {
-            "settings": dict(self.settings),
-            "tasks": [asdict(task) for task in self.tasks],
-            "models": [asdict(model) for model in self.models],
-            "gaps": [asdict(gap) for gap in self.gaps],
-            "missing": dict(self.missing),
-        }
+        return asdict(self)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row per model and task: its score, and the spread and interval over seeds if there are any."""

@@ -7,7 +7,7 @@ narrower key comes first and "*" last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sentence_experts.encoding.encoder import BatchEncoder
@@ -53,13 +53,14 @@ class TaskRoutes:
         Raises:
             RouteError: no route for this type, or one that the model does not have.
         """
-        keys = list(_keys(name, kind, role))
-        chosen = _first(self.given, keys)
-        if chosen == NO_ROUTE and self.dense:
+        keys = [each for base in (name, kind) for each in ((f"{base}.{role}", base) if role else (base,))]
+        given, own, table = (
+            next((routes[key] for key in (*keys, ANY_KEY) if key in routes), None)
+            for routes in (self.given, self.own, ROUTES)
+        )
+        if (given == NO_ROUTE and self.dense) or (given is None and not self.routes):
             return None
-        if chosen is None and not self.routes:
-            return None
-        chosen = chosen or _first(self.own, keys) or _first(ROUTES, keys)
+        chosen = given or own or table
         if chosen not in self.routes:
             key = f"{kind}.{role}" if role else kind
             known = ", ".join(sorted(self.routes)) or "none"
@@ -94,15 +95,3 @@ def read_route_map(assignments: Mapping[str, str], tasks: Iterable[tuple[str, st
     listed = ", ".join(sorted(types))
     expected = f"neither a task type nor a task measured here; types: {listed}; alone or with .query"
     return RouteMap.read(assignments, keys, f"{expected} or .document; {ANY_KEY} for all")
-
-
-def _keys(name: str, kind: str, role: str | None) -> Iterator[str]:
-    for base in (name, kind):
-        if role:
-            yield f"{base}.{role}"
-        yield base
-    yield ANY_KEY
-
-
-def _first(table: Mapping[str, str], keys: Iterable[str]) -> str | None:
-    return next((table[key] for key in keys if key in table), None)
