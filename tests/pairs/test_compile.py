@@ -249,6 +249,13 @@ def test_same_seed_same_bytes(compiled: Compile, corpus: CorpusFolder, tmp_path:
     assert other.fingerprint() != again.fingerprint()
 
 
+def test_either_paper_of_a_pair_comes_first_about_as_often(compiled: Compile) -> None:
+    train = compiled(unit="title", negatives_min_cited=1).split("train")
+    ends = zip(train["anchor_id"].to_pylist(), train["positive_id"].to_pylist(), strict=True)
+    first = [one < other for one, other in ends]
+    assert 0.35 < sum(first) / len(first) < 0.65
+
+
 def test_duplication_repeats_training_pairs_by_their_count(compiled: Compile) -> None:
     plain = compiled(frequency="none").split("train").num_rows
     rows = compiled(frequency="duplication").split("train").to_pylist()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.small_tasks import write_task_file
-from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.task_file import TaskFile
 
 FILE = {"file": "rows.jsonl"}
@@ -141,12 +141,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         TaskFile.read(tmp_path / "none.yaml")
 
 
-def test_an_unknown_task_and_an_instruction_without_an_expert(tmp_path: Path) -> None:
+def test_an_unknown_task(tmp_path: Path) -> None:
     hierarchy = _read(tmp_path, {"classification": _task()})
     with pytest.raises(UsageError, match="no task 'x'; the tasks are classification"):
         hierarchy.task("x")
-    with pytest.raises(RouteError, match=r"'classification: ' .* has no expert in this model"):
-        hierarchy.check_routes({"query": "search query: "})
-    with pytest.raises(RouteError, match="make them the same"):
-        hierarchy.check_routes({"classification": "Classify: "})
-    hierarchy.check_routes({"classification": "classification: ", "query": "search query: "})

@@ -17,7 +17,6 @@ from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import NegativeSampler, Request
 from sentence_experts.pairs.splits import (
-    ARTICLE_FRACTIONS,
     CROSSING,
     SPLIT_METHODS,
     SPLITS,
@@ -26,8 +25,7 @@ from sentence_experts.pairs.splits import (
     VALIDATION,
     Assignment,
     PairArrays,
-    articles_seen,
-    papers_seen,
+    seen_in_training,
     split_by_article,
 )
 
@@ -84,14 +82,21 @@ def _compiled(
     """The table of each split, the known links, and their entries in the manifest."""
     pairs = graph.pairs
     rng = np.random.default_rng(settings.seed)
-    assignment, fractions = _assign(graph, settings, rng)
+    if settings.split == "article":
+        citing = graph.citing_articles(pairs)
+        assignment = split_by_article(pairs, graph.works, citing, settings.shares, rng)
+    else:
+        assignment = SPLIT_METHODS[settings.split](pairs, graph.works, settings.shares, rng)
     splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
     before = [len(split) for split in splits]
     splits = _sampled(splits, settings, rng)
     for name, split in zip(SPLITS, splits, strict=True):
         if len(split) == 0:
-            raise InputError(_empty_split(name, settings, len(pairs)))
-    leaks = _seen_in_training(graph, splits, settings)
+            raise InputError(
+                f"the {name} split got none of the {len(pairs)} pairs; with `split={settings.split}`, give "
+                "it a larger share with `fractions`, or link more papers"
+            )
+    leaks = _leaks(graph, splits, settings)
     known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
     negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
     if settings.frequency == "duplication":
@@ -104,7 +109,7 @@ def _compiled(
         tables,
         known_links,
         {
-            "settings": settings.stored() | {"fractions": list(fractions)},
+            "settings": settings.stored() | {"fractions": list(settings.shares)},
             "link_counts": graph.link_counts,
             "left_out_by_max_references": graph.long_lists,
             "pairs_of_one_text_left_out": graph.same_text_pairs,
@@ -129,35 +134,16 @@ def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Gen
     ]
 
 
-def _assign(
-    graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator
-) -> tuple[Assignment, tuple[float, float, float]]:
-    """The set of each pair, and the shares of the sets."""
-    if settings.split == "article":
-        fractions = _shares(settings, ARTICLE_FRACTIONS)
-        citing = graph.citing_articles(graph.pairs)
-        return split_by_article(graph.pairs, graph.works, citing, fractions, rng), fractions
-    method = SPLIT_METHODS[settings.split]
-    fractions = _shares(settings, method.fractions)
-    return method.assign(graph.pairs, graph.works, fractions, rng), fractions
-
-
-def _shares(settings: PairsConfig, default: tuple[float, float, float]) -> tuple[float, float, float]:
-    train, validation, test = settings.fractions or default
-    return train, validation, test
-
-
-def _seen_in_training(
-    graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig
-) -> dict[str, int | None]:
+def _leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) -> dict[str, int | None]:
     """Count papers of test pairs, and articles behind them, that are in training too, after sampling.
 
     Only co-citation has articles behind its pairs; None otherwise.
     """
-    papers = papers_seen(splits[TRAIN], splits[TEST])
+    compared = splits[TRAIN], splits[TEST]
+    papers = seen_in_training(*(np.union1d(pairs.left, pairs.right) for pairs in compared))
     articles: tuple[int | None, int | None] = (None, None)
     if settings.relation == "co-citation":
-        articles = articles_seen(*(graph.citing_articles(splits[split]) for split in (TRAIN, TEST)))
+        articles = seen_in_training(*(graph.citing_articles(pairs).article for pairs in compared))
     return {
         "test_papers": papers[1],
         "test_papers_seen_in_training": papers[0],
@@ -174,24 +160,19 @@ def _draw_negatives(
     rng: np.random.Generator,
 ) -> dict[int, PairArrays]:
     """As many negatives as positives, per domain of each evaluation set."""
-    requests, homes = [], []
+    requests = []
     for split in (VALIDATION, TEST):
         for domain in np.unique(splits[split].domain):
             pool = np.flatnonzero(graph.in_domain(domain) & assignment.pools[split])
             one_end = assignment.one_end.get(split)
             needed = int((splits[split].domain == domain).sum())
             requests.append(Request(SPLITS[split], domain, needed, pool, one_end))
-            homes.append(split)
     drawn = NegativeSampler(graph.works, graph.linked, rng).draw(requests, min_cited)
     negatives: dict[int, PairArrays] = {}
     for split in (VALIDATION, TEST):
-        mine = [
-            (ends, request)
-            for ends, request, home in zip(drawn, requests, homes, strict=True)
-            if home == split
-        ]
-        ends = np.concatenate([each for each, _ in mine])
-        domains = np.array([request.domain for each, request in mine for _ in each], dtype=object)
+        mine = [number for number, request in enumerate(requests) if request.split == SPLITS[split]]
+        ends = np.concatenate([drawn[number] for number in mine])
+        domains = np.array([requests[number].domain for number in mine for _ in drawn[number]], dtype=object)
         negatives[split] = PairArrays(ends[:, 0], ends[:, 1], np.zeros(len(ends), dtype=np.int64), domains)
     return negatives
 
@@ -205,10 +186,3 @@ def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tupl
         for column in ("left", "right", "count", "domain")
     ]
     return PairArrays(*columns), np.concatenate([labels, np.zeros(len(negatives), dtype=np.int64)])
-
-
-def _empty_split(name: str, settings: PairsConfig, pairs: int) -> str:
-    return (
-        f"the {name} split got none of the {pairs} pairs; with `split={settings.split}`, give it a larger "
-        "share with `fractions`, or link more papers"
-    )

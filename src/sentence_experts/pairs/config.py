@@ -11,6 +11,13 @@ from pydantic import Field, field_validator, model_validator
 from sentence_experts.config import Config
 
 DUCKDB = "duckdb"
+# Split -> the default of `fractions`.
+DEFAULT_FRACTIONS = {
+    "paper": (0.6, 0.2, 0.2),
+    "article": (0.6, 0.2, 0.2),
+    "random": (0.98, 0.01, 0.01),
+    "year": (0.99, 0.01, 0.0),
+}
 SPARK_MASTER = re.compile(r"local(\[(\d+|\*)\])?|spark://.+|yarn|k8s://.+")
 # As Spark counts (k, m, g) and as DuckDB does (KB, MB, GB): whole numbers, so that both take them.
 MEMORY = re.compile(r"(\d+)\s*(MB|GB)", re.IGNORECASE)
@@ -142,6 +149,12 @@ class PairsConfig(Config):
                 f"with {self.relation}, use `split=paper`"
             )
         return self
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """`fractions`, or the default of the split."""
+        train, validation, test = self.fractions or DEFAULT_FRACTIONS[self.split]
+        return train, validation, test
 
     def max_per_domain(self, split: str) -> int | None:
         """The maximum number of positive pairs of a domain in a split; None for all."""

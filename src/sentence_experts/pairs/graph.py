@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
-from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from sentence_experts.pairs.engines import Engine
@@ -130,9 +129,8 @@ class LinkGraph:
     @cached_property
     def works(self) -> WorkArrays:
         """The works, with the number of citations of each within the corpus."""
-        numbers = np.arange(len(self._same_text))
-        times = self._neighbours.times_cited(len(numbers))
-        return WorkArrays(numbers, self._same_text, self._year, times)
+        times_cited = self._neighbours.times_cited(len(self._same_text))
+        return WorkArrays(self._same_text, self._year, times_cited)
 
     def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """A mask of shape (pairs,) of the pairs (work numbers) that any relation links.
@@ -180,19 +178,21 @@ class LinkGraph:
 
     def pair_table(self, pairs: PairArrays, labels: np.ndarray, rng: np.random.Generator) -> pa.Table:
         """The pairs with texts and ids, in random order, each with its two ends in random order."""
-        order = PairArrays(pairs.left, pairs.right, pairs.count, np.arange(len(pairs)))
-        order = sampling.shuffled(order, rng)
-        needed = np.unique(np.concatenate([order.left, order.right]))
+        order = rng.permutation(len(pairs))
+        ends = np.stack([pairs.left[order], pairs.right[order]])
+        swap = rng.random(len(pairs)) < 0.5
+        ends = np.where(swap, ends[::-1], ends)
+        needed = np.unique(ends)
+        left, right = np.searchsorted(needed, ends)
         asked = self._works.semi_join(self._engine.stored(pa.table({"work": needed})), "work")
         named = asked.select("work", "paper_id").join(self._texts.select("paper_id", "text"), "paper_id")
         texts = self._engine.rows(named.order_by("work"))
-        left, right = np.searchsorted(needed, order.left), np.searchsorted(needed, order.right)
         columns = {
             "anchor": texts["text"].take(left),
             "positive": texts["text"].take(right),
-            "label": pa.array(labels[order.domain], pa.int64()),
-            "domain": pa.array(pairs.domain[order.domain].tolist(), pa.string()),
-            "count": pa.array(order.count, pa.int64()),
+            "label": pa.array(labels[order], pa.int64()),
+            "domain": pa.array(pairs.domain[order].tolist(), pa.string()),
+            "count": pa.array(pairs.count[order], pa.int64()),
             "anchor_id": texts["paper_id"].take(left),
             "positive_id": texts["paper_id"].take(right),
         }

@@ -93,12 +93,7 @@ def long_lists(references: ir.Table, max_references: int) -> ir.Table:
 
 def citing_both(pairs: ir.Table, citations: ir.Table) -> ir.Table:
     """`pair, article`: each article that cites both works of a row of `pairs(pair, left, right)`."""
-    first, second = citations.view(), citations.view()
-    cites_left = pairs.join(first, pairs.left == first.cited).select("pair", "right", article="citing")
-    both = cites_left.semi_join(
-        second, [cites_left.article == second.citing, cites_left.right == second.cited]
-    )
-    return both.select("pair", "article")
+    return _through_third(pairs, citations, "cited", "citing").select("pair", article="third")
 
 
 def linked_by_any(candidates: ir.Table, citations: ir.Table) -> ir.Table:
@@ -107,17 +102,18 @@ def linked_by_any(candidates: ir.Table, citations: ir.Table) -> ir.Table:
     Joins outwards from the candidates, so the cost grows with their number and not with that of all links.
     Every shared reference counts here, however often it is cited.
     """
+    made = citations.view()
+    hits = (
+        _through_third(candidates, citations, "cited", "citing"),
+        _through_third(candidates, citations, "citing", "cited"),
+        candidates.semi_join(made, [candidates.left == made.citing, candidates.right == made.cited]),
+        candidates.semi_join(made, [candidates.right == made.citing, candidates.left == made.cited]),
+    )
+    return ibis.union(*(each.select("left", "right") for each in hits), distinct=True)
+
+
+def _through_third(pairs: ir.Table, citations: ir.Table, ours: str, theirs: str) -> ir.Table:
+    """Each row of `pairs(left, right, ...)` with each `third` work that citations link both its works to."""
     first, second = citations.view(), citations.view()
-    from_left_up = candidates.join(first, candidates.left == first.cited).select("left", "right", "citing")
-    co_cited = from_left_up.semi_join(
-        second, [from_left_up.citing == second.citing, from_left_up.right == second.cited]
-    )
-    from_left_down = candidates.join(first, candidates.left == first.citing).select("left", "right", "cited")
-    coupled = from_left_down.semi_join(
-        second, [from_left_down.cited == second.cited, from_left_down.right == second.citing]
-    )
-    forth = candidates.semi_join(first, [candidates.left == first.citing, candidates.right == first.cited])
-    back = candidates.semi_join(first, [candidates.right == first.citing, candidates.left == first.cited])
-    return ibis.union(
-        *(hits.select("left", "right") for hits in (co_cited, coupled, forth, back)), distinct=True
-    )
+    reached = pairs.join(first, pairs.left == first[ours]).select(*pairs.columns, third=theirs)
+    return reached.semi_join(second, [reached.third == second[theirs], reached.right == second[ours]])

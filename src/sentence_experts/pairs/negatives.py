@@ -24,7 +24,7 @@ Linked = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Request:
-    """Negatives that one set needs of one domain, from a pool of works (positions in `WorkArrays`)."""
+    """Negatives that one set needs of one domain, from a pool of works (their node numbers)."""
 
     split: str
     domain: str
@@ -78,31 +78,26 @@ class NegativeSampler:
         first = pool if request.one_end is None else pool[request.one_end[pool]]
         found = np.empty((0, 2), dtype=np.int64)
         for _ in range(ROUNDS if len(first) else 0):
-            ends = np.stack(
-                [self._rng.choice(first, 4 * request.needed), self._rng.choice(pool, 4 * request.needed)],
-                axis=1,
-            )
-            fresh = self._clean(ends, request)
-            found = np.concatenate([found, fresh])
+            ends = np.stack([self._rng.choice(each, 4 * request.needed) for each in (first, pool)], axis=1)
+            found = np.concatenate([found, self._clean(ends, request)])
             found = found[np.sort(np.unique(found, axis=0, return_index=True)[1])]
             if len(found) >= request.needed:
                 break
         return found[: request.needed]
 
-    def _clean(self, positions: np.ndarray, request: Request) -> np.ndarray:
-        """Node numbers (n, 2), left < right, of the rows of `positions` that are valid negatives."""
-        positions = positions[
-            self._works.same_text[positions[:, 0]] != self._works.same_text[positions[:, 1]]
-        ]
+    def _clean(self, ends: np.ndarray, request: Request) -> np.ndarray:
+        """The rows of `ends`, shape (n, 2), that are valid negatives, left < right."""
+        texts = self._works.same_text[ends]
+        ends = ends[texts[:, 0] != texts[:, 1]]
         if request.one_end is not None:
-            positions = positions[request.one_end[positions].any(axis=1)]
-        ends = np.sort(self._works.work[positions], axis=1)
-        untaken = np.array([tuple(pair) not in self._taken for pair in ends.tolist()], dtype=bool)
-        ends = ends[untaken] if len(ends) else ends
+            ends = ends[request.one_end[ends].any(axis=1)]
+        ends = np.sort(ends, axis=1)
+        ends = ends[np.array([tuple(pair) not in self._taken for pair in ends.tolist()], dtype=bool)]
         # Linked pairs are rare among all pairs, so a few times the number needed is nearly always enough.
         clean: list[np.ndarray] = []
-        for start in range(0, len(ends), max(4 * request.needed, 1_000)):
-            batch = ends[start : start + max(4 * request.needed, 1_000)]
+        size = max(4 * request.needed, 1_000)
+        for start in range(0, len(ends), size):
+            batch = ends[start : start + size]
             clean.append(batch[~self._linked(batch[:, 0], batch[:, 1])])
             if sum(map(len, clean)) >= request.needed:
                 break

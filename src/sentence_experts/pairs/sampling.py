@@ -30,11 +30,3 @@ def draw_per_domain(
 def duplicated_by_count(pairs: PairArrays) -> PairArrays:
     """Repeat each pair as often as it was linked. Source: Hallee et al. 2024 (preprint), 3.1."""
     return pairs.take(np.repeat(np.arange(len(pairs)), pairs.count))
-
-
-def shuffled(pairs: PairArrays, rng: np.random.Generator) -> PairArrays:
-    """The pairs in random order, each with its two ends in random order."""
-    pairs = pairs.take(rng.permutation(len(pairs)))
-    swap = rng.random(len(pairs)) < 0.5
-    left, right = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
-    return PairArrays(left, right, pairs.count, pairs.domain)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.random import Generator
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -24,6 +25,8 @@ UNKNOWN_YEAR = -1
 NOT_WORDS = r"[\p{P}\t\n\f\r ]+"
 # Blocks of papers per domain: fewer keep more pairs, more make the sets more alike.
 BLOCKS = 25
+# Shares of train, validation and test.
+Fractions = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,11 @@ class PairArrays:
 
 @dataclass(frozen=True)
 class WorkArrays:
-    """Works by position, each of shape (works,), with `work` ascending; year is -1 where unknown."""
+    """Works by node number, each of shape (works,); year is -1 where unknown."""
 
-    work: np.ndarray
     same_text: np.ndarray
     year: np.ndarray
     times_cited: np.ndarray
-
-    def rows(self, works: np.ndarray) -> np.ndarray:
-        """The positions of the given node numbers."""
-        return np.searchsorted(self.work, works)
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,7 @@ class Assignment:
     one_end: Mapping[int, np.ndarray] = field(default_factory=dict)
 
 
-def split_by_paper(
-    pairs: PairArrays, works: WorkArrays, fractions: tuple[float, float, float], rng: np.random.Generator
-) -> Assignment:
+def split_by_paper(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rng: Generator) -> Assignment:
     """Split papers, so that none is in two sets; pairs across two sets are left out.
 
     `fractions` are of papers. In each domain the linked papers are assigned in blocks of neighbours: papers
@@ -82,8 +78,8 @@ def split_by_paper(
     real articles). Works with the same text go together.
     """
     texts, text_of = np.unique(works.same_text, return_inverse=True)
-    left, right = text_of[works.rows(pairs.left)], text_of[works.rows(pairs.right)]
-    split_of = assign_texts(len(texts), fractions, rng)
+    left, right = text_of[pairs.left], text_of[pairs.right]
+    split_of = assign_at_random(len(texts), fractions, rng)
     assigned = np.zeros(len(texts), dtype=bool)
     for domain in np.unique(pairs.domain):
         rows = pairs.domain == domain
@@ -99,13 +95,13 @@ def split_by_paper(
     return Assignment(np.where(same, split_of[left], CROSSING), pools)
 
 
-def assign_texts(count: int, fractions: tuple[float, float, float], rng: np.random.Generator) -> np.ndarray:
-    """A random set for each of `count` texts: shape (count,)."""
-    bounds = np.cumsum(fractions)[:2]
-    return np.searchsorted(bounds, rng.permutation(count) / max(count, 1), side="right")
+def assign_at_random(count: int, fractions: Fractions, rng: Generator) -> np.ndarray:
+    """A random set for each of `count` things: shape (count,)."""
+    places = rng.permutation(count) / max(count, 1)
+    return np.searchsorted(np.cumsum(fractions)[:2], places, side="right")
 
 
-def assign_blocks(count: int, fractions: tuple[float, float, float], rng: np.random.Generator) -> np.ndarray:
+def assign_blocks(count: int, fractions: Fractions, rng: Generator) -> np.ndarray:
     """A set for each of `count` things in order, by at most `BLOCKS` blocks of one size: shape (count,)."""
     sizes = [len(block) for block in np.array_split(np.arange(count), BLOCKS) if len(block)]
     places = (rng.permutation(len(sizes)) + 0.5) / max(len(sizes), 1)
@@ -121,22 +117,17 @@ def order_by_links(nodes: np.ndarray, left: np.ndarray, right: np.ndarray) -> np
     return order
 
 
-def split_by_pair(
-    pairs: PairArrays, works: WorkArrays, fractions: tuple[float, float, float], rng: np.random.Generator
-) -> Assignment:
+def split_by_pair(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rng: Generator) -> Assignment:
     """Split pairs at random, so that papers are in several sets: the published way, which leaks.
 
     Source: Hallee et al. 2025, Data compilation ("split randomly in a 99:1 ratio").
     """
-    places = rng.permutation(len(pairs)) / max(len(pairs), 1)
-    every_work = np.ones(len(works.work), dtype=bool)
-    home = np.searchsorted(np.cumsum(fractions)[:2], places, side="right")
+    every_work = np.ones(len(works.year), dtype=bool)
+    home = assign_at_random(len(pairs), fractions, rng)
     return Assignment(home, {VALIDATION: every_work, TEST: every_work})
 
 
-def split_by_year(
-    pairs: PairArrays, works: WorkArrays, fractions: tuple[float, float, float], rng: np.random.Generator
-) -> Assignment:
+def split_by_year(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rng: Generator) -> Assignment:
     """Test on pairs with a paper of the newest year; split the rest at random into train and validation.
 
     The newest year is that of the linked papers: papers that came out later are not cited yet, and are in no
@@ -146,7 +137,7 @@ def split_by_year(
     Raises:
         InputError: no paper has a year, or every pair is of the newest one.
     """
-    years = np.maximum(works.year[works.rows(pairs.left)], works.year[works.rows(pairs.right)])
+    years = np.maximum(works.year[pairs.left], works.year[pairs.right])
     newest = years.max(initial=UNKNOWN_YEAR)
     if newest == UNKNOWN_YEAR:
         raise InputError("split by year: no linked paper has a year; use `split=paper`")
@@ -160,29 +151,17 @@ def split_by_year(
     return Assignment(np.where(is_test, TEST, rest), pools, {TEST: works.year == newest})
 
 
-@dataclass(frozen=True)
-class SplitMethod:
-    """One way to split, and its default shares of train, validation and test."""
-
-    assign: Callable[[PairArrays, WorkArrays, tuple[float, float, float], np.random.Generator], Assignment]
-    fractions: tuple[float, float, float]
-
-
-SPLIT_METHODS: dict[str, SplitMethod] = {
-    "paper": SplitMethod(split_by_paper, (0.6, 0.2, 0.2)),
-    "random": SplitMethod(split_by_pair, (0.98, 0.01, 0.01)),
-    "year": SplitMethod(split_by_year, (0.99, 0.01, 0.0)),
+SPLIT_METHODS: dict[str, Callable[[PairArrays, WorkArrays, Fractions, Generator], Assignment]] = {
+    "paper": split_by_paper,
+    "random": split_by_pair,
+    "year": split_by_year,
 }
 
 
-def papers_seen(train: PairArrays, test: PairArrays) -> tuple[int, int]:
-    """Number of papers of test pairs that occur in training pairs, and number of all test papers."""
-    trained = np.union1d(train.left, train.right)
-    tested = np.union1d(test.left, test.right)
+def seen_in_training(trained: np.ndarray, tested: np.ndarray) -> tuple[int, int]:
+    """Number of papers (or articles) of test pairs that training pairs have too, and number of all."""
+    tested = np.unique(tested)
     return int(np.isin(tested, trained).sum()), len(tested)
-
-
-ARTICLE_FRACTIONS = (0.6, 0.2, 0.2)
 
 
 @dataclass(frozen=True)
@@ -201,11 +180,7 @@ class CitingArticles:
 
 
 def split_by_article(
-    pairs: PairArrays,
-    works: WorkArrays,
-    citing: CitingArticles,
-    fractions: tuple[float, float, float],
-    rng: np.random.Generator,
+    pairs: PairArrays, works: WorkArrays, citing: CitingArticles, fractions: Fractions, rng: Generator
 ) -> Assignment:
     """Separate works and citing articles: none is behind pairs of two sets. Other pairs are left out.
 
@@ -215,7 +190,7 @@ def split_by_article(
     A pair is in a set if all its citing articles and both works are.
     """
     texts, text_of = np.unique(works.same_text, return_inverse=True)
-    left, right = text_of[works.rows(pairs.left)], text_of[works.rows(pairs.right)]
+    left, right = text_of[pairs.left], text_of[pairs.right]
     article = np.unique(citing.same_text, return_inverse=True)[1]
     split_of_article = _assign_articles(pairs, left, right, citing.pair, article, fractions, rng)
 
@@ -224,7 +199,7 @@ def split_by_article(
     votes = np.bincount(np.tile(made_in, 2) + len(SPLITS) * ends, minlength=len(SPLITS) * len(texts))
     votes = votes.reshape(len(texts), len(SPLITS))
     most = len(SPLITS) - 1 - votes[:, ::-1].argmax(axis=1)
-    split_of = np.where(votes.any(axis=1), most, assign_texts(len(texts), fractions, rng))
+    split_of = np.where(votes.any(axis=1), most, assign_at_random(len(texts), fractions, rng))
 
     home = split_of[left]
     kept = home == split_of[right]
@@ -233,20 +208,14 @@ def split_by_article(
     return Assignment(np.where(kept, home, CROSSING), pools)
 
 
-def articles_seen(train: CitingArticles, test: CitingArticles) -> tuple[int, int]:
-    """Number of articles behind test pairs that are also behind training pairs, and number of all."""
-    tested = np.unique(test.article)
-    return int(np.isin(tested, train.article).sum()), len(tested)
-
-
 def _assign_articles(
     pairs: PairArrays,
     left: np.ndarray,
     right: np.ndarray,
     pair: np.ndarray,
     article: np.ndarray,
-    fractions: tuple[float, float, float],
-    rng: np.random.Generator,
+    fractions: Fractions,
+    rng: Generator,
 ) -> np.ndarray:
     """The set of each article, shape (articles,), sampled in the domain of most of its pairs."""
     names, domain_of_pair = np.unique(pairs.domain, return_inverse=True)

@@ -23,24 +23,19 @@ if TYPE_CHECKING:
 TEXTS = "texts.parquet"
 SET_ASIDE = "set_aside.jsonl"
 
+
+def _texts(*names: str) -> list[pa.Field]:
+    return [pa.field(name, pa.string(), nullable=False) for name in names]
+
+
+TEXTS_SCHEMA = pa.schema(_texts("id", "text", "label", "split"))
 PAIRS_SCHEMA = pa.schema([
-    pa.field("anchor_id", pa.string(), nullable=False),
-    pa.field("positive_id", pa.string(), nullable=False),
-    pa.field("anchor", pa.string(), nullable=False),
-    pa.field("positive", pa.string(), nullable=False),
-    pa.field("group", pa.string(), nullable=False),
+    *_texts("anchor_id", "positive_id", "anchor", "positive", "group"),
     pa.field("negative", pa.string()),
     pa.field("score", pa.float64()),
 ])  # fmt: skip
 """Texts of one group are positives of each other: of one label, or pairs that share a text. Equal texts have
 equal ids."""
-
-TEXTS_SCHEMA = pa.schema([
-    pa.field("id", pa.string(), nullable=False),
-    pa.field("text", pa.string(), nullable=False),
-    pa.field("label", pa.string(), nullable=False),
-    pa.field("split", pa.string(), nullable=False),
-])  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False, eq=False)

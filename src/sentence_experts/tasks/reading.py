@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow.parquet as pq
 
@@ -15,7 +15,7 @@ from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file
 from sentence_experts.tables import BadRowError, check_columns, read_columns, read_rows, to_arrow
 from sentence_experts.tasks.kinds import Kind
-from sentence_experts.tasks.source import Source, resolved
+from sentence_experts.tasks.source import Source, Split, resolved
 
 # A corpus holds lists of these; a label is one of them.
 CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
@@ -54,10 +54,8 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     Raises:
         InputError: a file, corpus or hub dataset that is not there or lacks a column.
     """
-    for place, reader in READERS.items():
-        if getattr(source, place) is not None:
-            return reader(source, kind, folder)
-    raise AssertionError("a source has a place")  # checked by Source
+    place = next(place for place in READERS if getattr(source, place) is not None)
+    return READERS[place](source, kind, folder)
 
 
 def wanted_columns(source: Source, kind: Kind) -> list[str]:
@@ -130,7 +128,7 @@ def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
             raise InputError(f"{source.hub} has no split {unknown[0]!r}; it has {', '.join(loaded)}")
         splits = {str(split): name for split, name in source.splits.items()}
     else:
-        splits = {name: name for name in ("train", "validation", "test") if name in loaded}
+        splits = {name: name for name in get_args(Split) if name in loaded}
         if not splits:
             raise InputError(
                 f"{source.hub} has the splits {', '.join(loaded)}; name those to use: splits: {{train: ...}}"
@@ -167,11 +165,8 @@ def _loaded(datasets: Any, source: Source, folder: Path) -> Any:
 
 
 def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record]:
-    named = {
-        column: feature.int2str
-        for column, feature in dataset.features.items()
-        if hasattr(feature, "int2str")  # a ClassLabel: numbers that have names
-    }
+    # A ClassLabel: numbers that have names.
+    named = {name: each.int2str for name, each in dataset.features.items() if hasattr(each, "int2str")}
     for number, row in enumerate(dataset, start=1):
         names = {column: int2str(row[column]) for column, int2str in named.items() if row[column] is not None}
         yield Record(f"{where} row {number}", split, row | names)
@@ -183,12 +178,8 @@ def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record
 def _read_table(source: Source, kind: Kind, folder: Path) -> Reading:
     table = to_arrow(source.table)
     check_columns("the table", wanted_columns(source, kind), table.column_names)
-    if "split" in table.column_names:
-        splits = tuple(
-            name for name in ("train", "validation", "test") if name in set(table["split"].to_pylist())
-        )
-    else:
-        splits = ()
+    found = table["split"].unique().to_pylist() if "split" in table.column_names else []
+    splits = tuple(name for name in get_args(Split) if name in found)
     records = (
         Record(f"row {number}", row["split"] if splits else None, row)
         for number, row in enumerate(table.to_pylist(), start=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -141,8 +142,8 @@ def _score(value: Any, column: str, kind: Kind) -> float:
     try:
         score = float(value)
     except (TypeError, ValueError):
-        raise _BadFieldError(column, f"no number: {str(value)[:40]!r}") from None
-    if score != score or abs(score) == float("inf"):
+        score = math.nan
+    if not math.isfinite(score):
         raise _BadFieldError(column, f"no number: {str(value)[:40]!r}")
     if kind.binary and score not in (0, 1):
         raise _BadFieldError(column, f"a score of kind {kind.name} is 0 or 1, not {score:g}")

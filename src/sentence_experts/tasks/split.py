@@ -46,7 +46,7 @@ def linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
     """A number per row: the same for rows that share a key, also through other rows."""
     numbers: dict[Hashable, int] = {}
     ends = [(row, numbers.setdefault(key, len(numbers))) for row, own in enumerate(keys) for key in own]
-    left, right = (np.array(side, dtype=np.int64) for side in zip(*ends, strict=True))
+    left, right = np.array(ends, dtype=np.int64).reshape(-1, 2).T
     size = len(keys) + len(numbers)
     graph = coo_array((np.ones(len(ends), dtype=np.int8), (left, right + len(keys))), shape=(size, size))
     components: list[int] = connected_components(graph, directed=False)[1][: len(keys)].tolist()

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.table_folder import MANIFEST
 from sentence_experts.storage import read_json
 from sentence_experts.tasks.kinds import KINDS, Kind
@@ -158,8 +158,7 @@ class TaskFile(BaseModel):
         """
         path = Path(path)
         if path.is_dir():
-            manifest = read_json(path / MANIFEST)
-            return cls.from_manifest(path, manifest)
+            return cls.from_manifest(path, read_json(path / MANIFEST))
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -245,24 +244,6 @@ class TaskFile(BaseModel):
         if name not in self.tasks:
             raise UsageError(f"there is no task {name!r}; the tasks are {', '.join(self.tasks)}")
         return self.tasks[name]
-
-    def check_routes(self, known: Mapping[str, str]) -> None:
-        """Refuse a model whose routes, with the instructions `known`, cannot read all tasks.
-
-        Raises:
-            RouteError: an instruction leads to no expert, or a route has another instruction there.
-        """
-        for route, text in self.instructions().items():
-            if route not in known:
-                raise RouteError(
-                    f"the instruction {text!r} (route {route!r}) has no expert in this model; its routes are "
-                    f"{', '.join(known)}; extend a model with the `tasks`"
-                )
-            if known[route] != text:
-                raise RouteError(
-                    f"route {route!r} has the instruction {text!r} in the tasks and {known[route]!r} in the "
-                    "model; make them the same"
-                )
 
 
 def _given_instructions(tasks: Mapping[str, Any]) -> dict[str, str]:

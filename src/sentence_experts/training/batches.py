@@ -152,7 +152,7 @@ class RouteBatches(DefaultBatchSampler):
         """
         random = np.random.default_rng(self.seed)
         count = 0
-        for pool in (pool for pools in self._pools() for pool in pools):
+        for pool in (pool for pools in self._pools().values() for pool in pools):
             groups = 0
             while not groups:
                 pool.begin(random)
@@ -163,8 +163,10 @@ class RouteBatches(DefaultBatchSampler):
 
     def _groups(self) -> Iterator[list[int]]:
         random = np.random.default_rng(self.seed)
-        units = self._pools()
-        weights = self._weights()
+        pools_of = self._pools()
+        units = list(pools_of.values())
+        # 0 where units are sampled in proportion to their pairs.
+        weights = [sum(self.training.routes[number].weight or 0 for number in unit) for unit in pools_of]
         _begin_all(units, random)
         while True:
             left = [sum(pool.groups_left for pool in pools) for pools in units]
@@ -187,23 +189,14 @@ class RouteBatches(DefaultBatchSampler):
         swapped: list[int] = (rows + len(self.training) * swap).tolist()
         return swapped
 
-    def _units(self) -> list[tuple[int, ...]]:
-        """The routes that are sampled together; each unit is one route, or all that share a mixed pool."""
-        return list(dict.fromkeys(routes for _, routes in self.training.pools))
-
-    def _weights(self) -> list[float]:
-        """The weight of each unit; 0 where units are sampled in proportion to their pairs."""
-        routes = self.training.routes
-        return [sum(routes[number].weight or 0 for number in unit) for unit in self._units()]
-
-    def _pools(self) -> list[list[Pool]]:
-        """The pools of each unit."""
+    def _pools(self) -> dict[tuple[int, ...], list[Pool]]:
+        """The pools of each unit, which is one route, or all routes that share a mixed pool."""
         size = self.batch_size * self.processes
-        pools: dict[tuple[int, ...], list[Pool]] = {unit: [] for unit in self._units()}
+        pools: dict[tuple[int, ...], list[Pool]] = {}
         for number, (name, routes) in enumerate(self.training.pools):
             rows = np.flatnonzero(self.training.places[:, 2] == number)
-            pools[routes].append(Pool(name, rows, self.training.texts, size))
-        return list(pools.values())
+            pools.setdefault(routes, []).append(Pool(name, rows, self.training.texts, size))
+        return pools
 
 
 def _begin_all(units: Sequence[Sequence[Pool]], random: Generator) -> None:

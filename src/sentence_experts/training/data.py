@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,14 +20,9 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 from sentence_experts.errors import UsageError
 from sentence_experts.training.config import STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
 from sentence_experts.training.known_positives import KnownPositives
-from sentence_experts.training.objectives import (
-    NONE,
-    NUMBER_COLUMNS,
-    Numbers,
-    Objective,
-    codes,
-)
+from sentence_experts.training.objectives import NONE, NUMBER_COLUMNS, Numbers, Objective
 from sentence_experts.training.routes import TrainedRoute, experts_of, routed_model
+from sentence_experts.training.validation import distinct
 
 logger = logging.getLogger(__name__)
 
@@ -104,10 +99,8 @@ def _of_expert(
     number = list(routed.config.experts).index(expert)
     found = tuple(route for route in routes if number in route.experts)
     if not found:
-        raise UsageError(
-            f"`only_expert={expert}`: none of the routes {', '.join(route.name for route in routes)} leads "
-            "to it"
-        )
+        names = ", ".join(route.name for route in routes)
+        raise UsageError(f"`only_expert={expert}`: none of the routes {names} leads to it")
     return found
 
 
@@ -159,13 +152,12 @@ class TrainingSet:
         left, right = (torch.from_numpy(ends) for ends in np.concatenate(links, axis=1))
         numbers = np.stack([table[name].to_numpy() for name in NUMBER_COLUMNS], axis=1)
         negatives = int(config.loss == "in_batch_negatives" and (numbers[:, 2] != NONE).any())
-        anchors, positives, negative = (
-            _behind(prompts, table[name])
-            for prompts, name in zip(
-                _prompts(routes, places), ("anchor", "positive", "negative"), strict=True
-            )
+        anchors = _behind([route.prompts[0] for route in routes], places, table["anchor"])
+        positives, negative = (
+            _behind([route.prompts[1] for route in routes], places, table[name])
+            for name in ("positive", "negative")
         )
-        texts = codes(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))
+        _, texts = distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))
         return cls(
             routes, anchors, positives, (negative,) * negatives, numbers[:, : 2 + negatives], places, pools,
             texts.reshape(2, -1).T, KnownPositives(left, right, max(count, 1)),
@@ -185,13 +177,12 @@ class TrainingSet:
         has = self.numbers[:, 2:] != NONE
         counts = has.sum(axis=1)
         pools = self.places[:, 2]
-        fewest = np.array(
-            [counts[pools == pool].min(initial=has.shape[1]) for pool in range(len(self.pools))]
-        )
+        fewest = np.full(len(self.pools), has.shape[1])
+        np.minimum.at(fewest, pools, counts)
         names = [source for route in self.routes for source in route.sources]
         for pool, (name, _) in enumerate(self.pools):
             lacking = (pools == pool) & (counts == 0)
-            if lacking.any() and (counts[pools == pool] > 0).any():
+            if lacking.any() and counts[pools == pool].any():
                 found = Counter(names[source] for source in self.places[lacking, 1])
                 sources = ", ".join(f"{source} ({rows:,})" for source, rows in found.items())
                 logger.info(f"{name}: mined negatives are not used, some pairs have none: {sources}")
@@ -280,16 +271,11 @@ def _places(
     return places, tuple((names[pool], tuple(pools[names[pool]])) for pool in used)
 
 
-def _prompts(routes: Sequence[TrainedRoute], places: Numbers) -> list[pa.Array]:
-    """The prompts of each row's anchor, positive and negative."""
-    sides = [pa.array([route.prompts[side] for route in routes], pa.large_string()) for side in (0, 1, 1)]
-    return [prompts.take(pa.array(places[:, 0])) for prompts in sides]
-
-
-def _behind(prompts: pa.Array, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Each text behind its prompt; null stays null."""
+def _behind(prompts: list[str], places: Numbers, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each text behind the prompt of its route; null stays null."""
+    own = pa.array(prompts, pa.large_string()).take(pa.array(places[:, 0]))
     texts = texts.cast(pa.large_string()).combine_chunks()
-    return pa.chunked_array([pc.binary_join_element_wise(prompts, texts, pa.scalar("", pa.large_string()))])
+    return pa.chunked_array([pc.binary_join_element_wise(own, texts, pa.scalar("", pa.large_string()))])
 
 
 class PairCollator(SentenceTransformerDataCollator):
@@ -297,11 +283,6 @@ class PairCollator(SentenceTransformerDataCollator):
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """Collate rows of `TrainingSet.dataset`; columns without texts and their numbers are left out."""
-        return super().__call__(list(_without_missing(features)))
-
-
-def _without_missing(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        kept = {name: value for name, value in row.items() if value is not None}
-        texts = len(kept) - 1
-        yield {**kept, "label": row["label"][: 2 + texts]}
+        rows = [{name: value for name, value in row.items() if value is not None} for row in features]
+        # A label is route, source, and a number per text.
+        return super().__call__([{**row, "label": row["label"][: len(row) + 1]} for row in rows])

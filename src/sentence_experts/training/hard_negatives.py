@@ -105,13 +105,8 @@ def _nearest(
 ) -> Numbers | None:
     """The candidates nearest to each anchor, (pairs, count), no known positives; None if there are too few.
 
-    Args:
-        pairs: (pairs, 2) numbers of anchor and positive.
-        anchors: (pairs, width) vectors of length one.
-        numbers: (candidates,).
-        candidates: (candidates, width) vectors of length one.
-        known: tells which numbers are positives of each other.
-        count: per pair.
+    `pairs` (pairs, 2) and `numbers` (candidates,) are what `known` takes; `anchors` (pairs, width) and
+    `candidates` (candidates, width) are vectors of length one.
     """
     if not len(pairs):
         return np.zeros((0, count), dtype=np.int64)

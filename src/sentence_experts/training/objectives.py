@@ -16,22 +16,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.dataset import Tasks
+from sentence_experts.tasks.split import linked
 from sentence_experts.tasks.task_file import Task
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.routes import TrainedRoute, routed_model
-from sentence_experts.training.validation import PairValidation, SearchValidation, Validation
+from sentence_experts.training.validation import (
+    PairValidation,
+    SearchValidation,
+    Validation,
+    distinct,
+)
 
 Numbers = NDArray[np.int64]
 NONE = -1  # the number of a text that is not there
-
-
 PAIR_COLUMNS = ("route", "source", "anchor", "positive", "negative")
 NUMBER_COLUMNS = ("anchor_number", "positive_number", "negative_number")
 
@@ -133,10 +135,10 @@ class LinkedPairs(Objective):
         ids = [chunk.cast(pa.string()) for name in _ID_COLUMNS for chunk in train[name].chunks]
         papers = pc.unique(pa.chunked_array(ids, pa.string()))
         papers = papers.take(pc.sort_indices(papers))
-        columns = [train["domain"], train["domain"], train["anchor"], train["positive"]]
-        numbers = [_numbers(train[name], papers) for name in _ID_COLUMNS]
-        nothing = [pa.nulls(train.num_rows, pa.string()), np.full(train.num_rows, NONE)]
-        table = pa.table([*columns, nothing[0], *numbers, nothing[1]], names=[*PAIR_COLUMNS, *NUMBER_COLUMNS])
+        texts = [train["anchor"], train["positive"], pa.nulls(train.num_rows, pa.string())]
+        numbers = [*(_numbers(train[name], papers) for name in _ID_COLUMNS), np.full(train.num_rows, NONE)]
+        columns = [train["domain"], train["domain"], *texts, *numbers]
+        table = pa.table(columns, names=[*PAIR_COLUMNS, *NUMBER_COLUMNS])
         return TrainingRows(table.sort_by("route"), len(papers), self._links(papers))
 
     def _links(self, papers: pa.Array) -> Numbers:
@@ -150,10 +152,9 @@ class LinkedPairs(Objective):
         table = _of_routes(self.pairs.split("validation"), routes)
         if not table.num_rows or not pc.all(pc.equal(table["label"], 1)).as_py():
             return PairValidation(table, metric=config.pair_metric)
-        tables = {route.name: [_of_routes(table, [route])] for route in routes}
+        parts = {route.name: _of_routes(table, [route]) for route in routes}
         grouped = {
-            name: [part.append_column("group", pa.array(groups_of(part))) for part in parts]
-            for name, parts in tables.items()
+            name: [part.append_column("group", pa.array(groups_of(part)))] for name, part in parts.items()
         }
         return SearchValidation.of(grouped, routes)
 
@@ -245,11 +246,8 @@ _ID_COLUMNS = ("anchor_id", "positive_id")
 
 def groups_of(pairs: pa.Table) -> Numbers:
     """The group of each pair: pairs that share a text, directly or through other pairs, are of one group."""
-    ends = codes(pa.chunked_array([*pairs["anchor"].chunks, *pairs["positive"].chunks])).reshape(2, -1)
-    count = int(ends.max(initial=-1)) + 1
-    graph = coo_array((np.ones(ends.shape[1], dtype=np.int8), tuple(ends)), (count, count))
-    found: Numbers = connected_components(graph, directed=False)[1][ends[0]]
-    return found
+    ends = zip(pairs["anchor"].to_pylist(), pairs["positive"].to_pylist(), strict=True)
+    return np.array(linked(list(ends)), dtype=np.int64)
 
 
 def _of_routes(table: pa.Table, routes: Sequence[TrainedRoute]) -> pa.Table:
@@ -264,7 +262,7 @@ def _numbers_of_groups(table: pa.Table, first: int) -> tuple[list[Numbers], int]
     of its own.
     """
     rows = table.num_rows
-    groups = codes(table["group"]) + first
+    groups = distinct(table["group"])[1] + first
     negatives = np.full(rows, NONE)
     own = first + rows + np.arange(rows)
     for column in ("anchor", "positive"):
@@ -274,16 +272,8 @@ def _numbers_of_groups(table: pa.Table, first: int) -> tuple[list[Numbers], int]
     negatives = np.where(negatives == NONE, own, negatives)
     same = pc.equal(table["negative"], table["positive"]).fill_null(False)
     negatives = np.where(same.to_numpy(), groups, negatives)
-    given = pc.is_valid(table["negative"]).to_numpy()
-    negatives = np.where(given, negatives, NONE)
+    negatives = np.where(pc.is_valid(table["negative"]).to_numpy(), negatives, NONE)
     return [groups, groups, negatives.astype(np.int64)], first + 2 * rows
-
-
-def codes(texts: pa.ChunkedArray) -> Numbers:
-    """A number per value, the same for equal values."""
-    encoded = texts.combine_chunks().dictionary_encode()
-    found: Numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
 
 
 def _numbers(ids: pa.ChunkedArray, known: pa.Array) -> Numbers:

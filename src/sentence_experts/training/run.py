@@ -144,13 +144,8 @@ class _Run:
     """A run whose settings suit its model and data.
 
     Attributes:
-        model: what is trained.
         fingerprint: of the model before training.
-        objectives: the data.
-        config: the settings.
-        routes: what is trained.
-        trainable: its weights that are trained.
-        max_length: its own, in tokens.
+        max_length: that of the model before training, in tokens.
     """
 
     model: SentenceTransformer
@@ -163,10 +158,7 @@ class _Run:
 
     @classmethod
     def of(
-        cls,
-        source: str | Path | SentenceTransformer,
-        objectives: Sequence[Objective],
-        config: TrainConfig,
+        cls, source: str | Path | SentenceTransformer, objectives: Sequence[Objective], config: TrainConfig
     ) -> _Run:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
@@ -197,7 +189,10 @@ class _Run:
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
         )
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
-        validator = self._validator()
+        validator = Validator(
+            [each.validation(own, config) for each in self.objectives if (own := each.own(self.routes))],
+            batch_size=config.batch_size,
+        )
         if config.lora_rank is not None:
             add_lora(model, config.lora_rank, config.lora_alpha)
         arguments = training_arguments(out, config, batches.steps, model)
@@ -230,14 +225,6 @@ class _Run:
             merge_lora(model)
         written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, out))
         return written
-
-    def _validator(self) -> Validator:
-        parts = [
-            objective.validation(own, self.config)
-            for objective in self.objectives
-            if (own := objective.own(self.routes))
-        ]
-        return Validator(parts, batch_size=self.config.batch_size)
 
     def _loss(self, training: TrainingSet) -> ContrastiveLoss:
         config = self.config
@@ -280,8 +267,7 @@ class _Run:
         model, config = self.model, self.config
         for route in self.routes:
             # A model without routes of its own is used as it was trained.
-            prompts = route.instructions if any(route.prompts) else {}
-            for name, prompt in prompts.items():
+            for name, prompt in route.instructions.items() if any(route.prompts) else ():
                 before = model.prompts.get(name)
                 if before and before != prompt:
                     logger.info(f"the model's prompt {name!r} was {before!r}; it is now {prompt!r}")
@@ -312,7 +298,11 @@ class _Run:
             "steps": state.global_step,
             "best_step": state.best_global_step,
             "best_validation": state.best_metric,
-            "history": [_figures(entry) for entry in state.log_history if BEST_BY in entry],
+            "history": [
+                {name: value for name, value in entry.items() if name == "step" or "eval_validation_" in name}
+                for entry in state.log_history
+                if BEST_BY in entry
+            ],
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
         }
         with replacing_folder(out / "model") as folder:
@@ -334,10 +324,6 @@ def _train(
         for callback in (*_loggers(out, config), RunCallback(advance, config.patience, shown)):
             trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=checkpoint)
-
-
-def _figures(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name == "step" or "eval_validation_" in name}
 
 
 def _take_best(trainer: Trainer) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor, nn
+from torch import nn
 
 from sentence_experts.errors import UsageError, require
-from sentence_experts.models.architectures.families import FAMILIES, Family
+from sentence_experts.models.architectures.families import FAMILIES
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.routing.router_kinds import LEARNED_ROUTERS
 from sentence_experts.models.routing.routes import is_domain_route
@@ -21,8 +21,6 @@ from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.router_losses import RouterLoss, sequence_router_loss, token_router_loss
 from sentence_experts.training.routes import routed_model
 
-# Names of weights of which only some rows are trained, and the hooks that see to it.
-Rows = tuple[list[str], list[Any]]
 # Weight of a token router's load balancing (Fedus et al. 2022, section 2.2).
 TOKEN_BALANCE = 0.01
 
@@ -110,64 +108,48 @@ def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> Trainab
     before = [weight for weight in model.parameters() if weight.requires_grad]
     undecayed: list[str] = []
     hooks: list[Any] = []
-    if config.only_expert is not None:
-        undecayed, hooks = _train_one_expert(model, config.only_expert)
-    elif config.freeze == "attention":
+    if config.freeze == "attention":
         _freeze_attention(model)
-    elif config.freeze == "shared":
-        undecayed, hooks = _freeze_shared(model)
+    elif config.only_expert is not None or config.freeze == "shared":
+        setting = "`freeze=shared`" if config.only_expert is None else "`only_expert`"
+        routed = routed_model(model)
+        if routed is None:
+            raise UsageError(f"{setting}: the model has no experts; `extend` makes some")
+        experts = list(routed.config.experts)
+        if config.only_expert is None:
+            parts, numbers = [EXPERTS, ROUTERS], set(range(len(experts)))
+        elif config.only_expert in experts:
+            number = experts.index(config.only_expert)
+            parts, numbers = [expert_prefix(number)], {number}
+        else:
+            known = ", ".join(experts)
+            raise UsageError(f"`only_expert={config.only_expert}`: the model's experts are {known}")
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(any(part in name for part in parts))
+        undecayed, hooks = _train_rows(model, routed, numbers)
     return Trainable(undecayed, [weight for weight in before if not weight.requires_grad], hooks)
 
 
 def _freeze_attention(model: SentenceTransformer) -> None:
     """The attention's projections, which play the same part in every family; norms stay trained."""
     transformer: Any = model[0].auto_model
-    family = _family(transformer.config.model_type)
+    kind = transformer.config.model_type
+    family = next((one for one in FAMILIES if kind in (one.base_model_type, one.model_type)), None)
+    if family is None:
+        known = ", ".join(one.base_model_type for one in FAMILIES)
+        raise UsageError(f"`freeze=attention`: known for {known}, not for model type {kind!r}")
     for block in transformer.get_submodule(family.blocks):
         for path in family.attention:
             block.get_submodule(path).requires_grad_(False)
 
 
-def _family(model_type: str) -> Family:
-    for family in FAMILIES:
-        if model_type in (family.base_model_type, family.model_type):
-            return family
-    known = ", ".join(family.base_model_type for family in FAMILIES)
-    raise UsageError(f"`freeze=attention`: known for {known}, not for model type {model_type!r}")
-
-
-def _freeze_shared(model: SentenceTransformer) -> Rows:
-    routed = _with_experts(model, "`freeze=shared`")
-    _train_alone(model, [EXPERTS, ROUTERS])
-    return _train_rows(model, routed, set(range(len(routed.config.experts))))
-
-
-def _train_one_expert(model: SentenceTransformer, name: str) -> Rows:
-    routed = _with_experts(model, "`only_expert`")
-    experts = list(routed.config.experts)
-    if name not in experts:
-        raise UsageError(f"`only_expert={name}`: the model's experts are {', '.join(experts)}")
-    number = experts.index(name)
-    _train_alone(model, [expert_prefix(number)])
-    return _train_rows(model, routed, {number})
-
-
-def _with_experts(model: SentenceTransformer, setting: str) -> RoutedModel:
-    routed = routed_model(model)
-    if routed is None:
-        raise UsageError(f"{setting}: the model has no experts; `extend` makes some")
-    return routed
-
-
-def _train_alone(model: SentenceTransformer, parts: list[str]) -> None:
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(any(part in name for part in parts))
-
-
-def _train_rows(model: SentenceTransformer, routed: RoutedModel, experts: set[int]) -> Rows:
+def _train_rows(
+    model: SentenceTransformer, routed: RoutedModel, experts: set[int]
+) -> tuple[list[str], list[Any]]:
     """Train only the embeddings of these experts' domain tokens; an instruction has no token of its own.
 
-    The gradient of every other row is zero, so AdamW without weight decay does not change it.
+    The gradient of every other row is zero, so AdamW without weight decay does not change it. Returns the
+    names of these weights, and the hooks that see to it.
     """
     rows = [
         route.token_ids[0]
@@ -179,14 +161,12 @@ def _train_rows(model: SentenceTransformer, routed: RoutedModel, experts: set[in
         weight = routed.get_input_embeddings().weight  # type: ignore[operator]
         chosen = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)
         chosen[rows] = True
-        hook = weight.requires_grad_(True).register_hook(lambda gradient: _only(gradient, chosen))
+        hook = weight.requires_grad_(True).register_hook(
+            lambda gradient: gradient.where(chosen.to(gradient.device), torch.zeros_like(gradient))
+        )
         return [name for name, parameter in model.named_parameters() if parameter is weight], [hook]
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UsageError(
             "nothing is left to train: the model has no experts in its blocks and no route tokens"
         )
     return [], []
-
-
-def _only(gradient: Tensor, chosen: Tensor) -> Tensor:
-    return gradient.where(chosen.to(gradient.device), torch.zeros_like(gradient))

@@ -36,7 +36,6 @@ from sentence_experts.training.trainer import BadNumbersError
 if TYPE_CHECKING:
     import pandas as pd
     from optuna import Study
-    from optuna.trial import FrozenTrial
 
 logger = logging.getLogger(__name__)
 
@@ -49,15 +48,7 @@ FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
 
 @dataclass(frozen=True)
 class Trial:
-    """One finished trial.
-
-    Attributes:
-        number: counted from 0.
-        drawn: the settings that it drew.
-        best: its best validation figure; None if it failed.
-        steps: of its run.
-        failure: why it failed.
-    """
+    """One finished trial, counted from 0; `best` is its best validation figure, None if it failed."""
 
     number: int
     drawn: dict[str, Any]
@@ -126,11 +117,8 @@ def tune(
     """
     require("optuna", "tune").logging.set_verbosity(require("optuna", "tune").logging.WARNING)
     chosen = TuneConfig.of(config, **settings)
-    shared = {
-        name: getattr(chosen, name) for name in chosen.model_fields_set if name in TrainConfig.model_fields
-    }
-    shared["fraction"] = chosen.fraction
     given = chosen.model_fields_set & TrainConfig.model_fields.keys()
+    shared = {name: getattr(chosen, name) for name in {*given, "fraction"}}
     varied = without_fixed(space or read_space(chosen.space), chosen, given)
     if resume and out is None:
         raise UsageError("`resume`: a search that goes on needs `out`, its folder")
@@ -142,7 +130,7 @@ def tune(
         trials = search.run(resume)
         best = best_of(trials)
         found = search.trial_config(best.drawn)
-        best_config = TrainConfig.of(None, **{**found.model_dump(exclude_unset=True), "fraction": 1.0})
+        best_config = TrainConfig.of(found, fraction=1.0)
         best_config.write(folder / BEST)
     return TuneResult(trials, best, best_config, None if out is None else folder)
 
@@ -163,12 +151,7 @@ def best_of(trials: list[Trial]) -> Trial:
 
 @dataclass(frozen=True)
 class _Search:
-    """What is searched, on what.
-
-    Attributes:
-        shared: the training settings that all trials share.
-        space: the settings that vary.
-    """
+    """What is searched, on what: `shared` are the training settings of all trials, those of `space` vary."""
 
     model: str
     data: list[Objective]
@@ -183,7 +166,11 @@ class _Search:
         study = _open_study(self.out / "study.db")
         for number in range(len(study.trials), self.config.trials):
             self._run_trial(study, number)
-        return [_finished(trial) for trial in study.trials]
+        return [
+            Trial(done.number, done.params, done.value, notes.get("steps"), notes.get("failure"))
+            for done in study.trials
+            for notes in [done.user_attrs]
+        ]
 
     def trial_config(self, drawn: Mapping[str, Any]) -> TrainConfig:
         """The settings of a trial.
@@ -199,13 +186,11 @@ class _Search:
         problems = [self._problem(model, end) for end in (0, -1)]
         if all(problems):
             raise problems[-1]  # type: ignore[misc]
-        searched = {name: drawn.model_dump(mode="json") for name, drawn in self.space.items()}
-        settings = self.config.model_dump(mode="json", exclude={"trials", "space"})
         identity = {
             "model": fingerprint_of(model),
             "data": [objective.fingerprint() for objective in self.data],
-            "config": settings,
-            "space": searched,
+            "config": self.config.model_dump(mode="json", exclude={"trials", "space"}),
+            "space": {name: drawn.model_dump(mode="json") for name, drawn in self.space.items()},
         }
         open_output(
             self.out, identity, what="search", finished_file=BEST, settings_file="search.json", resume=resume
@@ -244,13 +229,9 @@ class _Search:
 
 
 def draw(study: Study, number: int, config: TuneConfig, distributions: dict[str, Any]) -> dict[str, Any]:
-    """What trial `number` draws: setting -> value. The study itself, of finished trials only, stays as it is.
+    """What trial `number` draws from optuna's `distributions`: setting -> value.
 
-    Args:
-        study: the trials before, from which some samplers learn.
-        number: counted from 0.
-        config: its sampler and seed count.
-        distributions: setting -> optuna's distribution.
+    The study, of the trials before, from which some samplers learn, stays as it is.
     """
     optuna = require("optuna", "tune")
     seed = int(sha256_text(str(config.search_seed), str(number))[:8], 16)
@@ -277,8 +258,3 @@ def _open_study(file: Path) -> Study:
             storage.engine.dispose()
     study: Study = optuna.load_study(study_name=STUDY, storage=f"sqlite:///{file}")
     return study
-
-
-def _finished(trial: FrozenTrial) -> Trial:
-    notes = trial.user_attrs
-    return Trial(trial.number, trial.params, trial.value, notes.get("steps"), notes.get("failure"))

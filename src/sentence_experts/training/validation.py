@@ -181,27 +181,27 @@ class SearchSet:
     @classmethod
     def of(cls, table: pa.Table, prompts: tuple[str, str]) -> SearchSet:
         """The search that a table of pairs (columns anchor, positive, group) gives."""
-        anchors, anchor_of = _distinct(table["anchor"])
-        candidates, candidate_of = _distinct(table["positive"])
-        groups, group_of = _distinct(table["group"])
+        anchors, anchor_of = distinct(table["anchor"])
+        candidates, candidate_of = distinct(table["positive"])
+        groups, group_of = distinct(table["group"])
         member = _incidence(anchor_of, group_of, (len(anchors), len(groups)))
         holder = _incidence(candidate_of, group_of, (len(candidates), len(groups)))
         place = {text: number for number, text in enumerate(candidates)}
         both = [(row, place[text]) for row, text in enumerate(anchors) if text in place]
         rows, columns = np.array(both, dtype=np.int64).reshape(-1, 2).T
         same = _incidence(rows, columns, (len(anchors), len(candidates)))
-        first, second = prompts
-        return cls(
-            [first + text for text in anchors],
-            [second + text for text in candidates],
-            member @ holder.T,
-            same,
-        )
+        first, second = ([prompts[0] + text for text in anchors], [prompts[1] + text for text in candidates])
+        return cls(first, second, member @ holder.T, same)
 
     @property
     def has_findable(self) -> bool:
         """Whether any anchor has something to find."""
         return bool((self.relevant - self.relevant.multiply(self.same)).count_nonzero())
+
+    def measure(self, encoder: BatchEncoder) -> float | None:
+        """`ndcg` of a model's vectors."""
+        vectors = encoder.encode([*self.anchors, *self.candidates], normalize=True)
+        return self.ndcg(vectors[: len(self.anchors)], vectors[len(self.anchors) :])
 
     def ndcg(self, anchors: Vectors, candidates: Vectors) -> float | None:
         """The mean nDCG@10 of the anchors that have something to find; None if none has.
@@ -222,11 +222,7 @@ class SearchSet:
 
 @dataclass(frozen=True)
 class SearchValidation:
-    """nDCG@10 per route, the mean over its datasets: figures `{route}_ndcg_at_10`.
-
-    Attributes:
-        searches: route -> one search per dataset.
-    """
+    """nDCG@10 per route, the mean over its datasets (one search each): figures `{route}_ndcg_at_10`."""
 
     searches: Mapping[str, Sequence[SearchSet]]
 
@@ -253,14 +249,9 @@ class SearchValidation:
         """Measure a model."""
         figures = {}
         for route, searches in self.searches.items():
-            found = [_ndcg(encoder, search) for search in searches]
+            found = [search.measure(encoder) for search in searches]
             figures[f"{route}_{NDCG}"] = fmean(figure for figure in found if figure is not None)
         return Measured(figures, list(figures))
-
-
-def _ndcg(encoder: BatchEncoder, search: SearchSet) -> float | None:
-    vectors = encoder.encode([*search.anchors, *search.candidates], normalize=True)
-    return search.ndcg(vectors[: len(search.anchors)], vectors[len(search.anchors) :])
 
 
 def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool_]) -> list[float]:
@@ -280,7 +271,7 @@ def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool
     return values
 
 
-def _distinct(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
+def distinct(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct values, in the order they come, and the number of each row's value."""
     encoded = column.combine_chunks().dictionary_encode()
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
