@@ -26,15 +26,7 @@ def choose_material(out: Path, simulated: bool = False, seed: int = 0) -> Materi
 
 
 def demo_steps(material: Material, out: Path, steps: int, seed: int, base: str = "minilm") -> list[Step]:
-    """Import, pairs, a dense control and a model with experts, training, evaluation.
-
-    Args:
-        material: the articles.
-        out: folder for everything.
-        steps: training steps of each model.
-        seed: of the pairs and of training.
-        base: the pretrained model.
-    """
+    """Import, pairs, a dense control and a model with experts, `steps` of training each, evaluation."""
     corpus, pairs, untrained, runs = out / "corpus", out / "pairs", out / "untrained", out / "runs"
     training: dict[str, Any] = {"max_steps": steps, "batch_size": 32, "batches": "homogeneous", "seed": seed}
     training["eval_steps"] = max(1, steps // 4)

@@ -100,10 +100,7 @@ def _remove(path: Path) -> None:
 def opened(settings: PairsConfig, beside: Path | None) -> Iterator[Engine]:
     """Start the engine of the settings, with a scratch folder that is removed at the end.
 
-    Args:
-        settings: the engine and its limits.
-        beside: the scratch folder is made beside this path (without one, in the system's temporary folder),
-            unless the settings name another place.
+    Unless the settings name a place, it is made `beside` a path, or in the system's temporary folder.
 
     Raises:
         SentenceExpertsError: Spark was chosen and is not installed, or does not start.

@@ -27,17 +27,10 @@ def domains_of_works(
     rules_file: Path | None,
     found_in: Path | None = None,
 ) -> ir.Table:
-    """`paper_id, domain`: a row for each domain of each work that has the unit's text and any domain.
+    """`paper_id, domain`: a row for each domain of each work of `texts` (`folded_texts`) that has any.
 
-    Args:
-        engine: the engine of the tables.
-        unit: the text of a work; with titles, works outside the corpus count too.
-        texts: the works with such a text (`folded_texts`).
-        papers: the corpus's papers.
-        citations: the corpus's citations.
-        rules_file: the rules that sort papers into domains.
-        found_in: the table of a fetched corpus with the domains whose queries found each paper; used without
-            rules. Without either, all works are of one domain.
+    Without rules, `found_in` tells which domain's query found each paper of a fetched corpus; without either,
+    all works are of one domain. With titles, works outside the corpus count too.
 
     Raises:
         InputError: the rules cannot be read, or no paper falls into any of their domains.

@@ -31,14 +31,9 @@ class Neighbours:
     def __init__(
         self, engine: Engine, texts: ir.Table, works: ir.Table, wanted: ir.Table, identified: ir.Table
     ) -> None:
-        """Reduce the citations of a corpus to those of some works.
+        """Reduce the `identified` citations of a corpus to those of `works(paper_id, work)`.
 
-        Args:
-            engine: the engine of the tables.
-            texts: the corpus's works with a text (`folded_texts`).
-            works: the works under their numbers: `paper_id, work`.
-            wanted: `paper_id` of all works that have a text of theirs.
-            identified: the corpus's citations, `citing, cited`.
+        `texts` are the corpus's works with a text (`folded_texts`), `wanted` those with a text of `works`.
         """
         self._engine = engine
         self.citations = engine.kept(citations_touching(identified, wanted))

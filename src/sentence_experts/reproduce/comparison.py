@@ -24,12 +24,9 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Compared:
-    """One published figure and ours.
+    """One published figure and ours (`experiment.Ours`), None if undefined or the model was not run.
 
     Attributes:
-        value: ours, absolute; None if it is undefined, or the model was not run.
-        gain: over the model that the published figure is a gain over, if it is one.
-        interval: the ends of our 95% interval.
         domain_here: the domain of ours.
         differs: what is not as in the paper: data, base, scale, protocol; or that the model was not run.
     """
@@ -135,11 +132,8 @@ def differences(experiment: Experiment) -> Iterator[str]:
     recipe, small = experiment.recipe, experiment.small
     yield f"data: {experiment.words}"
     yield from experiment.unlike_published
-    bases = {
-        f"{model.base} for {model.published_base}"
-        for model in experiment.models
-        if model.base != model.published_base
-    }
+    models = experiment.models
+    bases = {f"{one.base} for {one.published_base}" for one in models if one.base != one.published_base}
     if bases:
         yield f"base: {', '.join(sorted(bases))}"
     changed = {

@@ -46,13 +46,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Ours:
-    """Our result for a published figure; None where there is none.
-
-    Attributes:
-        value: absolute.
-        gain: over the model that the published figure is a gain over.
-        interval: the ends of the 95% interval.
-    """
+    """Our result for a published figure, also as a gain where that is one, with its 95% interval."""
 
     value: float | None = None
     gain: float | None = None
@@ -165,25 +159,12 @@ class Experiment(ABC):
         baseline = {model.label: model.sources[0] for model in self.models if model.run is None}
         pooling = {model.label: model.pooling for model in self.models if model.pooling}
         made_by = [step.makes for step in self.steps if step.call in ("train", "average_experts")]
-        self._add(
-            Step(
-                "evaluate",
-                {
-                    "models": trained,
-                    "baseline": baseline,
-                    "data": settings.get(MTEB) or self.folder,
-                    "out": file.parent,
-                },
-                file,
-                {
-                    **without_benchmark(settings),
-                    **({"pooling": pooling} if pooling else {}),
-                    "cache": self.root / "cache",
-                },
-                (self.manifest, *made_by),
-                can_be_replaced=True,
-            )
-        )
+        data = settings.get(MTEB) or self.folder
+        arguments = {"models": trained, "baseline": baseline, "data": data, "out": file.parent}
+        chosen = {**without_benchmark(settings), **({"pooling": pooling} if pooling else {})}
+        chosen["cache"] = self.root / "cache"
+        made_from = (self.manifest, *made_by)
+        self._add(Step("evaluate", arguments, file, chosen, made_from, can_be_replaced=True))
 
     def _models(self, run: Run) -> Iterator[Model]:
         """The model of a run, or one per domain or task."""

@@ -25,9 +25,7 @@ class Row:
 
     Attributes:
         anchor: the text; of a pair the first.
-        positive: the second text of a pair.
         negative: a text that is not an answer to the anchor, if given.
-        label: a labelled text's class.
         score: the similarity of the texts of a pair.
         group: rows of one group stay in one split.
         split: the source's split of the row, if it has splits.

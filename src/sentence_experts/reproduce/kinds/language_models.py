@@ -65,16 +65,9 @@ class LanguageModelExperiment(Experiment):
                 "states": self.root / "states",
             }
             made_from = (self.manifest, Path(model)) if self.small else ()
-            self.steps.append(
-                Step(
-                    "evaluate_language_model",
-                    arguments,
-                    file,
-                    without_benchmark(settings),
-                    made_from,
-                    can_be_replaced=True,
-                )
-            )
+            chosen = without_benchmark(settings)
+            step = Step("evaluate_language_model", arguments, file, chosen, made_from, can_be_replaced=True)
+            self.steps.append(step)
 
     def applies(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> bool:
         """Whether it is an average of the recipe's model."""
