@@ -45,7 +45,7 @@ def test_split_by_paper_never_puts_a_text_in_two_sets(seed: int, works: int, pai
     homes: dict[int, set[int]] = {}
     for left, right, home in zip(linked.left, linked.right, assigned.pairs, strict=True):
         for end in (left, right) if home != CROSSING else ():
-            homes.setdefault(known.same_text[known.rows(end)], set()).add(home)
+            homes.setdefault(known.same_text[end], set()).add(home)
     assert all(len(home) == 1 for home in homes.values())
     for text in np.unique(known.same_text):
         home = [split for split in range(3) if assigned.pools[split][known.same_text == text].any()]
