@@ -126,9 +126,9 @@ def read_columns(source: Table) -> list[str]:
             if kind == "json":
                 rows = itertools.islice(_json_rows(file), _ROWS_WITH_COLUMNS)
                 return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
-            return _header(path, _delimited(file, kind))
+            return _delimited(path, file, kind)[0]
         except (EOFError, OSError, csv.Error) as error:
-            raise _broken(path, error) from error
+            raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
 
 
 def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:
@@ -304,10 +304,6 @@ def _open(path: Path) -> Any:
         raise InputError(f"{path}: {error.strerror}") from error
 
 
-def _broken(path: Path, error: BaseException) -> InputError:
-    return InputError(f"{path}: cannot be read: {' '.join(str(error).split())}")
-
-
 def _parquet(path: Path, file: Any) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(io.BytesIO(file.read()) if isinstance(file, gzip.GzipFile) else file)
@@ -331,23 +327,19 @@ def _as_text(file: Any) -> io.TextIOWrapper:
     return io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _delimited(file: Any, kind: str) -> Iterator[list[str]]:
+def _delimited(path: Path, file: Any, kind: str) -> tuple[list[str], Iterator[list[str]]]:
+    """The header of CSV or TSV, and the lines after it."""
     csv.field_size_limit(_MAX_FIELD_SIZE)
-    lines = (line.replace("\0", "") for line in _as_text(file))
-    yield from csv.reader(lines, delimiter="," if kind == "csv" else "\t")
-
-
-def _header(path: Path, lines: Iterator[list[str]]) -> list[str]:
+    text = (line.replace("\0", "") for line in _as_text(file))
+    lines = csv.reader(text, delimiter="," if kind == "csv" else "\t")
     header = next(lines, [])
-    twice = [name for name in header if header.count(name) > 1]
-    if twice:
+    if twice := [name for name in header if header.count(name) > 1]:
         raise InputError(f"{path}: two columns are called {twice[0]!r}")
-    return header
+    return header, lines
 
 
 def _delimited_rows(path: Path, file: Any, kind: str) -> Iterator[Row | BadRowError]:
-    lines = _delimited(file, kind)
-    header = _header(path, lines)
+    header, lines = _delimited(path, file, kind)
     for values in lines:
         if not values:
             continue

@@ -5,7 +5,7 @@ import pytest
 
 from sentence_experts.errors import UsageError
 from sentence_experts.moee.alpha import choose_alpha, part_cosines
-from sentence_experts.moee.states import States
+from sentence_experts.moee.vectors import States
 
 PAIRS = 60
 

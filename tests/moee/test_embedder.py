@@ -15,8 +15,9 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import unit
 from sentence_experts.moee.embedder import MoeEmbedder
-from sentence_experts.moee.vectors import PARTS, unit
+from sentence_experts.moee.vectors import PARTS
 
 OUT_OF_MEMORY = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_experts.errors import UsageError
-from sentence_experts.moee.vectors import joined, unit
+from sentence_experts.models.pooling import unit
+from sentence_experts.moee.vectors import joined
 
 
 def rows(seed: int, width: int, texts: int = 12) -> np.ndarray:

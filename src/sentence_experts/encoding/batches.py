@@ -15,9 +15,9 @@ def batches_of_tokens(
 
     Args:
         lengths: number of tokens per text.
-        budget: maximum number of tokens per batch.
+        budget: maximum number of tokens per batch, with padding if `padded`.
         groups: the group of each text.
-        padded: count padding too: every text as long as the longest of its batch.
+        padded: count every text as long as the longest of its batch.
     """
     group = groups or [0] * len(lengths)
     batch: list[int] = []

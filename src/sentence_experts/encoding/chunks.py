@@ -7,7 +7,7 @@ result of an interrupted and continued run is that of an uninterrupted one, byte
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,6 @@ def encode_chunks(
     return files
 
 
-def read_chunks(files: Sequence[Path]) -> Iterator[Vectors]:
-    """Yield the vectors of each file."""
-    for file in files:
-        yield np.load(file)
-
-
 def write_matrix(
     path: Path, files: Sequence[Path], convert: Callable[[Vectors], NDArray[Any]] = lambda vectors: vectors
 ) -> None:
@@ -72,5 +66,5 @@ def write_matrix(
     with replacing(path) as temporary, open(temporary, "wb") as out:
         header = {"descr": kind.str, "fortran_order": False, "shape": (rows, example.shape[1])}
         np.lib.format.write_array_header_2_0(out, header)
-        for vectors in read_chunks(files):
-            out.write(np.ascontiguousarray(convert(vectors), dtype=kind).tobytes())
+        for file in files:
+            out.write(np.ascontiguousarray(convert(np.load(file)), dtype=kind).tobytes())

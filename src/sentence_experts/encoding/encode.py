@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.chunks import encode_chunks, read_chunks
+from sentence_experts.encoding.chunks import encode_chunks
 from sentence_experts.encoding.config import EncodeConfig
-from sentence_experts.encoding.encoder import BatchEncoder, Vectors
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.precisions import check_precision, in_precision, write_in_precision
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import load
@@ -32,14 +32,7 @@ ENDINGS = (".parquet", ".npy")
 
 @dataclass(frozen=True)
 class Encoded:
-    """A file of vectors that `encode` wrote.
-
-    Attributes:
-        path: `.npy` or `.parquet`.
-        texts: the number of vectors.
-        empty: the number of empty texts among them.
-        dimension: the length of a vector.
-    """
+    """A file of vectors, `.npy` or `.parquet`, that `encode` wrote; `empty` is the number of empty texts."""
 
     path: Path
     texts: int
@@ -133,11 +126,7 @@ def encoder_of(model: Model, batch_size: int | None = None) -> BatchEncoder:
 
 
 def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None:
-    """Check, before a model is loaded, that the texts can be read and the vectors written.
-
-    Raises:
-        UsageError, InputError: as `encode`.
-    """
+    """Check, before a model is loaded, that the texts can be read and the vectors written."""
     source.check()
     check_precision(config.precision, out)
     if out is not None and out.suffix not in ENDINGS:
@@ -176,7 +165,7 @@ def _encode_to_file(encoder: BatchEncoder, source: TextTable, config: EncodeConf
     if not files:
         parts.remove()
         raise InputError(f"{source.name}: no texts in it")
-    dimension = next(read_chunks(files)).shape[1]
+    dimension = np.load(files[0], mmap_mode="r").shape[1]
     if out.suffix == ".npy":
         write_in_precision(out, files, config.precision)
     else:
@@ -216,16 +205,12 @@ def _write_parquet(
     schema = pa.schema(fields, metadata=made_by)
     first = 0
     with replacing(out) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        for vectors, rows in zip(read_chunks(files), source.chunks(chunk), strict=True):
-            columns: dict[str, Any] = {
-                "row": pa.array(range(first, first + len(rows)), pa.int64()),
-                "vector": _fixed_size_list(vectors),
+        for vectors, rows in zip(map(np.load, files), source.chunks(chunk), strict=True):
+            flat = pa.array(vectors.ravel(), pa.float32())
+            columns = {
+                "row": range(first, first + len(rows)),
+                "id": [row.id for row in rows],
+                "vector": pa.FixedSizeListArray.from_arrays(flat, dimension),
             }
-            if source.id_column:
-                columns["id"] = pa.array([row.id for row in rows], pa.string())
             writer.write_table(pa.table([columns[name] for name in schema.names], schema=schema))
             first += len(rows)
-
-
-def _fixed_size_list(vectors: Vectors) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), vectors.shape[1])

@@ -35,7 +35,6 @@ class BatchEncoder:
     Attributes:
         model: the sentence-transformers model.
         name: what the model is called in results.
-        fingerprint: a hash of everything in the model that decides a vector.
         pooling: how token vectors become one: mean, last, cls, or sentence-transformers' own name.
         routes: route name -> prompt text; empty prompts are left out. "auto" is among them if the model
             chooses routes by itself (`AutoRoutedEncoder`).
@@ -65,10 +64,13 @@ class BatchEncoder:
         return fingerprint_of(self.model)
 
     @property
+    def _config(self) -> Any:
+        return getattr(getattr(self.model[0], "auto_model", None), "config", None)
+
+    @property
     def has_experts(self) -> bool:
         """Whether the model routes between experts (and so cannot encode without a route)."""
-        config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
-        return bool(getattr(config, "experts", None)) and bool(getattr(config, "routes", None))
+        return bool(getattr(self._config, "experts", None) and getattr(self._config, "routes", None))
 
     @property
     def texts_at_once(self) -> int:
@@ -97,7 +99,9 @@ class BatchEncoder:
         Raises:
             RouteError: the model has routes and none is named or set as default, or it does not know `route`.
         """
-        known = ", ".join(sorted(self.routes)) or self._no_routes
+        blocks_choose = bool(getattr(self._config, "experts", None))
+        none = "none, its blocks choose experts by themselves" if blocks_choose else "none"
+        known = ", ".join(sorted(self.routes)) or none
         if route is None:
             if self.routes and self.default_route is None:
                 raise RouteError(f"{self.name} needs a route; its routes: {known}")
@@ -122,34 +126,24 @@ class BatchEncoder:
             if written := [row for row, text in enumerate(texts) if text]:
                 vectors[written] = self.encode([texts[row] for row in written], route, normalize)
             return vectors
-        vectors = np.asarray(self._encode(texts, route, normalize), dtype=np.float32)
+        # An empty prompt, because no name would mean the model's default one.
+        prompt = self.routes[route] if route else ""
+        if self._parallel_cpu is not None:
+            vectors = self._parallel_cpu.encode(texts, prompt, normalize)
+        else:
+            options: dict[str, Any] = {"batch_size": self.texts_at_once, "normalize_embeddings": normalize}
+            found = self.model.encode(list(texts), prompt=prompt, show_progress_bar=False, **options)
+            vectors = np.asarray(found, dtype=np.float32)
         bad = ~np.isfinite(vectors).all(axis=1)
         if bad.any():
             start = texts[int(np.argmax(bad))][:60]
             raise InputError(f"{self.name} gives numbers that are not finite for the text {start!r}...")
         return vectors
 
-    def _encode(self, texts: Sequence[str], route: str | None, normalize: bool) -> Any:
-        # An empty prompt, because no name would mean the model's default one.
-        prompt = self.routes[route] if route else ""
-        if self._parallel_cpu is not None:
-            return self._parallel_cpu.encode(texts, prompt, normalize)
-        return self.model.encode(
-            list(texts),
-            prompt=prompt,
-            batch_size=self.texts_at_once,
-            normalize_embeddings=normalize,
-            show_progress_bar=False,
-            convert_to_numpy=True,
-        )
-
     @cached_property
     def _parallel_cpu(self) -> ParallelCpuEncoder | None:
-        return (
-            ParallelCpuEncoder(self.model)
-            if self.batch_size is None and ParallelCpuEncoder.takes(self.model)
-            else None
-        )
+        takes = self.batch_size is None and ParallelCpuEncoder.takes(self.model)
+        return ParallelCpuEncoder(self.model) if takes else None
 
     def log_low_confidence(self) -> None:
         """Log how many texts since the last time had no sure automatic route, if the model chooses routes."""
@@ -185,15 +179,6 @@ class BatchEncoder:
             "pooling": self.pooling,
             "routes": self.routes,
         }
-
-    @property
-    def _no_routes(self) -> str:
-        config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
-        return (
-            "none"
-            if not getattr(config, "experts", None)
-            else "none, its blocks choose experts by themselves"
-        )
 
     @cached_property
     def _empty_has_no_token(self) -> bool:

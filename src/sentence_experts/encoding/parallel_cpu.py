@@ -33,10 +33,7 @@ class ParallelCpuEncoder:
     """Encodes many texts with one model on several cores."""
 
     def __init__(self, model: SentenceTransformer, workers: int | None = None) -> None:
-        """Args:
-        model: one that `takes` accepts.
-        workers: number of batches at a time; by default the number of torch's threads.
-        """
+        """For a model that `takes` accepts; `workers` batches at a time, by default as torch has threads."""
         import torch
 
         self.model = model
@@ -60,11 +57,6 @@ class ParallelCpuEncoder:
         """Vectors of shape (texts, dimensions), in the order of the texts, of which there is at least one.
 
         The batches follow from the texts alone, so the vectors are the same on any number of cores.
-
-        Args:
-            texts: the texts.
-            prompt: in front of each.
-            normalize: scale each vector to length 1.
         """
         import torch
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.chunks import read_chunks, write_matrix
+from sentence_experts.encoding.chunks import write_matrix
 from sentence_experts.encoding.encoder import Vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import replacing
@@ -42,7 +42,7 @@ def write_in_precision(out: Path, files: Sequence[Path], precision: str) -> None
     """Join chunk files to one `.npy` in a precision, with the ranges of 8-bit numbers beside it."""
     ranges = None
     if precision in WITH_RANGES:
-        bounds = np.stack([np.stack([part.min(axis=0), part.max(axis=0)]) for part in read_chunks(files)])
+        bounds = np.stack([np.stack([part.min(axis=0), part.max(axis=0)]) for part in map(np.load, files)])
         ranges = np.stack([bounds[:, 0].min(axis=0), bounds[:, 1].max(axis=0)])  # (2, dimensions)
         with replacing(out.with_name(f"{out.stem}.ranges.npy")) as temporary, open(temporary, "wb") as file:
             np.save(file, ranges)
@@ -55,10 +55,8 @@ def in_precision(vectors: Vectors, precision: str) -> NDArray[Any]:
 
 
 def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], NDArray[Any]]:
-    if precision == FLOAT32:
-        return lambda vectors: vectors
-    if precision == FLOAT16:
-        return lambda vectors: vectors.astype(np.float16)
+    if precision in (FLOAT32, FLOAT16):
+        return lambda vectors: vectors.astype(precision, copy=False)
     from sentence_transformers.util import quantize_embeddings
 
     # Typed for tensors and arrays alike.

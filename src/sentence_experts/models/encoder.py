@@ -124,13 +124,7 @@ class ExpertEncoder(SentenceTransformer):
         residency.limit = min(limits)
 
     def prefetch(self, routes: Sequence[str]) -> Thread:
-        """Bring the experts of these routes into memory while the model works on other texts.
-
-        Args:
-            routes: names of routes or experts.
-
-        Returns:
-            The thread that brings them; `join` waits for it.
+        """Bring the experts of these routes (or with these names) into memory, in a thread that is returned.
 
         Raises:
             RouteError: no such route.
@@ -147,25 +141,17 @@ class ExpertEncoder(SentenceTransformer):
             raise UsageError("in this model texts choose their experts, so all experts must be loaded")
 
     def _experts_of_names(self, names: Sequence[str]) -> set[int]:
-        """The experts behind names of routes, experts, or prompts that begin with a route.
-
-        Raises:
-            RouteError: an unknown name, or none.
-        """
-        routes = {route.name: route.expert for route in self.routes}
+        """The experts behind names of routes, experts, or prompts that begin with a route."""
+        known = {route.name: route.expert for route in self.routes}
+        known |= {name: number for number, name in enumerate(self.experts) if name not in known}
         found = set()
         for name in [names] if isinstance(names, str) else names:
             prompt = self.prompts.get(name) or ""
-            behind = [route.expert for route in self.routes if prompt.startswith(route.text)]
-            if name in routes:
-                found.add(routes[name])
-            elif name in self.experts:
-                found.add(self.experts.index(name))
-            elif behind:
-                found.add(behind[0])
-            else:
-                known = ", ".join(dict.fromkeys([*routes, *self.experts]))
-                raise RouteError(f"no route is named {name!r}; routes that can be loaded: {known}")
+            behind = next((route.expert for route in self.routes if prompt.startswith(route.text)), None)
+            expert = known.get(name, behind)
+            if expert is None:
+                raise RouteError(f"no route is named {name!r}; routes that can be loaded: {', '.join(known)}")
+            found.add(expert)
         if not found:
             raise RouteError("name at least one route to load")
         return found
@@ -189,10 +175,7 @@ class ExpertEncoder(SentenceTransformer):
             UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
             RouteError: a text, or `prompt_name`, has no known route.
         """
-        prompt_name = args[0] if args else kwargs.get("prompt_name")
-        if prompt_name is not None and prompt_name not in self.prompts:
-            auto = "" if prompt_name != "auto" else " (automatic routes are trained by `fit_auto_routes`)"
-            raise RouteError(f"no route is named {prompt_name!r}{auto}; {describe(self.routes)}")
+        self._check_prompt_name(args[0] if args else kwargs.get("prompt_name"))
         if expert_ids is None:
             named = args or kwargs.keys() & {"prompt", "prompt_name"}
             if self.routes and self.default_prompt_name and not named:
@@ -228,10 +211,14 @@ class ExpertEncoder(SentenceTransformer):
             UsageError: the model has no learned routers.
             RouteError: `prompt_name`, or a text of a model with routes, has no known route.
         """
-        if prompt_name is not None and prompt_name not in self.prompts:
-            raise RouteError(f"no route is named {prompt_name!r}; {describe(self.routes)}")
-        prompt = self.prompts[prompt_name] if prompt_name is not None else None
-        return router_choices(self, texts, prompt or "", batch_size)
+        self._check_prompt_name(prompt_name)
+        prompt = "" if prompt_name is None else self.prompts[prompt_name] or ""
+        return router_choices(self, texts, prompt, batch_size)
+
+    def _check_prompt_name(self, name: str | None) -> None:
+        if name is not None and name not in self.prompts:
+            auto = "" if name != "auto" else " (automatic routes are trained by `fit_auto_routes`)"
+            raise RouteError(f"no route is named {name!r}{auto}; {describe(self.routes)}")
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """`SentenceTransformer.preprocess`, with the experts of texts that `expert_ids` were given for."""
@@ -264,13 +251,12 @@ class ExpertEncoder(SentenceTransformer):
     def _expert_numbers(self, expert_ids: Any, count: int) -> list[int]:
         """The expert of each of `count` texts."""
         chosen = expert_ids.tolist() if hasattr(expert_ids, "tolist") else expert_ids
-        if isinstance(chosen, str | int):
-            chosen = [chosen] * count
-        chosen = list(chosen)
+        chosen = [chosen] * count if isinstance(chosen, str | int) else list(chosen)
         if len(chosen) != count:
             raise UsageError(f"expert_ids has {len(chosen)} entries for {count} texts")
-        numbers: dict[Any, int] = dict(enumerate(range(len(self.experts))))
-        numbers |= {name: number for number, name in enumerate(self.experts)}
+        numbers: dict[Any, int] = {}
+        for number, name in enumerate(self.experts):
+            numbers |= {number: number, name: number}
         unknown = sorted({repr(one) for one in chosen if isinstance(one, bool | float) or one not in numbers})
         if unknown:
             names = ", ".join(f"{index} or {name!r}" for index, name in enumerate(self.experts))
@@ -279,11 +265,7 @@ class ExpertEncoder(SentenceTransformer):
 
 
 def check_experts(model: SentenceTransformer) -> ExpertEncoder:
-    """The model itself, without automatic routes, if it has experts.
-
-    Raises:
-        InputError: it has none.
-    """
+    """The model itself, without automatic routes; an InputError if it has no experts."""
     if isinstance(model, ExpertEncoder):
         return model.without_auto_routes()
     model_type = getattr(getattr(model[0], "config", None), "model_type", None)
@@ -293,17 +275,8 @@ def check_experts(model: SentenceTransformer) -> ExpertEncoder:
     )
 
 
-def is_replaceable(folder: Path) -> bool:
-    """Whether a new model may take this folder's place: it is empty or holds a model."""
-    return folder.is_dir() and ((folder / "modules.json").is_file() or not any(folder.iterdir()))
-
-
 def check_vacant(folder: Path | str, overwrite: bool) -> None:
-    """Check, before the work, that a model may be written to a folder.
-
-    Raises:
-        UsageError: the folder is there, and `overwrite` is not given.
-    """
+    """Refuse, before the work and with a UsageError, a folder that is there, unless `overwrite` is given."""
     if Path(folder).exists() and not overwrite:
         raise UsageError(
             f"{folder} is there already; choose another `out`, or replace it with `overwrite=True`"
@@ -317,7 +290,8 @@ def save(encoder: SentenceTransformer, path: str | Path) -> None:
         UsageError: the folder holds something else than a model, which would be lost.
     """
     folder = Path(path)
-    if folder.exists() and not is_replaceable(folder):
+    is_model = (folder / "modules.json").is_file()
+    if folder.exists() and not is_model and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{path} exists and is not a model's folder; choose another, or remove it")
     with replacing_folder(folder) as temporary:
         encoder.save(str(temporary), create_model_card=False)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 # The file that marks a folder of another kind -> the class whose `open(folder, device)` opens it. By name, as
 # entry points are, since those rooms build on this one.
-OPENERS = {"moee.json": "sentence_experts.moee.embedder:MoeEmbedder"}
+OPENERS = {"moee.json": ("sentence_experts.moee.embedder", "MoeEmbedder")}
 
 
 class LoadConfig(Config):
@@ -132,9 +132,8 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     from sentence_experts.models.decoders import is_decoder, pad_on_the_right
     from sentence_experts.models.pooling import set_pooling
 
-    for marker, opener in OPENERS.items():
+    for marker, (module, name) in OPENERS.items():
         if (Path(place) / marker).is_file():
-            module, _, name = opener.partition(":")
             opened: SentenceTransformer = getattr(import_module(module), name).open(place, config.device)
             return opened
     if _model_type(place, config) in MODEL_TYPES:

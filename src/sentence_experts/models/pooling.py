@@ -1,8 +1,11 @@
-"""How token vectors become the vector of a text: the name of a model's pooling, and its replacement."""
+"""How token vectors become the vector of a text: the name of a model's pooling, its replacement, length 1."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
 
@@ -45,3 +48,10 @@ def set_pooling(model: SentenceTransformer, pooling: str) -> None:
             model.add_module(name, replacement)
             return
     raise InputError("this model has no pooling of tokens that another could replace")
+
+
+def unit(rows: NDArray[Any]) -> NDArray[Any]:
+    """Scale rows to length 1; rows of zeros stay."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    found: NDArray[Any] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return found

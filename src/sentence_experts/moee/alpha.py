@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import UsageError
-from sentence_experts.moee.states import States
-from sentence_experts.moee.vectors import unit
+from sentence_experts.moee.vectors import States
 
 # 0 ignores the routing weights.
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -24,11 +24,7 @@ MIN_PAIRS = 10
 
 @dataclass(frozen=True)
 class Choice:
-    """The result of a search for alpha.
-
-    Attributes:
-        tried: alpha -> Spearman's correlation with the scores.
-    """
+    """The result of a search for alpha; `tried`: alpha -> Spearman's correlation with the scores."""
 
     tried: dict[float, float]
 
@@ -40,7 +36,7 @@ class Choice:
 
 def part_cosines(first: States, second: States) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cosines of the hidden states and of the routing weights, row by row, (pairs,) each."""
-    return _cosines(first.hidden, second.hidden), _cosines(first.routing, second.routing)
+    return cosines(first.hidden, second.hidden), cosines(first.routing, second.routing)
 
 
 def choose_alpha(
@@ -49,8 +45,7 @@ def choose_alpha(
     """Try each alpha of a grid on development pairs.
 
     Args:
-        first: states of the first text of each pair, and
-        second: of the second one.
+        first, second: states of the first and the second text of each pair.
         scores: the similarity of each pair as people judge it.
         grid: the values to try.
 
@@ -64,8 +59,3 @@ def choose_alpha(
         )
     hidden, routing = part_cosines(first, second)
     return Choice({alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in grid})
-
-
-def _cosines(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = np.einsum("ij,ij->i", unit(first), unit(second), dtype=np.float64)
-    return found

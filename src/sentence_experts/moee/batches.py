@@ -9,8 +9,8 @@ import torch
 
 from sentence_experts.encoding.batches import batches_of_tokens
 from sentence_experts.errors import SentenceExpertsError
-from sentence_experts.moee.states import States
 from sentence_experts.moee.transformer import MoeTransformer
+from sentence_experts.moee.vectors import States
 
 TOKENS_AT_ONCE = 8192
 _NO_MEMORY = ("out of memory", "can't allocate memory")
@@ -27,13 +27,15 @@ def read_states(
         SentenceExpertsError: one text alone does not fit into memory, or its states are not finite.
     """
     rows = reader.token_ids(texts)
-    found: list[States | None] = [None] * len(rows)
-    for batch in batches_of_tokens([len(row) for row in rows], budget, padded=True):
-        states = _read(reader, [rows[place] for place in batch], device)
-        for row, place in enumerate(batch):
-            found[place] = states[row : row + 1]
-    whole = States.together([each for each in found if each is not None])
-    _check_finite(whole, texts, reader.name)
+    batches = list(batches_of_tokens([len(row) for row in rows], budget, padded=True))
+    read = States.together([_read(reader, [rows[place] for place in batch], device) for batch in batches])
+    whole = read[np.argsort(np.concatenate(batches))]
+    good = np.isfinite(whole.hidden).all(axis=1) & np.isfinite(whole.routing).all(axis=1)
+    if not good.all():
+        start = texts[int(np.argmin(good))][:60]
+        raise SentenceExpertsError(
+            f"{reader.name} gives numbers that are not finite for the text {start!r}..."
+        )
     return whole
 
 
@@ -54,10 +56,3 @@ def _read(reader: MoeTransformer, rows: list[list[int]], device: torch.device) -
         torch.cuda.empty_cache()
     half = len(rows) // 2
     return States.together([_read(reader, part, device) for part in (rows[:half], rows[half:])])
-
-
-def _check_finite(states: States, texts: Sequence[str], name: str) -> None:
-    good = np.isfinite(states.hidden).all(axis=1) & np.isfinite(states.routing).all(axis=1)
-    if not good.all():
-        start = texts[int(np.argmin(good))][:60]
-        raise SentenceExpertsError(f"{name} gives numbers that are not finite for the text {start!r}...")

@@ -19,21 +19,21 @@ from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.moee.batches import read_states
 from sentence_experts.moee.config import MoeeConfig
-from sentence_experts.moee.folder import is_embedder, read_embedder, write_embedder
 from sentence_experts.moee.prompts import Prompt
+from sentence_experts.moee.standard import FILE as STANDARD
 from sentence_experts.moee.standard import Standard, batch_scores
-from sentence_experts.moee.states import States
 from sentence_experts.moee.transformer import MoeTransformer
-from sentence_experts.moee.vectors import SUM, Rows, check_parts, joined
+from sentence_experts.moee.vectors import SUM, Rows, States, check_parts, joined
 from sentence_experts.progress import progress
-from sentence_experts.storage import sha256_text
+from sentence_experts.storage import read_json, replacing_folder, sha256_text, write_json
 from sentence_experts.storage.text_cache import TextCache
 
 logger = logging.getLogger(__name__)
 
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
-FAITHFUL = "faithful"
+FAITHFUL, FITTED = "faithful", "fitted"  # `standard`, also in the saved settings
+FILE, FORMAT = "moee.json", 1  # the saved settings; the language model stays where it is
 
 
 class MoeEmbedder(SentenceTransformer):
@@ -71,7 +71,10 @@ class MoeEmbedder(SentenceTransformer):
             InputError: the model cannot be loaded, or has no routers.
         """
         config = MoeeConfig.of(config, **settings)
-        _check_standard(standard)
+        if isinstance(standard, str) and standard != FAITHFUL:
+            raise UsageError(f"unknown `standard` {standard!r}: use `fit_standard`, or choose {FAITHFUL!r}")
+        if standard == FAITHFUL:
+            logger.info("faithful: standard scores of each batch; a text's vector depends on its neighbours")
         model = str(Path(model).resolve()) if Path(model).is_dir() else model_folder(str(model))
         reader = MoeTransformer(model, config)
         placed = config.device_map or config.quantize
@@ -91,7 +94,19 @@ class MoeEmbedder(SentenceTransformer):
         Raises:
             InputError: the folder holds none, or its language model is not there.
         """
-        return cls(**read_embedder(Path(folder)), device=device)
+        folder = Path(folder)
+        if not is_embedder(folder):
+            raise InputError(f"{folder}: no embedder in this folder ({FILE} missing); save one there first")
+        settings: dict[str, Any] = read_json(folder / FILE)
+        if settings.pop("kind", None) != "moee" or settings.pop("format", None) != FORMAT:
+            raise InputError(f"{folder / FILE}: not in format {FORMAT}; make the embedder again")
+        if "quantise" in settings:  # as 0.1.0 called it
+            settings["quantize"] = settings.pop("quantise")
+        if settings["standard"] == FITTED:
+            if not (folder / STANDARD).is_file():
+                raise InputError(f"{folder}: {STANDARD} is missing; make the embedder again")
+            settings["standard"] = Standard.read(folder)
+        return cls(**settings, device=device)
 
     @classmethod
     def of(cls, model: str | Path, config: MoeeConfig) -> MoeEmbedder:
@@ -114,7 +129,15 @@ class MoeEmbedder(SentenceTransformer):
         Raises:
             UsageError: the folder holds something else.
         """
-        write_embedder(Path(path), {**self.settings, "parts": self.parts, "alpha": self.alpha}, self.standard)
+        out = Path(path)
+        if out.exists() and not is_embedder(out) and (not out.is_dir() or any(out.iterdir())):
+            raise UsageError(f"{out} exists and holds no embedder; choose another folder")
+        settings = {**self.settings, "parts": self.parts, "alpha": self.alpha, "standard": self.standard}
+        with replacing_folder(out) as folder:
+            if isinstance(self.standard, Standard):
+                self.standard.write(folder)
+                settings["standard"] = FITTED
+            write_json(folder / FILE, {"kind": "moee", "format": FORMAT, **settings})
 
     @property
     def reader(self) -> MoeTransformer:
@@ -138,13 +161,9 @@ class MoeEmbedder(SentenceTransformer):
     @property
     def fingerprint(self) -> str:
         """A hash of everything that decides a vector."""
-        fitted = (
-            self.standard
-            if isinstance(self.standard, str | None)
-            else sha256_text(
-                *(side.tobytes().hex() for side in (self.standard.hidden, self.standard.routing))
-            )
-        )
+        fitted: Any = self.standard
+        if isinstance(fitted, Standard):
+            fitted = sha256_text(fitted.hidden.tobytes().hex(), fitted.routing.tobytes().hex())
         made = f"{self._reading} {self.parts} {self.alpha if self.parts == SUM else None} {fitted}"
         return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None))
 
@@ -201,20 +220,18 @@ class MoeEmbedder(SentenceTransformer):
         """
         _check_texts(texts)
         distinct = list(dict.fromkeys(texts))
-        read = partial(
-            read_states, self.reader, device=self._input_device(), budget=self.settings["tokens_at_once"]
-        )
+        device: Any = self.reader.model.get_input_embeddings().weight.device  # type: ignore[union-attr]
+        read = partial(read_states, self.reader, device=device, budget=self.settings["tokens_at_once"])
         with progress(what, len(distinct)) as advance:
             if self.store is not None:
                 cached = self.store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART)
                 return States(**cached)
-            fresh: dict[str, States] = {}
+            parts = []
             for start in range(0, len(distinct), TEXTS_PER_PART):
-                part = distinct[start : start + TEXTS_PER_PART]
-                states = read(part)
-                fresh |= {text: states[row : row + 1] for row, text in enumerate(part)}
-                advance(len(part))
-        return States.together([fresh[text] for text in texts])
+                parts.append(read(distinct[start : start + TEXTS_PER_PART]))
+                advance(len(parts[-1]))
+        rows = {text: row for row, text in enumerate(distinct)}
+        return States.together(parts)[[rows[text] for text in texts]]
 
     def encode(  # type: ignore[override]  # of sentence-transformers' many forms, those that texts have
         self,
@@ -289,17 +306,6 @@ class MoeEmbedder(SentenceTransformer):
         """What decides states beside the weights, the cache's precision included."""
         return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
 
-    def _input_device(self) -> torch.device:
-        device: torch.device = self.reader.model.get_input_embeddings().weight.device  # type: ignore[assignment]
-        return device
-
-
-def _check_standard(standard: Standard | str | None) -> None:
-    if isinstance(standard, str) and standard != FAITHFUL:
-        raise UsageError(f"unknown `standard` {standard!r}: use `fit_standard`, or choose {FAITHFUL!r}")
-    if standard == FAITHFUL:
-        logger.info("faithful: standard scores of each batch; a text's vector depends on its neighbours")
-
 
 def _check_texts(texts: Sequence[Any]) -> None:
     for number, text in enumerate(texts, start=1):
@@ -307,3 +313,8 @@ def _check_texts(texts: Sequence[Any]) -> None:
             raise InputError(f"text {number} is {text!r}, not a text; remove it")
         if not text.strip():
             raise InputError(f"text {number} is empty; remove it")
+
+
+def is_embedder(source: str | Path) -> bool:
+    """Whether a folder holds a saved embedder."""
+    return (Path(source) / FILE).is_file()

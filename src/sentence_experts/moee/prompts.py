@@ -14,25 +14,21 @@ from sentence_experts.errors import InputError, UsageError
 SLOT = "{text}"
 PROMPTEOL, NO_PROMPT = "prompteol", "none"
 # The paper's numbers 1 to 9 in their order; the quotation marks of the first are those of its section 2.
+_ASKED = {
+    "style": "describe the style of @ - *",
+    "sentiment": "describe the sentiment of @ (positive, neutral, or negative) - *",
+    "tone": "describe the tone of @ - * (e.g., formal, informal, humorous, serious)",
+    "intent": "describe the intent behind @ (e.g., request, suggestion, command) - *",
+    "complexity": "rate the complexity of @ (simple, moderate, complex) - *",
+    "subjectivity": "describe whether @ is subjective or objective - *",
+    "language": "describe the language style of @ (e.g., academic, conversational, literary) - *",
+    "grammar": "describe the grammatical structure of @ (simple, compound, complex) - *",
+}
 PROMPTS: dict[str, str] = {
     PROMPTEOL: f'This sentence: "{SLOT}" means in one word:',
     **{
-        name: f"In one word, {asked}:".replace("*", SLOT)
-        for name, asked in {
-            "style": "describe the style of the following sentence - *",
-            "sentiment": "describe the sentiment of the following sentence "
-            "(positive, neutral, or negative) - *",
-            "tone": "describe the tone of the following sentence - * "
-            "(e.g., formal, informal, humorous, serious)",
-            "intent": "describe the intent behind the following sentence "
-            "(e.g., request, suggestion, command) - *",
-            "complexity": "rate the complexity of the following sentence (simple, moderate, complex) - *",
-            "subjectivity": "describe whether the following sentence is subjective or objective - *",
-            "language": "describe the language style of the following sentence "
-            "(e.g., academic, conversational, literary) - *",
-            "grammar": "describe the grammatical structure of the following sentence "
-            "(simple, compound, complex) - *",
-        }.items()
+        name: f"In one word, {asked}:".replace("@", "the following sentence").replace("*", SLOT)
+        for name, asked in _ASKED.items()
     },
 }
 

@@ -1,9 +1,7 @@
 """Routing weights: the scores that a model's routers give its experts (MoEE, section 3.1).
 
-Each MoE block scores its experts for each token; a text's routing weights are those of its last token (or the
-mean over its tokens), block after block. As in the paper the scores of a block add up to 1: the softmax over
-its experts, or the sigmoids of its experts divided by their sum. They are the scores before the model selects
-its top experts.
+A text's routing weights are those of its last token (or the mean over its tokens), block after block. As in
+the paper the scores of a block, before the model selects its top experts, add up to 1.
 """
 
 from __future__ import annotations
@@ -22,11 +20,6 @@ SCORES, RAW = "scores", "logits"
 def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name: str) -> list[Tensor]:
     """Select the MLP routers' logits (or probabilities) among the records, in the order of the blocks.
 
-    Args:
-        recorded: `router_logits` of the model's output.
-        family: the kind of routers.
-        name: the model's name, for messages.
-
     Raises:
         InputError: nothing was recorded, or not as many records as expected.
     """
@@ -41,24 +34,17 @@ def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name
 
 
 def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tensor:
-    """The routing weights of some tokens in one block, float32.
+    """The routing weights of some tokens in one block, float32, (..., experts) as the logits recorded.
 
-    Args:
-        logits: (..., experts), as recorded.
-        family: how the model scores.
-        weights: "scores", or raw "logits", as in the published code for one family.
+    `weights`: "scores", or raw "logits", as in the published code for one family.
 
     Raises:
         UsageError: logits are wanted and probabilities recorded.
     """
     values = logits.float()
-    if weights == RAW:
-        if family.recorded == PROBABILITIES:
-            raise UsageError(
-                "this model records probabilities of its routers, no logits: set `weights=scores`"
-            )
-        return values
-    if family.recorded == PROBABILITIES:
+    if weights == RAW and family.recorded == PROBABILITIES:
+        raise UsageError("this model records probabilities of its routers, no logits: set `weights=scores`")
+    if weights == RAW or family.recorded == PROBABILITIES:
         return values
     if family.scoring == SIGMOID:
         shares = values.sigmoid()
@@ -90,9 +76,8 @@ def text_weights(
     Args:
         records: per block (batch * length, experts) or (batch, length, experts).
         mask: (batch, length), 1 at tokens.
-        family: the kind of routers.
+        family, weights: as of `scored`.
         tokens: "last" or "mean".
-        weights: as of `scored`.
     """
     found = []
     for record in records:

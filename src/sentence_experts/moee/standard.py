@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sentence_experts.errors import UsageError
-from sentence_experts.moee.states import States
-from sentence_experts.moee.vectors import Rows
+from sentence_experts.moee.vectors import Rows, States
 from sentence_experts.storage import replacing
 
 FILE = "standard.safetensors"
@@ -36,11 +35,7 @@ class Standard:
 
     @classmethod
     def fit(cls, states: States) -> Standard:
-        """Fit on the states of calibration texts.
-
-        Raises:
-            UsageError: too few texts.
-        """
+        """Fit on the states of calibration texts; too few are a UsageError."""
         if len(states) < MIN_TEXTS:
             raise UsageError(f"{len(states)} calibration texts: standard scores need {MIN_TEXTS} or more")
         return cls(_moments(states.hidden), _moments(states.routing))
@@ -67,11 +62,8 @@ class Standard:
 def batch_scores(states: States, batch_size: int) -> States:
     """Standard scores within each batch of consecutive texts, as published."""
     batches = [states[start : start + batch_size] for start in range(0, len(states), batch_size)]
-    parts = [
-        States(_scores(one.hidden, _moments(one.hidden)), _scores(one.routing, _moments(one.routing)))
-        for one in batches
-    ]
-    return States.together(parts)
+    of_batch = [Standard(_moments(batch.hidden), _moments(batch.routing)) for batch in batches]
+    return States.together([one.apply(batch) for one, batch in zip(of_batch, batches, strict=True)])
 
 
 def _moments(rows: Rows) -> Rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -55,7 +55,10 @@ class MoeTransformer(Transformer):
         try:
             super().__init__(model_name_or_path, **loading)
         except Exception as error:  # missing or broken files make the libraries raise anything
-            raise InputError(_not_loaded(model_name_or_path, error)) from error
+            reason = " ".join(str(error).split())[:300]
+            of_tokenizer = "tokenizer" in reason.lower() or "processor" in reason.lower()
+            what = "no tokenizer could be loaded" if of_tokenizer else "this model cannot be loaded"
+            raise InputError(f"{model_name_or_path}: {what}: {reason}") from error
         if self.tokenizer is None or not self._tokenise("a"):  # without files some have an empty vocabulary
             raise InputError(f"{model_name_or_path}: no tokenizer beside the weights")
         self.name = model_name_or_path
@@ -128,13 +131,8 @@ class MoeTransformer(Transformer):
 
     def settings(self) -> dict[str, Any]:
         """Everything that decides a text's states beside the model's weights."""
-        return {
-            "prompt": self.prompt.template,
-            "tokens": self.tokens,
-            "layers": self.layers,
-            "weights": self.weights,
-            "max_length": self.longest,
-        }
+        own = {name: getattr(self, name) for name in ("tokens", "layers", "weights")}
+        return {"prompt": self.prompt.template, **own, "max_length": self.longest}
 
     @contextmanager
     def _gates_read(self) -> Iterator[list[Tensor]]:
@@ -145,12 +143,10 @@ class MoeTransformer(Transformer):
             states = given[0].reshape(-1, given[0].shape[-1])
             read.append(torch.nn.functional.linear(states.float(), gate.weight.float()))  # type: ignore[arg-type]
 
-        handles = [gate.register_forward_hook(hook) for gate in self._gates(self.family)]
-        try:
+        with ExitStack() as hooks:
+            for gate in self._gates(self.family):
+                hooks.enter_context(gate.register_forward_hook(hook))
             yield read
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _check_routers(self) -> RouterFamily:
         model_type = str(self.model.config.model_type)
@@ -173,13 +169,6 @@ class MoeTransformer(Transformer):
         tokenizer: Any = self.tokenizer
         ids: list[int] = tokenizer(text, truncation=False, verbose=False)["input_ids"]
         return ids
-
-
-def _not_loaded(source: str, error: Exception) -> str:
-    reason = " ".join(str(error).split())[:300]
-    if "tokenizer" in reason.lower() or "processor" in reason.lower():
-        return f"{source}: no tokenizer could be loaded: {reason}"
-    return f"{source}: this model cannot be loaded: {reason}"
 
 
 def _loading_options(config: MoeeConfig) -> dict[str, Any]:

@@ -7,10 +7,14 @@ clustering, classification and vector indexes too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
+from sentence_experts.models.pooling import unit
 
 Rows = NDArray[np.float32]
 
@@ -18,12 +22,28 @@ HIDDEN, ROUTING, CONCAT, SUM = "hs", "rw", "concat", "sum"
 PARTS = (HIDDEN, ROUTING, CONCAT, SUM)
 
 
-def check_parts(parts: str, alpha: float) -> None:
-    """Check how vectors are to be made.
+@dataclass(frozen=True)
+class States:
+    """Hidden states, (texts, width), and routing weights, (texts, experts of all blocks)."""
 
-    Raises:
-        UsageError: unknown parts, or an alpha that is no weight.
-    """
+    hidden: Rows
+    routing: Rows
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    def __getitem__(self, rows: Sequence[int] | NDArray[np.int64] | slice) -> States:
+        return States(self.hidden[rows], self.routing[rows])
+
+    @classmethod
+    def together(cls, parts: Sequence[States]) -> States:
+        """Concatenate the rows of all parts."""
+        sides = [[part.hidden for part in parts], [part.routing for part in parts]]
+        return cls(*map(np.concatenate, sides))
+
+
+def check_parts(parts: str, alpha: float) -> None:
+    """Refuse, with a UsageError, unknown parts and an alpha that is no weight."""
     if parts not in PARTS:
         raise UsageError(f"unknown `parts` {parts!r}: choose {', '.join(PARTS)}")
     if not (alpha >= 0 and np.isfinite(alpha)):
@@ -47,10 +67,3 @@ def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
     if parts == SUM:
         hidden, routing = unit(hidden), np.float32(np.sqrt(alpha)) * unit(routing)
     return np.concatenate([hidden, routing], axis=1)
-
-
-def unit(rows: Rows) -> Rows:
-    """Scale rows to length 1; rows of zeros stay."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    found: Rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return found

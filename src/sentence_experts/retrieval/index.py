@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import encode_chunks, write_matrix
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.pooling import unit
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, locked, read_json, replacing_folder, sha256_text, write_json
 
@@ -32,7 +33,7 @@ UNITS = {"title+abstract": ("title", "abstract"), "abstract": ("abstract",), "ti
 SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
 CHUNK_SIZE = 1024  # texts lost at most by an interruption
 ROWS_PER_BLOCK = 65_536
-PAPER_COLUMNS = ("paper_id", "title", "year", "doi", "retracted")
+PAPER_COLUMNS = ["paper_id", "title", "year", "doi", "retracted"]
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,8 @@ class CorpusIndex:
         """
         if top_k < 1:
             raise UsageError(f"`top_k` must be at least 1, got {top_k}")
-        lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-        unit = np.divide(queries, lengths, out=np.zeros_like(queries), where=lengths > 0)
-        blocks = [
-            self.vectors[start : start + ROWS_PER_BLOCK] @ unit.T
-            for start in range(0, len(self.vectors), ROWS_PER_BLOCK)
-        ]
+        queries, starts = unit(queries), range(0, len(self.vectors), ROWS_PER_BLOCK)
+        blocks = [self.vectors[start : start + ROWS_PER_BLOCK] @ queries.T for start in starts]
         return [self._best(scores, top_k) for scores in np.concatenate(blocks).T]
 
     def _best(self, scores: NDArray[np.float32], top_k: int) -> list[Hit]:
@@ -120,9 +117,8 @@ def corpus_index(
 
 def describe_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, Any]]:
     """The `PAPER_COLUMNS` that the corpus has, of the papers in `rows`, in their order."""
-    file = pq.ParquetFile(corpus.papers)
-    columns = [name for name in PAPER_COLUMNS if name in file.schema_arrow.names]
-    papers: list[dict[str, Any]] = file.read(columns=columns).take(list(rows)).to_pylist()
+    found = pq.ParquetFile(corpus.papers).read(columns=PAPER_COLUMNS)  # leaves out what is not there
+    papers: list[dict[str, Any]] = found.take(list(rows)).to_pylist()
     return papers
 
 

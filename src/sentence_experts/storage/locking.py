@@ -102,7 +102,9 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
 
 
 def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
-    lock_file = _lock_file(path)
+    lock_file = path.with_name(f".{path.name}.lock")
+    if path.is_dir() and not os.access(path.parent, os.W_OK):
+        lock_file = path / ".lock"
     told = False
     while True:
         try:
@@ -128,13 +130,6 @@ def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
             logger.info(f"{path}: waiting for {holder}")
             told = True
         time.sleep(_POLL_SECONDS)
-
-
-def _lock_file(path: Path) -> Path:
-    beside = path.with_name(f".{path.name}.lock")
-    if path.is_dir() and not os.access(path.parent, os.W_OK):
-        return path / ".lock"
-    return beside
 
 
 def _is_current(file: IO[str], path: Path) -> bool:

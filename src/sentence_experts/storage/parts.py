@@ -38,10 +38,7 @@ class PartStore:
     def open(cls, folder: Path, settings: Mapping[str, Any], suffix: str) -> PartStore:
         """Go on with the parts in `folder`, or empty it if they were made with other settings.
 
-        Args:
-            folder: made if missing.
-            settings: everything that decides what is in the parts, as plain JSON values.
-            suffix: such as ".npy".
+        `settings` are everything that decides what is in the parts, as plain JSON values.
         """
         content = {"format_version": _FORMAT_VERSION, "settings": dict(settings)}
         digest = sha256_settings(content)[:8]

@@ -82,8 +82,7 @@ class StepRecords:
 
     def get(self, name: str) -> dict[str, Any] | None:
         """What was noted for a result."""
-        record: dict[str, Any] | None = self._read().get(name)
-        return record
+        return self._read().get(name)
 
     def note(self, name: str, record: Mapping[str, Any] | None) -> None:
         """Note what a result was made from; None forgets it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
 from sentence_experts.progress import Advance
-from sentence_experts.storage.files import sha256_text
+from sentence_experts.storage.files import sha256_settings, sha256_text
 from sentence_experts.storage.locking import locked
 from sentence_experts.storage.parts import SETTINGS, PartStore
 
@@ -40,15 +39,14 @@ class TextCache:
         """Open a cache, or begin it.
 
         Args:
-            folder: may hold the caches of many models.
-            name: begins the name of this cache's folder, for people.
+            folder: may hold the caches of many models; `name` begins the name of this one's, for people.
             settings: everything that decides a text's arrays, as plain JSON values.
             dtype: the precision in which numbers are stored; they come back as float32.
 
         Raises:
             InputError: a part cannot be read.
         """
-        digest = sha256_text(json.dumps(dict(settings), sort_keys=True))[:16]
+        digest = sha256_settings(dict(settings))[:16]
         readable = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:60]
         self.folder = Path(folder) / "-".join(filter(None, [readable, digest]))
         # What version 0.1.0 kept under the same settings.
@@ -124,11 +122,11 @@ class TextCache:
         for part, rows in wanted.items():
             table = _read(part)
             places, taken = map(list, zip(*rows, strict=True))
-            for name in table.column_names:
-                if name != _ID:
-                    values = _matrix(table[name])
-                    empty = np.empty((len(texts), values.shape[1]), np.float32)
-                    result.setdefault(name, empty)[places] = values[taken]
+            for name in table.drop_columns([_ID]).column_names:
+                numbers = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+                values = numbers.reshape(len(table), -1)
+                empty = np.empty((len(texts), values.shape[1]), np.float32)
+                result.setdefault(name, empty)[places] = values[taken]
         return result
 
     def _refresh(self) -> None:
@@ -152,12 +150,6 @@ class TextCache:
 
 def _id(text: str) -> bytes:
     return bytes.fromhex(sha256_text(text))
-
-
-def _matrix(column: pa.ChunkedArray) -> NDArray[Any]:
-    lists = column.combine_chunks()
-    values: NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1)
-    return values
 
 
 def _read(part: Path, columns: list[str] | None = None) -> pa.Table:

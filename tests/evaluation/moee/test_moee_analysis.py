@@ -10,7 +10,7 @@ import pytest
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.moee.analysis import analyse
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-from sentence_experts.moee.states import States
+from sentence_experts.moee.vectors import States
 from sentence_experts.report.moee_page import moee_page
 
 PAIRS = 80

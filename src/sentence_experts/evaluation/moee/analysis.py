@@ -21,10 +21,10 @@ from sentence_experts.evaluation.moee.correlation import (
     rank_correlations,
 )
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+from sentence_experts.models.pooling import unit
 from sentence_experts.moee.alpha import part_cosines
 from sentence_experts.moee.prompts import PROMPTS
-from sentence_experts.moee.states import States
-from sentence_experts.moee.vectors import CONCAT, HIDDEN, PARTS, ROUTING, SUM, joined, unit
+from sentence_experts.moee.vectors import CONCAT, HIDDEN, PARTS, ROUTING, SUM, States, joined
 
 Column = NDArray[np.float64]
 # (prompt, dataset) -> part -> the cosine of each pair, shape (pairs,)

@@ -10,8 +10,7 @@ from transformers.models.bert.modeling_bert import BertLayer, BertModel
 from sentence_experts.models.architectures.configs import BertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
-from sentence_experts.models.layers.experts import take_experts
-from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock, router_of_block
+from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock
 
 
 class BertExpertsLayer(RoutedBlock, BertLayer):
@@ -19,9 +18,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
 
     def __init__(self, config: BertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx=layer_idx)
-        self.experts = take_experts(self, config, layer_idx)
-        self.router = router_of_block(config, layer_idx)
-        self.expert_norms = config.expert_norms
+        self.put_experts(config, layer_idx)
 
     def forward(  # type: ignore[override]
         self,
@@ -61,7 +58,3 @@ class BertExpertsModel(RoutedModel, BertModel):
     config: BertExpertsConfig
     block_class = BertExpertsLayer
     _no_split_modules = ["BertEmbeddings", "BertExpertsLayer"]  # noqa: RUF012
-
-    def __init__(self, config: BertExpertsConfig, add_pooling_layer: bool = True) -> None:
-        super().__init__(config, add_pooling_layer=add_pooling_layer)
-        self.replace_blocks()

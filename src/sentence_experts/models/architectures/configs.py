@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import BertConfig, ModernBertConfig, NomicBertConfig
 
-from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.architectures.families import MODELING, family_of
 
 
 @dataclass(kw_only=True)
@@ -53,7 +53,9 @@ class ExpertsFields:
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[misc]
         # Always our own: from the hub it would name the repository that the model came from.
-        self.auto_map = family_of(self.model_type).auto_map  # type: ignore[attr-defined]
+        family = family_of(self.model_type)  # type: ignore[attr-defined]
+        classes = {"AutoConfig": family.config_class, "AutoModel": family.model_class}
+        self.auto_map = {auto: f"{MODELING}.{name}" for auto, name in classes.items()}
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:

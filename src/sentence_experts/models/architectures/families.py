@@ -19,17 +19,15 @@ MODELING = "modeling_sentence_experts"
 class Family:
     """One row of the table: how a base model type becomes a model type with experts.
 
-    `attention` names the linear projections of the attention inside a block (what a low-rank adapter adapts).
-    `mlp` and `norms` map the name that a module has inside an expert to its path inside the block of the base
-    model. An expert always owns the MLP; with `expert_norms` it owns the norms too.
+    `class_name` begins the names of the base's classes, and of ours. `attention` names the linear projections
+    of the attention inside a block (what a low-rank adapter adapts). `mlp` and `norms` map the name that a
+    module has inside an expert to its path inside the block of the base model. An expert always owns the MLP;
+    with `expert_norms` it owns the norms too.
     """
 
     name: str
     base_model_type: str
-    model_type: str
-    config_class: str
-    module: str
-    model_class: str
+    class_name: str
     blocks: str
     attention: tuple[str, ...]
     mlp: Mapping[str, str]
@@ -40,27 +38,34 @@ class Family:
         return {**self.mlp, **(self.norms if expert_norms else {})}
 
     @property
-    def auto_map(self) -> dict[str, str]:
-        """The entry of `config.json` that names the classes in the folder's own `MODELING` file."""
-        return {
-            "AutoConfig": f"{MODELING}.{self.config_class}",
-            "AutoModel": f"{MODELING}.{self.model_class}",
-        }
+    def model_type(self) -> str:
+        """The model type with experts; the module of its classes has the base's."""
+        return f"{self.base_model_type}_experts"
+
+    @property
+    def config_class(self) -> str:
+        """The name of the config class with experts."""
+        return f"{self.class_name}ExpertsConfig"
+
+    @property
+    def model_class(self) -> str:
+        """The name of the model class with experts."""
+        return f"{self.class_name}ExpertsModel"
+
+    @property
+    def module(self) -> str:
+        """The module of the model class."""
+        return f"sentence_experts.models.architectures.{self.base_model_type}"
 
 
 FAMILIES = (
     Family(
         name="BERT",
         base_model_type="bert",
-        model_type="bert_experts",
-        config_class="BertExpertsConfig",
-        module="sentence_experts.models.architectures.bert",
-        model_class="BertExpertsModel",
+        class_name="Bert",
         blocks="encoder.layer",
         attention=(
-            "attention.self.query",
-            "attention.self.key",
-            "attention.self.value",
+            *(f"attention.self.{name}" for name in ("query", "key", "value")),
             "attention.output.dense",
         ),
         mlp={"intermediate": "intermediate", "output": "output.dense"},
@@ -69,10 +74,7 @@ FAMILIES = (
     Family(
         name="ModernBERT",
         base_model_type="modernbert",
-        model_type="modernbert_experts",
-        config_class="ModernBertExpertsConfig",
-        module="sentence_experts.models.architectures.modernbert",
-        model_class="ModernBertExpertsModel",
+        class_name="ModernBert",
         blocks="layers",
         attention=("attn.Wqkv", "attn.Wo"),
         mlp={"mlp": "mlp"},
@@ -81,10 +83,7 @@ FAMILIES = (
     Family(
         name="NomicBERT",
         base_model_type="nomic_bert",
-        model_type="nomic_bert_experts",
-        config_class="NomicBertExpertsConfig",
-        module="sentence_experts.models.architectures.nomic_bert",
-        model_class="NomicBertExpertsModel",
+        class_name="NomicBert",
         blocks="layers",
         attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
         mlp={"mlp": "mlp"},
@@ -122,9 +121,5 @@ def family_of_base(model_type: str) -> Family:
 
 
 def family_of(model_type: str) -> Family:
-    """The family whose models with experts have this `model_type`.
-
-    Raises:
-        KeyError: it is not a model type of this package.
-    """
+    """The family whose models with experts have this `model_type`; another one is a KeyError."""
     return {family.model_type: family for family in FAMILIES}[model_type]

@@ -10,8 +10,7 @@ from transformers.models.modernbert.modeling_modernbert import ModernBertEncoder
 from sentence_experts.models.architectures.configs import ModernBertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
-from sentence_experts.models.layers.experts import take_experts
-from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock, router_of_block
+from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock
 
 
 class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
@@ -19,9 +18,7 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
 
     def __init__(self, config: ModernBertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
-        self.experts = take_experts(self, config, layer_idx)
-        self.router = router_of_block(config, layer_idx)
-        self.expert_norms = config.expert_norms
+        self.put_experts(config, layer_idx)
 
     def forward(  # type: ignore[override]
         self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any
@@ -31,7 +28,9 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
             return super().forward(hidden_states, *args, **kwargs)
         if self.expert_norms:
             chosen = self.plan_at(plan, hidden_states)
-            normed = self.experts.run(hidden_states, chosen, _norm_before_attention)
+            normed = self.experts.run(
+                hidden_states, chosen, lambda expert, hidden: expert["attn_norm"](hidden)
+            )
             attended = hidden_states + self.attn(normed, *args, **kwargs)[0]
         else:
             attended = hidden_states + self.attn(self.attn_norm(hidden_states), *args, **kwargs)[0]
@@ -44,11 +43,6 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
         return hidden + mlp
 
 
-def _norm_before_attention(expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
-    normed: Tensor = expert["attn_norm"](hidden)
-    return normed
-
-
 class ModernBertExpertsModel(RoutedModel, ModernBertModel):
     """`ModernBertModel` whose sequences each go through one expert a block."""
 
@@ -56,7 +50,3 @@ class ModernBertExpertsModel(RoutedModel, ModernBertModel):
     config: ModernBertExpertsConfig
     block_class = ModernBertExpertsLayer
     _no_split_modules = ["ModernBertEmbeddings", "ModernBertExpertsLayer"]  # noqa: RUF012
-
-    def __init__(self, config: ModernBertExpertsConfig) -> None:
-        super().__init__(config)
-        self.replace_blocks()

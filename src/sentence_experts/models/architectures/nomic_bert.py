@@ -10,8 +10,7 @@ from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer, N
 from sentence_experts.models.architectures.configs import NomicBertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
-from sentence_experts.models.layers.experts import take_experts
-from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock, router_of_block
+from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock
 
 
 class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
@@ -19,9 +18,7 @@ class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
 
     def __init__(self, config: NomicBertExpertsConfig, layer_idx: int) -> None:
         super().__init__(config)
-        self.experts = take_experts(self, config, layer_idx)
-        self.router = router_of_block(config, layer_idx)
-        self.expert_norms = config.expert_norms
+        self.put_experts(config, layer_idx)
 
     def forward(  # type: ignore[override]
         self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any
@@ -48,7 +45,3 @@ class NomicBertExpertsModel(RoutedModel, NomicBertModel):
     config: NomicBertExpertsConfig
     block_class = NomicBertExpertsLayer
     _no_split_modules = ["NomicBertEmbeddings", "NomicBertExpertsLayer"]  # noqa: RUF012
-
-    def __init__(self, config: NomicBertExpertsConfig, add_pooling_layer: bool = False) -> None:
-        super().__init__(config, add_pooling_layer=add_pooling_layer)
-        self.replace_blocks()

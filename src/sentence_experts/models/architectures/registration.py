@@ -1,9 +1,7 @@
 """Make the model types known to transformers: in this process, and in saved folders.
 
-transformers takes model types only once its auto classes are imported, which takes seconds with torch. So
-`import sentence_experts` registers nothing; `import sentence_experts.register` does, and so does whatever of
-this package makes or opens a model. Saved folders name our classes in `auto_map` too, so that stock loaders
-with `trust_remote_code=True` find them without any import.
+`import sentence_experts` registers nothing, as that would import torch; `import sentence_experts.register`
+does, and so does whatever of this package makes or opens a model.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ _MODELING_FILE = '''"""The model classes of this folder, for stock loaders with 
 They are in the Python package sentence-experts: pip install sentence-experts
 """
 
-from {module} import {model_class}
-from sentence_experts.models.architectures.configs import {config_class}
+from {family.module} import {family.model_class}
+from sentence_experts.models.architectures.configs import {family.config_class}
 
-__all__ = ["{config_class}", "{model_class}"]
+__all__ = ["{family.config_class}", "{family.model_class}"]
 '''
 
 
@@ -50,6 +48,4 @@ def model_class_of(family: Family) -> Any:
 
 def write_modeling_file(folder: Path, model_type: str) -> None:
     """Write the Python file that `auto_map` names: it imports the classes from this package."""
-    family = family_of(model_type)
-    names = {"module": family.module, "model_class": family.model_class, "config_class": family.config_class}
-    write_text(folder / f"{MODELING}.py", _MODELING_FILE.format(**names))
+    write_text(folder / f"{MODELING}.py", _MODELING_FILE.format(family=family_of(model_type)))

@@ -1,9 +1,8 @@
 """The mixin in front of a transformers encoder that sends each sequence through one expert per block.
 
-Where routes choose the expert, it is the same in all blocks, so the batch is put in the order of its experts
-once, at the model's entry: all blocks then work on contiguous slices, one per expert, and the outputs are
-put back in the batch's order once, at the exit. Where each block chooses (`sequence_router`), each orders the
-batch for its own experts and back. Only with `token_router` does a text meet several experts in a block.
+Where routes choose the expert, the batch is put in the order of its experts once, at the model's entry: all
+blocks then work on contiguous slices, and the outputs are put back in the batch's order at the exit. Where
+each block chooses (`sequence_router`, `token_router`), each orders the batch for its own experts and back.
 
 Batches on the CPU are packed (`packing`): entry and exit then leave the padding out and put it back too.
 """
@@ -50,8 +49,9 @@ class RoutedModel:
     # Which experts are in memory.
     residency: Residency
 
-    def replace_blocks(self) -> None:
-        """Put blocks with experts in the place of the base model's; call it at the end of `__init__`."""
+    def __init__(self, config: Any, **options: Any) -> None:
+        """As the base model, with blocks with experts in the place of its own."""
+        super().__init__(config, **options)  # type: ignore[call-arg]
         layers = range(self.config.num_hidden_layers)
         blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)
         self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
@@ -107,8 +107,11 @@ class RoutedModel:
                 another shape hides from routes or routers where a sequence begins and ends.
         """
         packed = kwargs.get("cu_seq_lens_q")
-        if input_ids is not None and self.config.inner_route_token_id is not None:
-            input_ids = self._without_inner_routes(input_ids, attention_mask, packed)
+        unknown = self.config.inner_route_token_id
+        if input_ids is not None and unknown is not None:
+            # A mask of another shape is the caller's own attention pattern and says nothing about padding.
+            padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
+            input_ids = without_inner_route_tokens(self.routes, unknown, input_ids, padding, packed)
         given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -117,21 +120,25 @@ class RoutedModel:
             "inputs_embeds": inputs_embeds,
         }
         inputs = {name: value for name, value in given.items() if value is not None}
-        experts = self._experts_of(inputs, expert_ids, packed)
-        explicit = expert_ids is not None
         example = input_ids if input_ids is not None else inputs_embeds
-        assert example is not None
+        if example is None:
+            raise UsageError("give input_ids or inputs_embeds")
+        if packed is None:
+            lengths = torch.full((example.shape[0],), example.shape[1], device=example.device)
+        else:
+            lengths = packed.diff()
+        experts = self._experts_of(inputs, expert_ids, packed, len(lengths))
+        explicit = expert_ids is not None
         if packed is None and packs(self.config, example, attention_mask):
             outputs = self._packed_forward(inputs, kwargs, experts, explicit)
         else:
-            lengths = _lengths(example, packed)
             outputs = self._laid_out_forward(inputs, kwargs, experts, explicit, lengths)
         wants_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
         return outputs.to_tuple() if wants_tuple else outputs
 
     def _packed_forward(
         self, inputs: dict[str, Tensor], kwargs: dict[str, Any], experts: Tensor | None, explicit: bool
-    ) -> ModelOutput:
+    ) -> Any:
         """Run a padded batch as one row of its tokens (`packing`), each expert's sequences side by side."""
         example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
         mask = inputs.pop("attention_mask", None)
@@ -140,11 +147,10 @@ class RoutedModel:
         packing = Packing.of(mask, experts, in_order=router_kind(self.config).is_learned)
         if packing.order is not None and experts is not None:
             experts = experts[packing.order]
-        kwargs = {**kwargs, **packing.keywords(self.config)}
+        kwargs = kwargs | packing.keywords(self.config)
         lengths = packing.cu_seq_lens.diff()
-        outputs = self._laid_out_forward(packing.pack(inputs), kwargs, experts, explicit, lengths)
-        unpacked: ModelOutput = packing.unpack_outputs(outputs, getattr(self, "pooler", None))
-        return unpacked
+        outputs: Any = self._laid_out_forward(packing.pack(inputs), kwargs, experts, explicit, lengths)
+        return packing.unpack_outputs(outputs, getattr(self, "pooler", None))
 
     def _laid_out_forward(
         self,
@@ -165,57 +171,48 @@ class RoutedModel:
         with self.residency.using([number for number, *_ in plan.slices]):
             return self._grouped_forward(inputs, kwargs, plan, packed)
 
-    def _without_inner_routes(
-        self, input_ids: Tensor, attention_mask: Tensor | None, packed: Tensor | None
-    ) -> Tensor:
-        # A mask of another shape is the caller's own attention pattern and says nothing about padding.
-        padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
-        unknown = self.config.inner_route_token_id
-        return without_inner_route_tokens(self.routes, unknown, input_ids, padding, packed)
-
     def _experts_of(
-        self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None
+        self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None, sequences: int
     ) -> Tensor | None:
         """The expert of each sequence, (sequences,); None where nothing but the routers chooses."""
-        input_ids = inputs.get("input_ids")
-        example = input_ids if input_ids is not None else inputs.get("inputs_embeds")
-        if example is None:
-            raise UsageError("give input_ids or inputs_embeds")
+        input_ids, mask = inputs.get("input_ids"), inputs.get("attention_mask")
         if expert_ids is not None:
-            given = torch.as_tensor(expert_ids, device=example.device)
-            sequences = len(_lengths(example, packed))
+            given = torch.as_tensor(expert_ids, device=next(iter(inputs.values())).device)
             if given.shape != (sequences,) or given.is_floating_point():
                 raise UsageError(f"expert_ids must be {sequences} integers, one a sequence; got {given!r}")
             return given
-        if self.config.routes or not router_kind(self.config).is_learned:
-            # With learned routers too, a text that lacks the route its model was made for is a mistake.
-            return self._read_routes(input_ids, inputs.get("attention_mask"), packed)
-        return None
-
-    def _read_routes(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, packed: Tensor | None
-    ) -> Tensor:
-        if input_ids is None or (attention_mask is not None and attention_mask.dim() != 2):
+        # With learned routers too, a text that lacks the route its model was made for is a mistake.
+        if not self.config.routes and router_kind(self.config).is_learned:
+            return None
+        if input_ids is None or (mask is not None and mask.dim() != 2):
             raise UsageError("routes need input_ids and a mask of the same shape; or pass `expert_ids`")
         if not self.config.routes:
             raise RouteError("this model has no routes in its config; pass expert_ids")
-        return experts_of(self.routes, input_ids, attention_mask, packed)
+        return experts_of(self.routes, input_ids, mask, packed)
 
     def _plan(self, expert_ids: Tensor, lengths: Tensor, explicit: bool) -> Dispatch:
         plan = dispatch(expert_ids, lengths, len(self.config.experts))
-        if plan is None:
-            raise self._stray_error(expert_ids, explicit)
-        return plan
+        if plan is not None:
+            return plan
+        if not explicit:
+            raise no_route_error(self.routes, expert_ids, self.config.auto_routes)
+        names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
+        stray = expert_ids[(expert_ids < 0) | (expert_ids >= len(self.config.experts))]
+        raise UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")
 
     def check_whole(self, what: str) -> None:
-        """Refuse what needs every expert.
+        """Refuse what needs the weights of every expert and no adapter beside them.
 
         Raises:
-            UsageError: some are not in memory.
+            UsageError: some experts are not in memory, or a low-rank adapter has not been merged.
         """
         if self.residency.idle:
             raise UsageError(
                 f"only some experts of this model are loaded, so it cannot be {what}; load it without routes"
+            )
+        if self.config.lora is not None:
+            raise UsageError(
+                "the model has a low-rank adapter; merge it first (models.surgery.lora.merge_lora)"
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
@@ -237,19 +234,8 @@ class RoutedModel:
     def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
         """Do nothing: saved folders import this class from the package, and need no copy of its file."""
 
-    def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
-        if not explicit:
-            return no_route_error(self.routes, expert_ids, self.config.auto_routes)
-        names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
-        stray = expert_ids[(expert_ids < 0) | (expert_ids >= len(self.config.experts))]
-        return UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")
-
     def _grouped_forward(
-        self,
-        inputs: dict[str, Tensor],
-        kwargs: dict[str, Any],
-        plan: Dispatch,
-        packed: Tensor | None,
+        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], plan: Dispatch, packed: Tensor | None
     ) -> ModelOutput:
         """The base model's forward in the plan's order, its outputs in the inputs' order."""
         kwargs = {**kwargs, "plan": Dispatch(None, plan.slices), "return_dict": True}
@@ -271,10 +257,3 @@ class RoutedModel:
         outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
         outputs["router_logits"] = tuple(choices.logits)
         return outputs
-
-
-def _lengths(inputs: Tensor, packed: Tensor | None) -> Tensor:
-    """The number of tokens per sequence in the batch, (sequences,); arguments as `RoutedModel.forward`."""
-    if packed is not None:
-        return packed.diff()
-    return torch.full((inputs.shape[0],), inputs.shape[1], device=inputs.device)

@@ -76,10 +76,8 @@ def export(
     config, out = ExportConfig.of(config, **settings), Path(out)
     check_vacant(out, config.overwrite)
     encoder = check_experts(load(model, device="cpu", int8=False))
-    if config.route is None:
-        dense = average_experts(encoder, config.weights)
-    else:
-        dense = export_route(encoder, config.route)
+    average = config.route is None
+    dense = average_experts(encoder, config.weights) if average else export_route(encoder, config.route)
     save(dense, out)
     if not config.onnx:
         return Exported(out, dense)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -51,11 +52,12 @@ class Int8Linear(nn.Module):
     multiply: Tensor | None
 
     def __init__(self, linear: nn.Linear, smooth: Tensor | None, low: float, high: float) -> None:
-        """Args:
-        linear: the layer, whose weight is (out, in).
-        smooth: (in,) what each input channel is divided by; None for nothing.
-        low: the least value of the smoothed inputs.
-        high: the largest.
+        """From a layer with weight (out, in).
+
+        Args:
+            linear: the layer.
+            smooth: (in,) what each input channel is divided by; None for nothing.
+            low, high: the least and the largest value of the smoothed inputs.
         """
         super().__init__()
         weight = linear.weight.detach().float()
@@ -119,8 +121,19 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str], batch_size: in
     uneven = {name for name, channels in largest.items() if channels.max() > UNEVEN * channels.median()}
     smooth = {name: _smoothing(largest[name], layers[name].weight) for name in sorted(uneven)}
     calibration = {f"{name}.smooth": value for name, value in smooth.items()}
-    ranges = _ranges(encoder, texts, batch_size, layers, smooth)
-    return calibration | {f"{name}.range": value for name, value in ranges.items()}
+    seen: dict[str, list[Tensor]] = {name: [] for name in layers}
+    generator = torch.Generator().manual_seed(0)
+
+    def sample(name: str, rows: Tensor) -> None:
+        values = (rows / smooth[name] if name in smooth else rows).flatten()
+        seen[name].append(values[torch.randint(len(values), (SAMPLED_VALUES,), generator=generator)])
+
+    _watch(encoder, texts, batch_size, layers, sample)
+    for name, parts in seen.items():
+        values = torch.cat(parts).sort().values
+        out = int(len(values) * OUTSIDE / 2)  # half on either side
+        calibration[f"{name}.range"] = torch.stack([values[out], values[-1 - out]])
+    return calibration
 
 
 def apply(encoder: SentenceTransformer, calibration: Mapping[str, Tensor]) -> SentenceTransformer:
@@ -217,39 +230,13 @@ def _watch(
     def hook(name: str) -> Callable[..., None]:
         return lambda _, given: see(name, given[0].detach().flatten(0, -2).float())
 
-    handles = [layer.register_forward_pre_hook(hook(name)) for name, layer in layers.items()]
-    try:
+    with ExitStack() as hooks:
+        for name, layer in layers.items():
+            hooks.enter_context(layer.register_forward_pre_hook(hook(name)))
         encoder.encode(list(texts), prompt="", batch_size=batch_size, show_progress_bar=False)
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _smoothing(largest: Tensor, weight: Tensor) -> Tensor:
     """SmoothQuant, equation 4: what each input channel is divided by."""
     weights = weight.detach().float().abs().amax(dim=0).clamp(min=1e-5)
     return (largest.clamp(min=1e-5) ** SMOOTHING / weights ** (1 - SMOOTHING)).clamp(min=1e-4)
-
-
-def _ranges(
-    encoder: SentenceTransformer,
-    texts: Sequence[str],
-    batch_size: int,
-    layers: Mapping[str, nn.Linear],
-    smooth: Mapping[str, Tensor],
-) -> dict[str, Tensor]:
-    """(low, high) of each layer's smoothed inputs; a share of `OUTSIDE` lies beyond."""
-    seen: dict[str, list[Tensor]] = {name: [] for name in layers}
-    generator = torch.Generator().manual_seed(0)
-
-    def see(name: str, rows: Tensor) -> None:
-        values = (rows / smooth[name] if name in smooth else rows).flatten()
-        seen[name].append(values[torch.randint(len(values), (SAMPLED_VALUES,), generator=generator)])
-
-    _watch(encoder, texts, batch_size, layers, see)
-    ranges = {}
-    for name, parts in seen.items():
-        values = torch.cat(parts).sort().values
-        out = int(len(values) * OUTSIDE / 2)  # half on either side
-        ranges[name] = torch.stack([values[out], values[-1 - out]])
-    return ranges

@@ -51,13 +51,9 @@ def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TO
     Batch and length are free. Pooling and the modules after it are inside the graph; the tokenizer and the
     prompts are not.
 
-    Args:
-        encoder: a dense encoder, from `merge`.
-        folder: where the tokenizer's files are, or will be.
-        tolerance: the largest allowed difference of a number in a vector from torch's.
-
     Returns:
-        The largest difference between the graph's vectors and torch's, over texts of several lengths.
+        The largest difference of a number between the graph's vectors and torch's, over texts of several
+        lengths.
 
     Raises:
         InputError: the model has experts: a graph has one way through it.

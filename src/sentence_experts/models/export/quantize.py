@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sentence_experts.models.encoder import ExpertEncoder, check_vacant, save
 from sentence_experts.models.export import int8
 from sentence_experts.models.export.config import QuantizeConfig
@@ -62,33 +60,18 @@ def quantize(
     """
     config, out = QuantizeConfig.of(config, **settings), Path(out)
     check_vacant(out, config.overwrite)
-    table = (
-        texts
-        if isinstance(texts, list | tuple)
-        else next(TextTable(texts, config.column).chunks(MAX_TEXTS), [])
-    )
-    read = [text if isinstance(text, str) else text.text for text in table][:MAX_TEXTS]
-    read = [text for text in read if text.strip()]
+    table = next(TextTable(texts, config.column).chunks(MAX_TEXTS), [])
+    read = [row.text for row in table if row.text.strip()]
     compared = read[::CHECKED_EVERY]
     others = [text for number, text in enumerate(read) if number % CHECKED_EVERY]
     whole = load(model, device="cpu", dtype="float32", int8=False)
-    prefixes = _prefixes(whole)
+    routes = whole.routes if isinstance(whole, ExpertEncoder) else ()
+    prefixes = [route.text for route in routes] or [""]
     int8_state = int8.calibrate(whole, [prefix + text for prefix in prefixes for text in others])
     save(whole, out)
     int8.write(int8_state, out)
     eight = load(out, device="cpu")
-    cosines = np.concatenate(
-        [_cosines(whole, eight, [prefix + text for text in compared]) for prefix in prefixes]
-    )
+    routed = [prefix + text for prefix in prefixes for text in compared]
+    a, b = (model.encode(routed, normalize_embeddings=True) for model in (whole, eight))
+    cosines = (a * b).sum(axis=1)
     return Quantized(out, len(compared), float(cosines.mean()), float(cosines.min()))
-
-
-def _prefixes(model: SentenceTransformer) -> list[str]:
-    """What texts begin with, one per route."""
-    routes = model.routes if isinstance(model, ExpertEncoder) else []
-    return [route.text for route in routes] or [""]
-
-
-def _cosines(first: SentenceTransformer, second: SentenceTransformer, texts: list[str]) -> Any:
-    a, b = (model.encode(texts, normalize_embeddings=True) for model in (first, second))
-    return (a * b).sum(axis=1)

@@ -54,15 +54,12 @@ NOTHING_ROUTED = Dispatch(None, ())
 
 
 def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | None:
-    """Group sequences by expert, with one transfer from the device.
+    """Group sequences by expert, with one transfer from the device; None when some id is no expert's.
 
     Args:
         expert_ids: (sequences,) the expert of each.
         lengths: (sequences,) the number of tokens each takes in the batch, padding included.
         experts: the number of experts.
-
-    Returns:
-        None when some id is outside [0, experts).
     """
     numbers = torch.arange(experts, device=expert_ids.device)
     tokens_each = ((expert_ids[:, None] == numbers) * lengths[:, None]).sum(dim=0)  # (experts,)
@@ -105,15 +102,12 @@ def _slices(counts: Sequence[int]) -> ExpertSlices:
 
 
 def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """Put packed sequences in another order.
+    """Return the tokens of reordered packed sequences, (tokens,), and the keywords for the new packing.
 
     Args:
         cu_seq_lens: (sequences + 1,) cumulative lengths.
         order: (sequences,) the sequences in their new order.
         tokens: the tokens of all sequences.
-
-    Returns:
-        The tokens in their new order, (tokens,), and the keyword arguments that describe the new packing.
     """
     lengths = cu_seq_lens.diff()[order]
     moved = torch.cat([cu_seq_lens[:1], lengths.cumsum(0, dtype=cu_seq_lens.dtype)])

@@ -71,6 +71,12 @@ class Experts(nn.ModuleList):
         assert isinstance(modules, nn.ModuleDict)
         return modules
 
+    def idle(self, number: int) -> IdleExpert:
+        """What holds the place of an expert that is not in use."""
+        modules = self[number]
+        assert isinstance(modules, IdleExpert)
+        return modules
+
 
 class IdleExpert(nn.ModuleDict):
     """Holds the place of an expert that is not in use (`storage.residency`), and none of its weights.
@@ -80,20 +86,13 @@ class IdleExpert(nn.ModuleDict):
         kept: the expert, where it waits on the CPU.
     """
 
+    blueprint: nn.ModuleDict
+    kept: nn.ModuleDict | None
+
     def __init__(self, blueprint: nn.ModuleDict, kept: nn.ModuleDict | None = None) -> None:
         super().__init__()
-        # In a tuple, so that the model does not count them among its modules.
-        self._waiting = (blueprint, kept)
-
-    @property
-    def blueprint(self) -> nn.ModuleDict:
-        """What the expert is made of."""
-        return self._waiting[0]
-
-    @property
-    def kept(self) -> nn.ModuleDict | None:
-        """The expert itself, if it waits in memory."""
-        return self._waiting[1]
+        # Past `Module.__setattr__`, so that the model does not count them among its modules.
+        self.__dict__.update(blueprint=blueprint, kept=kept)
 
 
 def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:

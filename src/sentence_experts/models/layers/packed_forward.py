@@ -1,9 +1,8 @@
 """Packing on or off: for encoders with experts, and for plain dense ones, which gain by it as much.
 
 A model with experts packs by itself (`routed_model`). A dense encoder of transformers gets a `forward` in
-front of its own, which packs its inputs and unpacks its outputs. (Not hooks: sentence-transformers calls
-`forward` itself, which bypasses them.) Callers, such as a stock `SentenceTransformer.encode` or a trainer,
-notice nothing.
+front of its own, which packs its inputs and unpacks its outputs (not hooks: sentence-transformers calls
+`forward` itself, which bypasses them).
 """
 
 from __future__ import annotations
@@ -30,14 +29,8 @@ def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
     """Let every encoder in a model leave the padding out on the CPU, or have it pad again.
 
     The vectors stay the same but for rounding. Encoders that run another attention than the two paths (eager,
-    FlashAttention) keep it.
-
-    Args:
-        model: a `SentenceTransformer`, or transformers' encoder itself; changed in place.
-        packed: False for the plain, padded path.
-
-    Returns:
-        The model.
+    FlashAttention) keep it. The model, a `SentenceTransformer` or transformers' encoder itself, is changed in
+    place and returned.
 
     Raises:
         UsageError: there is no encoder in it whose padding can be left out.
@@ -58,7 +51,7 @@ def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
 
 def can_pack(model: nn.Module) -> bool:
     """Whether `use_packing` finds an encoder."""
-    return next(_encoders(model), None) is not None
+    return any(_encoders(model))
 
 
 def is_packed(model: nn.Module) -> bool:
@@ -99,9 +92,7 @@ class PackedForward:
         if DENSE[encoder.config.model_type] and "position_ids" not in inputs and "input_ids" in inputs:
             inputs["position_ids"] = _positions_after(inputs["input_ids"], encoder.config.pad_token_id)
         packing = Packing.of(mask)
-        others = {
-            name: each for name, each in kwargs.items() if name not in (*_TOKEN_INPUTS, "attention_mask")
-        }
+        others = {name: kwargs[name] for name in kwargs.keys() - {*_TOKEN_INPUTS, "attention_mask"}}
         others |= packing.keywords(encoder.config) | {"return_dict": True}
         outputs = forward(encoder, **packing.pack(inputs), **others)
         return packing.unpack_outputs(outputs, getattr(encoder, "pooler", None))

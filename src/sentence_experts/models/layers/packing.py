@@ -4,14 +4,15 @@ Everything but the attention treats a token by itself, so the row of its real to
 batch. The attention is computed for texts of equal length at once. Both are entered through transformers' own
 interface for attention functions, as `PACKED`; the padded path is transformers' own "sdpa".
 
-Packing is for the CPU. On a GPU, attention over sequences of different lengths is FlashAttention's
-(`attn_implementation="flash_attention_2"`), for which sentence-transformers leaves the padding out itself.
+Packing is for the CPU. On a GPU, sentence-transformers itself leaves the padding out for FlashAttention
+(`attn_implementation="flash_attention_2"`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
@@ -114,11 +115,9 @@ def packs(config: Any, example: Tensor, mask: Tensor | None) -> bool:
         example: input_ids or embeddings, (sequences, length, ...).
         mask: the attention mask; one that is not (sequences, length) is the caller's own pattern.
     """
-    if attention_of(config) != PACKED or example.device.type != "cpu":
-        return False
-    if is_recording():
-        return False  # a recorded graph has fixed steps; packing's depend on the texts
-    return mask is None or mask.dim() == 2
+    # A recorded graph has fixed steps; packing's depend on the texts.
+    packable = example.device.type == "cpu" and not is_recording()
+    return attention_of(config) == PACKED and packable and (mask is None or mask.dim() == 2)
 
 
 def packed_attention(
@@ -137,15 +136,12 @@ def packed_attention(
 
     Args:
         module: the attention's module.
-        query: (1, heads, tokens, width), as `key` and `value`.
-        key: as `query`.
-        value: as `query`.
-        attention_mask: for batches that are not packed.
+        query, key, value: (1, heads, tokens, width).
+        attention_mask: for batches that are not packed, as are `kwargs`.
         dropout: of the attention's weights.
         scaling: of the scores; by default width ** -0.5.
         sliding_window: tokens so far apart, or farther, do not meet; None where all do.
         cu_seq_lens_q: (sequences + 1,) where sequences begin; None for a padded batch.
-        **kwargs: passed on for a padded batch.
 
     Returns:
         (1, tokens, heads, width), and None for the weights.
@@ -171,14 +167,12 @@ def packed_attention(
 
 def equal_runs(starts: list[int]) -> Iterator[tuple[int, int, int]]:
     """(first token, sequences, length) of each run of sequences of equal length; empty ones are left out."""
-    first = 0
-    for number in range(1, len(starts)):
-        length = starts[number] - starts[number - 1]
-        if number + 1 < len(starts) and starts[number + 1] - starts[number] == length:
-            continue
+    start = starts[0]
+    for length, run in groupby(end - begin for begin, end in pairwise(starts)):
+        sequences = len(list(run))
         if length:
-            yield starts[first], number - first, length
-        first = number
+            yield start, sequences, length
+        start += sequences * length
 
 
 def _within(q: Tensor, k: Tensor, v: Tensor, window: int | None, **options: Any) -> Tensor:

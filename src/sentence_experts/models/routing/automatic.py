@@ -35,12 +35,9 @@ _FALLBACK = "fallback_embeddings"
 class AutoRoutedEncoder(ExpertEncoder):
     """A model with experts that also knows the route "auto".
 
-    `encode(texts, prompt_name="auto")` chooses a route per text; other routes work as before. A text whose
-    most probable route is below the classifier's confidence gets the vector of the averaged model, or is an
-    error.
-
-    Attributes:
-        classifier: what chooses the routes.
+    `encode(texts, prompt_name="auto")` chooses a route per text (by `classifier`); other routes work as
+    before. A text whose most probable route is below the classifier's confidence gets the vector of the
+    averaged model, or is an error.
     """
 
     def __init__(
@@ -117,7 +114,14 @@ class AutoRoutedEncoder(ExpertEncoder):
             names, probabilities, vectors = self._choose(plain)
             unsure = probabilities.max(axis=1) < self.classifier.confidence
             if unsure.any() and self.classifier.fallback == "error":
-                raise self._unsure_error(plain, probabilities, int(np.argmax(unsure)))
+                row = int(np.argmax(unsure))
+                ranked = sorted(zip(probabilities[row], self.classifier.routes, strict=True), reverse=True)
+                shares = ", ".join(f"{name} {share:.2f}" for share, name in ranked)
+                raise RouteError(
+                    f"the text {str(plain[row])[:60]!r}: no route reaches the confidence of "
+                    f"{self.classifier.confidence:g}: {shares}; name its route, or train automatic routes "
+                    "with another `confidence` or with `fallback=average`"
+                )
             for row, text, name in zip(rows, plain, names, strict=True):
                 texts[row] = prepend(self.prompts[name] or "", text)
             chosen = torch.tensor(rows)
@@ -170,15 +174,6 @@ class AutoRoutedEncoder(ExpertEncoder):
         probabilities = self.classifier.probabilities(vectors)
         return [routes[best] for best in probabilities.argmax(axis=1)], probabilities, vectors
 
-    def _unsure_error(self, texts: Sequence[Any], probabilities: NDArray[np.float64], row: int) -> RouteError:
-        ranked = sorted(zip(probabilities[row], self.classifier.routes, strict=True), reverse=True)
-        shares = ", ".join(f"{name} {share:.2f}" for share, name in ranked)
-        return RouteError(
-            f"the text {str(texts[row])[:60]!r}: no route reaches the confidence of "
-            f"{self.classifier.confidence:g}: {shares}; name its route, or train automatic routes with "
-            "another `confidence` or with `fallback=average`"
-        )
-
 
 def fit_auto_routes(
     model: ExpertEncoder,
@@ -221,7 +216,7 @@ def fit_auto_routes(
 
 
 def _is_auto(text: Any) -> bool:
-    first = text if isinstance(text, str) else text[0] if isinstance(text, tuple | list) and text else ""
+    first = text[0] if isinstance(text, tuple | list) and text else text
     return isinstance(first, str) and first.startswith(AUTO_PROMPT)
 
 

@@ -5,6 +5,7 @@ It is stored in `auto_route/` of the model's folder (JSON and safetensors); fitt
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.pooling import unit
 from sentence_experts.storage import read_json, replacing_folder, write_json
 
 AUTO = "auto"
@@ -42,25 +45,19 @@ class RouteClassifier:
 
     def probabilities(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
         """(texts, dimensions) -> (texts, routes); each row adds up to 1."""
-        logits = unit_length(vectors) @ self.weights.T + self.biases
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+        logits = unit(np.asarray(vectors, np.float64)) @ self.weights.T + self.biases
+        shares: NDArray[np.float64] = softmax(logits, axis=1)
         return shares
 
     def write(self, model: Path) -> None:
         """Write to the folder of a model."""
         from safetensors.numpy import save_file
 
-        arrays = {"weights": self.weights, "biases": self.biases}
-        settings = {
-            "routes": list(self.routes),
-            "confidence": self.confidence,
-            "fallback": self.fallback,
-            "trained_on": self.trained_on,
-        }
+        settings = dict(vars(self))
+        # safetensors writes an array's memory as it lies, whatever the order of its axes.
+        arrays = {name: np.ascontiguousarray(settings.pop(name)) for name in ("weights", "biases")}
         with replacing_folder(model / FOLDER) as folder:
-            # safetensors writes an array's memory as it lies, whatever the order of its axes.
-            save_file({name: np.ascontiguousarray(each) for name, each in arrays.items()}, folder / WEIGHTS)
+            save_file(arrays, folder / WEIGHTS)
             write_json(folder / SETTINGS, settings)
 
     @classmethod
@@ -90,17 +87,13 @@ def has_auto_route(source: str | Path) -> bool:
 
 
 def fit_classifier(
-    vectors: NDArray[Any],
-    routes: Sequence[str],
-    confidence: float = 0.5,
-    fallback: str = "average",
+    vectors: NDArray[Any], routes: Sequence[str], confidence: float = 0.5, fallback: str = "average"
 ) -> RouteClassifier:
     """Fit the classifier on vectors of shape (texts, dimensions) and the route of each text.
 
-    The vectors are put around their mean, at a mean square distance of 1, so that the penalty means the same
-    for models whose vectors lie close together; the shift and the scale go into the weights. The penalty is
-    scikit-learn's default, C = 1. On real titles a weaker one made the choices worse and far too sure of
-    themselves, a stronger one too unsure.
+    The vectors are put around their mean, at a mean square distance of 1, so that the penalty (scikit-learn's
+    default, C = 1) means the same for models whose vectors lie close together; the shift and the scale go
+    into the weights. On real titles a weaker penalty made the choices worse and far too sure of themselves.
 
     Raises:
         UsageError: fewer than two routes.
@@ -110,7 +103,7 @@ def fit_classifier(
     names = sorted(set(routes))
     if len(names) < 2:
         raise UsageError(f"to choose between routes there must be texts of two; there are {names}")
-    rows = unit_length(vectors)
+    rows = unit(np.asarray(vectors, np.float64))
     centre = rows.mean(axis=0)
     spread = np.sqrt(((rows - centre) ** 2).sum(axis=1).mean()) or 1.0
     regression = LogisticRegression(max_iter=1000).fit((rows - centre) / spread, routes)
@@ -118,14 +111,4 @@ def fit_classifier(
     biases = regression.intercept_ - weights @ centre
     if len(names) == 2:  # scikit-learn then keeps the second class's row only, against a row of zeros
         weights, biases = np.vstack([0 * weights, weights]), np.append(0.0, biases)
-    counts = {name: list(routes).count(name) for name in names}
-    return RouteClassifier(
-        tuple(str(name) for name in regression.classes_), weights, biases, confidence, fallback, counts
-    )
-
-
-def unit_length(vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """The rows in float64, each divided by its length; zero rows stay zero."""
-    rows = np.asarray(vectors, dtype=np.float64)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1)
+    return RouteClassifier(tuple(names), weights, biases, confidence, fallback, dict(Counter(routes)))

@@ -68,7 +68,9 @@ def with_domain_tokens(
     if instructions:
         names, tokens = [*names, "the instructions"], [*tokens, INSTRUCTION_TOKEN]
     starts = _starts(backend, names, tokens)
-    _drop_leading_cls(backend, tokenizer)
+    if tokenizer.cls_token is None or leading_token(backend) != tokenizer.cls_token:
+        raise InputError("the base's tokenizer does not begin texts with a [CLS] token; use `route='prefix'`")
+    backend.post_processor = without_leading_token(backend)  # the domain token stands there instead
     normalizer = backend.normalizer
     rules = [
         normalizers.Replace(Regex(rf"\A{re.escape(start)}"), _marked(token))
@@ -142,8 +144,7 @@ def prefix_routes(
         for other in routes:
             if other.token_ids == ids:
                 raise UsageError(f"routes {other.name!r} and {name!r} have the same instruction: {prefix!r}")
-            shared = min(len(other.token_ids), len(ids))
-            if other.token_ids[:shared] == ids[:shared]:
+            if all(ours == theirs for ours, theirs in zip(ids, other.token_ids, strict=False)):
                 raise UsageError(
                     f"routes {other.name!r} and {name!r}: one instruction begins with the other, so a text "
                     f"could turn {other.text!r} into {prefix!r} or back; change one"
@@ -180,22 +181,12 @@ def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -
     return list(seen)
 
 
-def _drop_leading_cls(backend: Tokenizer, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Drop the leading [CLS] from the post-processor's templates; the domain token stands there instead."""
-    if tokenizer.cls_token is None or leading_token(backend) != tokenizer.cls_token:
-        raise InputError("the base's tokenizer does not begin texts with a [CLS] token; use `route='prefix'`")
-    backend.post_processor = without_leading_token(backend)
-
-
 def _check(
     base: PreTrainedTokenizerBase, extended: PreTrainedTokenizerBase, leads: Mapping[str, tuple[int, str]]
 ) -> None:
     """Check that a routed text is read as its leading token and what the base reads after [CLS].
 
-    Args:
-        base: the base's tokenizer.
-        extended: the tokenizer with domain tokens.
-        leads: what a routed text begins with -> its leading token, and what the base reads in its place.
+    `leads`: what a routed text begins with -> its leading token, and what the base reads in its place.
     """
     for lead, (token, for_base) in leads.items():
         for probe in PROBES:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
@@ -39,8 +40,7 @@ class RouterChoices:
     @property
     def probabilities(self) -> NDArray[np.float32]:
         """The softmax of the logits, (texts, blocks, experts)."""
-        powers = np.exp(self.logits - self.logits.max(axis=2, keepdims=True))
-        shares: NDArray[np.float32] = powers / powers.sum(axis=2, keepdims=True)
+        shares: NDArray[np.float32] = softmax(self.logits, axis=2)
         return shares
 
     @property
@@ -58,13 +58,9 @@ class RouterChoices:
 def router_choices(
     encoder: SentenceTransformer, texts: Sequence[str], prompt: str = "", batch_size: int = 32
 ) -> RouterChoices:
-    """Return what the model's routers choose for the texts, in their order.
+    """Return what the model's routers choose for the texts, in their order, with `prompt` in front of each.
 
-    Args:
-        encoder: a model with learned routers.
-        texts: the texts; (texts, blocks, experts) of the result begins with them.
-        prompt: what stands in front of each text.
-        batch_size: number of texts per batch; no choice depends on it.
+    No choice depends on `batch_size`, the number of texts per batch.
 
     Raises:
         UsageError: the model has no routers that read whole texts.

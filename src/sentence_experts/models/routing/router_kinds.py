@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, TokenDispatch
+from sentence_experts.models.layers.experts import Experts, take_experts
 from sentence_experts.models.routing.sequence_router import LEARNED, SequencePass, SequenceRouter
 from sentence_experts.models.routing.token_router import TOKEN, TokenPass, TokenRouter, Tokens
 from sentence_experts.models.storage.weight_names import is_router
@@ -49,11 +50,7 @@ class RouterKind:
         return int(config.top_k) if self.per_token else 1
 
     def check(self, top_k: int, experts: int) -> None:
-        """Refuse a number of experts per token that does not fit the number of experts.
-
-        Raises:
-            UsageError: it does not.
-        """
+        """Refuse, with a UsageError, a number of experts per token that does not fit that of experts."""
         if self.per_token and not 2 <= top_k <= experts:
             raise UsageError(
                 f"`top_k` must be between 2 and the number of experts ({experts}), got {top_k}; with one "
@@ -61,11 +58,7 @@ class RouterKind:
             )
 
     def refuse_per_token(self, consequence: str) -> None:
-        """Stop an operation that needs one expert per text.
-
-        Raises:
-            UsageError: each token chooses its own experts; the message ends with `consequence`.
-        """
+        """Refuse, with a UsageError that ends with `consequence`, what needs one expert per text."""
         if self.per_token:
             raise UsageError(
                 f"in this model each token chooses its own experts (`router='token'`): {consequence}"
@@ -102,14 +95,22 @@ def router_kind(config: Any) -> RouterKind:
 
 
 class RoutedBlock:
-    """Mixin in front of a base block: lets the block's router choose before the block runs.
+    """Mixin in front of a base block: lets a sequence router choose before the block runs.
 
-    A sequence router chooses before, because what runs inside a block is computed again under gradient
-    checkpointing, and not recorded for gradients the first time; the routers' losses need their logits from
-    the first time.
+    What runs inside a block is computed again under gradient checkpointing, and not recorded for gradients
+    the first time; the routers' losses need their logits from the first time.
     """
 
+    experts: Experts | None
     router: SequenceRouter | TokenRouter | None
+    expert_norms: bool
+
+    def put_experts(self, config: Any, layer: int) -> None:
+        """Put the experts into the block, and a router if learned ones choose, where it is to have them."""
+        self.experts = take_experts(self, config, layer)  # type: ignore[arg-type]
+        router = None if self.experts is None else router_kind(config).router
+        self.router = router and router(config.hidden_size, len(config.experts))
+        self.expert_norms = config.expert_norms
 
     def __call__(self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any) -> Any:
         """Run the block."""
@@ -124,14 +125,6 @@ class RoutedBlock:
             return plan.choose(self.router, hidden)
         assert isinstance(plan, Dispatch)
         return plan
-
-
-def router_of_block(config: Any, layer: int) -> SequenceRouter | TokenRouter | None:
-    """Build a block's router, if the model's routers are learned and this block holds experts."""
-    router = router_kind(config).router
-    if router is None or layer not in config.expert_layers:
-        return None
-    return router(config.hidden_size, len(config.experts))
 
 
 def initialize_routers(model: nn.Module, seed: int) -> None:

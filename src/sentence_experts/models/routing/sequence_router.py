@@ -1,18 +1,14 @@
 """The learned sequence router: each block chooses its expert from the text (preprint, section 3.2.1).
 
-One linear layer per block reads the sequence's state, the mean over its tokens of the hidden states that
-enter the block, and the expert with the highest logit takes the whole sequence (top 1, as a switch
-transformer).
-
-The expert's output is not scaled by the router's probability, so experts that are copies of the base's MLP
-give the base's vectors, whatever the router chooses. The vector therefore brings the router no gradient: it
-learns from its own losses, the cross-entropy to the domain and the balancing of load.
+The expert with the highest logit takes the whole sequence (top 1, as a switch transformer). Its output is not
+scaled by the router's probability, so experts that are copies of the base's MLP give the base's vectors,
+whatever the router chooses. The router therefore learns from its own losses alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -58,24 +54,13 @@ class SequencePass:
     """One forward pass through blocks that choose: what their routers need, and their logits.
 
     It is passed through the blocks as an argument. Modules hold no state of it, so passes do not mix when
-    gradients are cached or blocks computed again.
-
-    Attributes:
-        logits: (sequences, experts) of each block so far.
+    gradients are cached or blocks computed again. `logits`: (sequences, experts) of each block so far.
     """
 
     def __init__(
-        self,
-        lengths: Tensor,
-        mask: Tensor | None,
-        cu_seq_lens: Tensor | None,
-        given: Dispatch | None,
+        self, lengths: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | None, given: Dispatch | None
     ) -> None:
-        """Args:
-            lengths: (sequences,) the number of tokens per sequence in the batch, padding included.
-            mask: (batch, length), 0 at padding.
-            cu_seq_lens: (sequences + 1,) of packed sequences.
-            given: the experts that the caller chose, in place of the routers' choices.
+        """As `RouterKind.begin`.
 
         Raises:
             UsageError: the mask does not say which tokens are padding.
@@ -92,10 +77,8 @@ class SequencePass:
         """Return the experts of the sequences in the block that `hidden` enters."""
         logits = router(hidden, self._mask, self._cu_seq_lens)
         self.logits.append(logits)
-        if self._given is not None:
-            return self._given
-        chosen = dispatch(logits.detach().argmax(dim=1), self._lengths, logits.shape[1])
-        plan = self._by_token(chosen)
+        chosen = logits.detach().argmax(dim=1)
+        plan = self._given or self._by_token(dispatch(chosen, self._lengths, logits.shape[1]))
         assert plan is not None  # argmax names no expert that is not there
         return plan
 
@@ -115,10 +98,8 @@ def router_logits_of(model: nn.Module) -> Iterator[list[Tensor]]:
     The hooks are on the routers, because sentence-transformers runs the transformer past its own hooks.
     """
     seen: list[Tensor] = []
-    routers = [module for module in model.modules() if isinstance(module, SequenceRouter)]
-    handles = [router.register_forward_hook(lambda _, __, logits: seen.append(logits)) for router in routers]
-    try:
+    with ExitStack() as hooks:
+        for module in model.modules():
+            if isinstance(module, SequenceRouter):
+                hooks.enter_context(module.register_forward_hook(lambda _, __, logits: seen.append(logits)))
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()

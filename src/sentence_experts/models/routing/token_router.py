@@ -1,24 +1,19 @@
 """The learned token router: in each block, each token goes to its own `top_k` experts (MoTE, section 6, TLR).
 
-As in GShard (Lepikhin et al. 2020) and Mixtral (Jiang et al. 2024): one linear layer per block gives a
-token's logits, the softmax over the experts its probabilities, and the `top_k` highest of these, divided by
-their sum, the weights with which the outputs of those experts are added up. The weights teach the router, as
-does its balance loss (`token_balance_loss`). No expert has a capacity, so that a token's experts do not
-depend on its batch, and padding takes no part.
+As in GShard (Lepikhin et al. 2020) and Mixtral (Jiang et al. 2024), the `top_k` highest probabilities,
+divided by their sum, are the weights with which the outputs of those experts are added up. No expert has a
+capacity, so that a token's experts do not depend on its batch, and padding takes no part. Experts that are
+copies of the base's MLP give the base's vectors. Routes stay in the text and tell the router the task.
 
 A block's router reads the tokens where they first meet what an expert owns: between attention and MLP, or
 before the attention where the experts own the norm there (ModernBERT with `expert_norms`). It reads them
-normalised, as Mixtral's does, but by no weights of its own, since the norm may be an expert's. Where experts
-own norms, outputs are mixed after them. Experts that are copies of the base's MLP give the base's vectors,
-because the weights add up to 1.
-
-Routes stay in the text and tell the router the task; they do not choose the expert.
+normalised, as Mixtral's does, but by no weights of its own, since the norm may be an expert's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,8 +81,7 @@ class TokenRouter(nn.Linear):
 class TokenPass:
     """One forward pass through blocks whose tokens choose; passed through the blocks as their plan.
 
-    Attributes:
-        logits: (tokens, experts) of each block so far, padding left out.
+    `logits`: (tokens, experts) of each block so far, padding left out.
     """
 
     def __init__(self, tokens: Tokens, top_k: int) -> None:
@@ -102,26 +96,16 @@ class TokenPass:
             states = states.index_select(0, self.tokens.positions)
         logits = router(states, self.tokens)
         self.logits.append(logits)
-        weights, experts = top_weights(logits, self.top_k)
-        return dispatch_tokens(experts, weights, logits.shape[1], self.tokens.positions)
-
-
-def top_weights(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """Return weights and indices of each token's experts, (tokens, top_k) both, from (tokens, experts)."""
-    chosen = logits.softmax(dim=-1).topk(top_k, dim=-1)
-    return chosen.values / chosen.values.sum(dim=-1, keepdim=True), chosen.indices
+        chosen = logits.softmax(dim=-1).topk(self.top_k, dim=-1)  # (tokens, top_k)
+        weights = chosen.values / chosen.values.sum(dim=-1, keepdim=True)
+        return dispatch_tokens(chosen.indices, weights, logits.shape[1], self.tokens.positions)
 
 
 def token_load(logits: Tensor, tokens: Tokens, top_k: int) -> Tensor:
-    """Count how a block's tokens spread over the experts, text by text, (sequences, 2, experts).
+    """Count how a block's tokens spread over the experts, (tokens, experts) -> (sequences, 2, experts).
 
     First the sum of the tokens' probabilities, which has a gradient; then the number of tokens that chose the
     expert, divided by `top_k`, which has none. Either adds up to the number of the text's tokens.
-
-    Args:
-        logits: (tokens, experts).
-        tokens: whose they are.
-        top_k: the number of experts per token.
     """
     probabilities = logits.softmax(dim=-1)
     chosen = probabilities.detach().topk(top_k, dim=-1).indices
@@ -154,14 +138,15 @@ def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
             )
         seen.append((logits, tokens))
 
-    routers = [module for module in model.modules() if isinstance(module, TokenRouter)]
-    handles = [router.register_forward_hook(hook) for router in routers]
-    try:
+    with ExitStack() as hooks:
+        for module in model.modules():
+            if isinstance(module, TokenRouter):
+                hooks.enter_context(module.register_forward_hook(hook))
         yield loads
-    finally:
-        for handle in handles:
-            handle.remove()
-    loads += [token_load(logits, tokens, _top_k_of(model)) for logits, tokens in seen]
+    # The config of the model with token routers, which may be inside `model`.
+    configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
+    top_k = next(int(config.top_k) for config in configs if getattr(config, "router", None) == TOKEN)
+    loads += [token_load(logits, tokens, top_k) for logits, tokens in seen]
 
 
 def token_balance_loss(loads: Sequence[Tensor] | Tensor) -> Tensor:
@@ -181,9 +166,3 @@ def token_balance_loss(loads: Sequence[Tensor] | Tensor) -> Tensor:
     totals = stacked.sum(dim=0)  # (blocks, 2, experts)
     probabilities, shares = (totals / totals.sum(dim=-1, keepdim=True)).unbind(dim=1)
     return stacked.shape[-1] * (probabilities * shares.detach()).sum(dim=-1).mean()
-
-
-def _top_k_of(model: nn.Module) -> int:
-    """The number of experts per token of the model with token routers inside `model`."""
-    configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
-    return next(int(config.top_k) for config in configs if getattr(config, "router", None) == TOKEN)

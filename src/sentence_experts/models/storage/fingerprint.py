@@ -116,7 +116,11 @@ def folder_fingerprint(folder: Path) -> str:
         and file.suffix not in IGNORED_SUFFIXES
         and not any(part.startswith((".", "checkpoint-")) for part in file.relative_to(folder).parts)
     )
-    return sha256_text(*(part for file in files for part in (file.as_posix(), _file_hash(folder / file))))
+    hashes = {}
+    for file in files:
+        status = (folder / file).stat()
+        hashes[file.as_posix()] = _hash_of(folder / file, status.st_size, status.st_mtime_ns)
+    return sha256_text(*(part for entry in hashes.items() for part in entry))
 
 
 def weights_fingerprint(model: SentenceTransformer) -> str:
@@ -130,11 +134,6 @@ def weights_fingerprint(model: SentenceTransformer) -> str:
     return digest.hexdigest()
 
 
-def _file_hash(file: Path) -> str:
-    status = file.stat()
-    return _hash_of(str(file), status.st_size, status.st_mtime_ns)
-
-
 @lru_cache(maxsize=4096)
-def _hash_of(file: str, size: int, changed: int) -> str:
-    return sha256_file(Path(file))
+def _hash_of(file: Path, size: int, changed: int) -> str:
+    return sha256_file(file)

@@ -37,10 +37,7 @@ class Residency:
     """
 
     def __init__(self, model: Any, in_memory: bool = True) -> None:
-        """Args:
-        model: the transformer with experts.
-        in_memory: whether its experts are in memory now, or all of them on disk.
-        """
+        """Begin with all experts of the transformer in memory, or all of them on disk."""
         self._model = model
         self.files: WeightFiles | None = None
         self.limit: int | None = None
@@ -52,9 +49,8 @@ class Residency:
     def __getstate__(self) -> dict[str, Any]:
         """Everything but locks and counts of users: a copy begins with its own."""
         with self._lock:
-            state = {**self.__dict__, "_users": dict.fromkeys(self._users, 0)}
-        del state["_lock"], state["_loading"]
-        return state
+            users = dict.fromkeys(self._users, 0)
+        return {**self.__dict__, "_users": users, "_lock": None, "_loading": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=Lock(), _loading=Lock())
@@ -65,11 +61,7 @@ class Residency:
         return frozenset(range(len(self._model.config.experts))) - set(self._users)
 
     def keep(self, experts: set[int], waiting: str) -> None:
-        """Load these experts into memory, and remove all others.
-
-        Args:
-            experts: by number.
-            waiting: "disk": the others are dropped, to be read again; "cpu": they are moved to the CPU.
+        """Load these experts into memory, and remove all others: drop them ("disk"), or move them ("cpu").
 
         Raises:
             UsageError: `waiting` is unknown, or what would be dropped is in no file.
@@ -103,7 +95,12 @@ class Residency:
             InputError: an expert cannot be read.
         """
         if self.limit is None:
-            self._check_loaded(experts)
+            if missing := sorted(set(experts) - set(self._users)):
+                names = ", ".join(repr(self._model.config.experts[number]) for number in missing)
+                raise RouteError(
+                    f"the expert of {names} is not loaded: load(path, routes=[...]) or "
+                    "model.use_routes([...]) loads those that are named"
+                )
             yield
             return
         if self._model.training:
@@ -121,12 +118,9 @@ class Residency:
                 self._make_room(self.limit)
 
     def prefetch(self, experts: Sequence[int]) -> Thread:
-        """Load experts in the background, for texts that are about to call them.
+        """Load experts in a thread, which is returned, for texts that are about to call them.
 
         There must be room for them beside those in use: with a limit of 1 they are removed at once.
-
-        Returns:
-            The thread that brings them; `join` waits for it.
         """
 
         def bring_all() -> None:
@@ -143,8 +137,7 @@ class Residency:
         found: dict[str, Tensor] = {}
         for number in sorted(self.idle):
             for path, experts in self._blocks().items():
-                place = experts.expert(number)
-                assert isinstance(place, IdleExpert)
+                place = experts.idle(number)
                 names = _names(path, number, place.blueprint)
                 if place.kept is None:
                     found |= self._read(list(names))
@@ -165,14 +158,6 @@ class Residency:
         """The experts of each block, by the path of the module that holds them."""
         modules = self._model.named_modules()
         return {name: module for name, module in modules if isinstance(module, Experts)}
-
-    def _check_loaded(self, experts: Sequence[int]) -> None:
-        if missing := sorted(set(experts) - set(self._users)):
-            names = ", ".join(repr(self._model.config.experts[number]) for number in missing)
-            raise RouteError(
-                f"the expert of {names} is not loaded: load(path, routes=[...]) or model.use_routes([...]) "
-                "loads those that are named"
-            )
 
     def _enter(self, number: int) -> None:
         """Count one more user of an expert, which is loaded first if it is idle."""
@@ -207,10 +192,8 @@ class Residency:
     @torch.inference_mode(False)  # an expert that comes while texts are encoded can be trained later
     def _restore(self, number: int, users: int = 0) -> None:
         """Put an idle expert back into every block."""
-        blocks = self._blocks()
-        for path, experts in blocks.items():
-            place = experts.expert(number)
-            assert isinstance(place, IdleExpert)
+        for path, experts in self._blocks().items():
+            place = experts.idle(number)
             expert = place.kept
             if expert is None:
                 expert = copy.deepcopy(place.blueprint)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARED, EXPERT = "model-shared.safetensors", "model-expert-{:03d}.safetensors"
 EXPERT_FILES = "model-expert-*.safetensors"
-# The settings of `load` that find a hub model's files.
-HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only")
 
 
 def split_by_expert(folder: Path) -> None:
@@ -63,7 +61,7 @@ class WeightFiles:
 
     Attributes:
         source: the model's folder or hub id.
-        options: `HUB_OPTIONS`, for a hub model.
+        options: `LoadConfig.hub`, for a hub model.
         of_key: a weight's name -> the name of its file; None for a model in one file.
         stamps: path -> (bytes, time of change) when the model was loaded, or the file first read.
     """
@@ -151,10 +149,6 @@ def shared_part(source: str, **options: Any) -> Iterator[str]:
     """A folder with everything of a model but its experts' weights, to load it without them.
 
     A hub model's expert files are not downloaded; a local model may lack them.
-
-    Args:
-        source: folder or hub id.
-        **options: `HUB_OPTIONS`.
 
     Yields:
         The folder itself if it has all files, or all weights in one file.

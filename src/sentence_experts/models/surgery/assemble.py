@@ -6,7 +6,6 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from sentence_experts.models.architectures.families import (
     inherited_values,
 )
 from sentence_experts.models.architectures.registration import config_class_of, model_class_of
+from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
 from sentence_experts.models.routing.router_kinds import initialize_routers
 from sentence_experts.models.routing.routes import Route, is_domain_route
@@ -30,7 +30,7 @@ from sentence_experts.models.storage.weight_names import base_name, expert_of, i
 from sentence_experts.models.surgery.expert_plan import ExpertPlan
 from sentence_experts.storage import update_json
 
-EncoderClass = TypeVar("EncoderClass", bound=SentenceTransformer)
+Encoder = TypeVar("Encoder", bound=SentenceTransformer)
 # Expert index -> its share of a weighted mean; the shares add up to 1.
 Shares = Mapping[int, float]
 
@@ -73,10 +73,8 @@ def with_new_rows(weight: Tensor, shape: torch.Size) -> Tensor:
     """A weight as it is, or an embedding with rows dropped from or added at its end, the new ones zero."""
     if weight.shape == shape:
         return weight
-    resized = weight.new_zeros(shape)
-    rows = min(len(weight), len(resized))
-    resized[:rows] = weight[:rows]
-    return resized
+    kept = weight[: shape[0]]
+    return torch.nn.functional.pad(kept, (0, 0, 0, shape[0] - len(kept)))
 
 
 def pooler_option(model: Any) -> dict[str, bool]:
@@ -85,7 +83,6 @@ def pooler_option(model: Any) -> dict[str, bool]:
 
 
 def with_experts(
-    encoder_class: type[EncoderClass],
     encoder: SentenceTransformer,
     plan: ExpertPlan,
     sources: Sequence[ExpertSource],
@@ -94,17 +91,14 @@ def with_experts(
     device: str | None,
     fields: Mapping[str, Any] | None = None,
     seed: int = 0,
-) -> EncoderClass:
+) -> ExpertEncoder:
     """Give an encoder, dense or with experts, the experts of `plan`; what they share stays bit-equal.
 
     Args:
-        encoder_class: the class of the result.
         encoder: stays unchanged.
         plan: the experts and their routes.
         sources: what each expert is made of.
-        prompts: the result's.
-        default_prompt_name: the result's.
-        device: the result's; None for the best there is.
+        prompts: the result's, as are `default_prompt_name` and `device` (None for the best there is).
         fields: of the config with experts, in place of the encoder's own.
         seed: of routers that the encoder does not have.
     """
@@ -134,7 +128,7 @@ def with_experts(
     initialize_routers(model, seed)
     model.load_state_dict(_state(old, model, sources))
     _set_tokens(old, old_routes, model, routes, sources, tokenizer.cls_token_id)
-    return with_transformer(encoder_class, encoder, model, tokenizer, prompts, default_prompt_name, device)
+    return with_transformer(ExpertEncoder, encoder, model, tokenizer, prompts, default_prompt_name, device)
 
 
 def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertSource]) -> dict[str, Tensor]:
@@ -144,9 +138,10 @@ def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertS
     state = {}
     for name, value in new.state_dict().items():
         number = expert_of(name)
-        if is_router(name):
-            rows = weights.get(name)
-            state[name] = value if rows is None else torch.stack([_router_row(rows, one) for one in sources])
+        if is_router(name) and name in weights:
+            state[name] = torch.stack([_router_row(weights[name], source) for source in sources])
+        elif is_router(name):
+            state[name] = value
         elif number is None:
             state[name] = with_new_rows(weights[name], value.shape)
         elif (base := sources[number].base) is not None:
@@ -182,30 +177,26 @@ def _set_tokens(
     domain_tokens = {r.expert: r.token_ids[0] for r in old_routes if is_domain_route(r, old.config)}
     with torch.no_grad():
         for route in routes:
-            source = sources[route.expert]
+            source, lead = sources[route.expert], route.token_ids[0]
             if not is_domain_route(route, new.config):
                 if had_tokens or new.config.has_domain_tokens:
-                    after[route.token_ids[0]] = before[instruction_token]
+                    after[lead] = before[instruction_token]
             elif source.base is not None:
-                after[route.token_ids[0]] = before[cls]
+                after[lead] = before[cls]
             else:
-                row = partial(_row_of_expert, before, domain_tokens, cls)
-                after[route.token_ids[0]] = weighted_mean(source.shares, row)
-
-
-def _row_of_expert(rows: Tensor, tokens: Mapping[int, int], cls: int, number: int) -> Tensor:
-    return rows[tokens.get(number, cls)]
+                old_row = lambda number: before[domain_tokens.get(number, cls)]  # noqa: E731
+                after[lead] = weighted_mean(source.shares, old_row)
 
 
 def with_transformer(
-    encoder_class: type[EncoderClass],
+    encoder_class: type[Encoder],
     encoder: SentenceTransformer,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Mapping[str, str | None],
     default_prompt_name: str | None,
     device: str | None,
-) -> EncoderClass:
+) -> Encoder:
     """Put `encoder`'s modules (pooling, heads, normalization) around `model` and `tokenizer`.
 
     It goes through the files of a saved model: the result is what loading gives, and shares no memory with

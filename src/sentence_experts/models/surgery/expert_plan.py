@@ -7,6 +7,7 @@ section 4).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -79,19 +80,18 @@ class ExpertPlan:
             UsageError: the name is taken, or the model has no routes for an instruction.
         """
         if name in self.experts:
-            raise UsageError(
-                f"there is an expert {name!r} already; the experts are {', '.join(self.experts)}"
-            )
+            known = ", ".join(self.experts)
+            raise UsageError(f"there is an expert {name!r} already; the experts are {known}")
         if name in self.routes:
             raise UsageError(f"there is a route {name!r} already, which shares an expert; use another name")
+        if self.kind == "none" and prefix is not None:
+            raise UsageError("`prefix`: this model has no routes, its blocks choose by the text")
+        grown = replace(self, experts=(*self.experts, name))
         if self.kind == "none":
-            if prefix is not None:
-                raise UsageError("`prefix`: this model has no routes, its blocks choose by the text")
-            return replace(self, experts=(*self.experts, name))
+            return grown
         if self.domains and prefix is None:
-            return replace(self, experts=(*self.experts, name), domains=(*self.domains, name))
-        instructions = {**self.instructions, name: prefix or f"{name}: "}
-        return replace(self, experts=(*self.experts, name), instructions=instructions)
+            return replace(grown, domains=(*self.domains, name))
+        return replace(grown, instructions={**self.instructions, name: prefix or f"{name}: "})
 
     def without_expert(self, name: str) -> ExpertPlan:
         """Drop an expert and all its routes."""
@@ -105,10 +105,7 @@ class ExpertPlan:
         )
 
     def build_routes(self, tokenizer: PreTrainedTokenizerBase) -> tuple[PreTrainedTokenizerBase, list[Route]]:
-        """Make the tokenizer that reads the routes, and the routes.
-
-        Args:
-            tokenizer: the base's.
+        """Make the tokenizer that reads the routes from the base's, and the routes.
 
         Raises:
             UsageError: two routes that a tokenizer cannot tell apart, or an unusable name or instruction.
@@ -154,7 +151,11 @@ def plan_experts(
         instructions |= prefixes or {}
     task_instructions, task_experts = _task_routes(tasks)
     own = [name for name, expert in task_experts.items() if name == expert]
-    _check_names([*names, *own], [*instructions, *task_instructions])
+    routes = [*instructions, *task_instructions]
+    if not names and not own:
+        raise UsageError("name at least one expert (`experts`), or give `domains` or `tasks`")
+    if twice := [*_repeated([*names, *own]), *_repeated(routes)]:
+        raise UsageError(f"expert named twice: {', '.join(map(repr, dict.fromkeys(twice)))}")
     return ExpertPlan(
         (*names, *own),
         tuple(names) if route == "token" else (),
@@ -163,13 +164,8 @@ def plan_experts(
     )
 
 
-def _check_names(experts: Sequence[str], instruction_routes: Sequence[str]) -> None:
-    if not experts:
-        raise UsageError("name at least one expert (`experts`), or give `domains` or `tasks`")
-    twice = sorted({name for name in experts if experts.count(name) > 1})
-    twice += sorted({name for name in instruction_routes if instruction_routes.count(name) > 1})
-    if twice:
-        raise UsageError(f"expert named twice: {', '.join(map(repr, dict.fromkeys(twice)))}")
+def _repeated(names: Sequence[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def _checked_share(names: Sequence[str], share: Mapping[str, str]) -> dict[str, str]:

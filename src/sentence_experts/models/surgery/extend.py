@@ -88,9 +88,7 @@ def extend(
     prompts = _prompts(encoder, plan, config.default_route)
     default = config.default_route if plan.routes else encoder.default_prompt_name
     device = str(encoder.device) if encoder is base else None
-    extended = with_experts(
-        ExpertEncoder, encoder, plan, sources, prompts, default, device, fields, config.seed
-    )
+    extended = with_experts(encoder, plan, sources, prompts, default, device, fields, config.seed)
     _include_prompts_in_pooling(extended, plan)
     put_head(extended, config.pooling, config.head, config.seed)
     put_normalize(extended, config.normalize)

@@ -7,7 +7,6 @@ not read by the others. The new expert can then be trained alone (`TrainConfig.o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from sentence_experts.models.routing.routes import is_domain_route
 from sentence_experts.models.storage.weight_names import base_name, is_expert
 from sentence_experts.models.surgery.assemble import ExpertSource, equal_shares, with_experts
 from sentence_experts.models.surgery.expert_plan import ExpertPlan
+from sentence_experts.models.surgery.merge import dense_prompt
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,12 @@ def add_expert(
     plan = ExpertPlan.of(encoder).with_expert(name, prefix)
     sources = [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
     sources.append(_seeded(encoder, seed_from, base))
-    added = {route: text for route, text in plan.prompts(_base_prompt(encoder)).items() if route == name}
-    return _with_experts(encoder, plan, sources, encoder.prompts | added, encoder.default_prompt_name)
+    config = encoder.routed_model.config
+    domain = next((route for route in encoder.routes if is_domain_route(route, config)), None)
+    base_prompt = dense_prompt(encoder, domain) if domain else ""  # it stands behind every domain token
+    added = {route: text for route, text in plan.prompts(base_prompt).items() if route == name}
+    prompts, default = encoder.prompts | added, encoder.default_prompt_name
+    return with_experts(encoder, plan, sources, prompts, default, str(encoder.device))
 
 
 def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEncoder:
@@ -103,28 +107,16 @@ def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEnc
         for asked_for_by_name in ("query", "document"):
             if asked_for_by_name not in plan.routes:
                 prompts.pop(asked_for_by_name, None)
-    return _with_experts(encoder, rest, sources, prompts, default)
-
-
-def _with_experts(
-    encoder: ExpertEncoder,
-    plan: ExpertPlan,
-    sources: Sequence[ExpertSource],
-    prompts: Mapping[str, str | None],
-    default: str | None,
-) -> ExpertEncoder:
-    return with_experts(ExpertEncoder, encoder, plan, sources, prompts, default, str(encoder.device))
+    return with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
 
 
 def _opened(model: SentenceTransformer | str | Path) -> ExpertEncoder:
     """The model, if its experts can come and go."""
     loaded = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
     encoder = check_experts(loaded)
-    config = encoder.routed_model.config
-    router_kind(config).refuse_per_token("one expert more or fewer changes the vectors of every route")
+    kind = router_kind(encoder.routed_model.config)
+    kind.refuse_per_token("one expert more or fewer changes the vectors of every route")
     encoder.routed_model.check_whole("given other experts")
-    if config.lora is not None:
-        raise UsageError("the model has a low-rank adapter; merge it first (models.surgery.lora.merge_lora)")
     return encoder
 
 
@@ -151,24 +143,13 @@ def _seeded(
 
 def _base_weights(encoder: ExpertEncoder, base: SentenceTransformer | str | Path) -> dict[str, Tensor]:
     loaded = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
-    model: Any = loaded[0].auto_model
+    model, routed = (one[0].auto_model for one in (loaded, encoder))
     weights: dict[str, Tensor] = model.state_dict()
-    family = family_of(encoder.routed_model.config.model_type)
-    if model.config.model_type != family.base_model_type:
-        wanted = family.base_model_type
-        raise InputError(
-            f"the base is of type {model.config.model_type!r}; this model was made of a {wanted}"
-        )
-    routed: Any = encoder.routed_model
+    family = family_of(routed.config.model_type)
+    if (found := model.config.model_type) != (wanted := family.base_model_type):
+        raise InputError(f"the base is of type {found!r}; this model was made of a {wanted}")
     for name, value in routed.state_dict().items():
         source = base_name(family, name)
         if is_expert(name) and (source not in weights or weights[source].shape != value.shape):
             raise InputError(f"the base does not fit this model: its {source} is not of {tuple(value.shape)}")
     return weights
-
-
-def _base_prompt(encoder: ExpertEncoder) -> str:
-    """The base's own prompt, which stands behind every domain token."""
-    config = encoder.routed_model.config
-    first = next((route for route in encoder.routes if is_domain_route(route, config)), None)
-    return "" if first is None else (encoder.prompts.get(first.name) or first.text).removeprefix(first.text)

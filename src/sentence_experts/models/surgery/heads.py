@@ -27,27 +27,21 @@ POOLINGS = {"mean": "mean", "cls": "cls", "pooler": "cls"}
 
 
 def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None, seed: int) -> None:
-    """Change the encoder's pooling and put a head on it, in place.
+    """Change the encoder's pooling and put a head on it, in place (`ExtendConfig`); None changes nothing.
 
-    Args:
-        encoder: a transformer, its pooling and further modules; a `Normalize` at the end stays there.
-        pooling: "mean"; "cls", the first token (the domain token, where there is one); "pooler", the first
-            token through a linear layer and tanh, with the weights of the base's own pooler where it has one
-            that was trained; None keeps the base's pooling.
-        head: "tanh", a layer norm and two linear layers with a tanh between; None for none.
-        seed: of the weights that the base does not have.
+    A `Normalize` at the end stays there. The pooler has the weights of the base's own one, if it was trained.
 
     Raises:
         InputError: the encoder has no pooling to change, or what follows it needs the base's own.
     """
     if pooling is not None:
-        place, old = _pooling_of(encoder)
+        poolings = [(place, module) for place, module in enumerate(encoder) if isinstance(module, Pooling)]
+        if not poolings:
+            raise InputError("the base has no pooling that could be changed")
+        place, old = poolings[0]
         width = old.embedding_dimension
-        if (
-            len(encoder) > place + 1
-            and old.pooling_output_dimension != width
-            and _has_weights(encoder, place)
-        ):
+        weights_after = [weight for module in list(encoder)[place + 1 :] for weight in module.parameters()]
+        if weights_after and old.pooling_output_dimension != width:
             raise InputError(
                 f"pooling {pooling!r}: the base's own modules need vectors of its pooling's size"
             )
@@ -57,7 +51,13 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
     if head is not None:
         width = int(encoder.get_embedding_dimension() or 0)
         place = len(encoder) - isinstance(encoder[-1], Normalize)
-        for number, module in enumerate(_tanh_head(width, seed)):
+        with _seeded(seed):  # as the released checkpoints' head, whose last layer is linear
+            modules = (
+                LayerNorm(width),
+                Dense(width, width, activation_function=nn.Tanh()),
+                Dense(width, width, activation_function=nn.Identity()),
+            )
+        for number, module in enumerate(modules):
             encoder.insert(place + number, module.to(encoder.device, encoder.dtype))
         logger.info(f"the head begins at random (seed {seed}): its vectors mean nothing before training")
 
@@ -89,17 +89,6 @@ def described(encoder: SentenceTransformer) -> str:
     return ", ".join(steps)
 
 
-def _pooling_of(encoder: SentenceTransformer) -> tuple[int, Pooling]:
-    for place, module in enumerate(encoder):
-        if isinstance(module, Pooling):
-            return place, module
-    raise InputError("the base has no pooling that could be changed")
-
-
-def _has_weights(encoder: SentenceTransformer, place: int) -> bool:
-    return any(True for module in list(encoder)[place + 1 :] for _ in module.parameters())
-
-
 def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
     """The linear layer and tanh on the first token."""
     own: Any = getattr(encoder[0].auto_model, "pooler", None)
@@ -113,16 +102,6 @@ def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
             f"the base has no trained pooler (none, or its bias is still zero): a random one, seed {seed}"
         )
     return pooler
-
-
-def _tanh_head(width: int, seed: int) -> tuple[LayerNorm, Dense, Dense]:
-    """The released checkpoints' head; its last layer is linear."""
-    with _seeded(seed):
-        return (
-            LayerNorm(width),
-            Dense(width, width, activation_function=nn.Tanh()),
-            Dense(width, width, activation_function=nn.Identity()),
-        )
 
 
 @contextmanager

@@ -4,8 +4,8 @@ Hallee 2025 (Discussion) offers them so that attention, which all routes share, 
 projection computes W x + (alpha / rank) B A x: W stays as it is, A is (rank, in) and starts at random, B is
 (out, rank) and starts at zero. What a projection is called in each family stands in `families.FAMILIES`.
 
-A model with an adapter is saved as any other: its config says so, and `load` puts the adapter in again. As
-with every loaded model all weights are then trainable; `add_lora` and `load_adapter` freeze what they adapt.
+A model with an adapter is saved as any other: its config says so, and `load` puts the adapter in again, with
+all weights trainable, as ever; `add_lora` and `load_adapter` freeze what they adapt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from sentence_experts.storage import replacing_folder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor
     from transformers import PreTrainedModel
 
 # peft's name of an adapter that got none.
@@ -128,7 +127,8 @@ def load_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
     add_lora(encoder, **settings)
     peft = require("peft.functional", "lora")
     expected = peft.get_peft_model_state_dict(model, adapter_name=ADAPTER)
-    if _shapes(weights) != _shapes(expected):
+    shapes, wanted = ({name: one.shape for name, one in each.items()} for each in (weights, expected))
+    if shapes != wanted:
         _take_out(model)
         raise InputError(f"{folder}: this adapter is of a model with other blocks or another width")
     peft.set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
@@ -162,10 +162,6 @@ def _read_settings(model: PreTrainedModel, folder: Path) -> dict[str, Any]:
             f"({', '.join(other)} differ)"
         )
     return settings
-
-
-def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(weight.shape) for name, weight in weights.items()}
 
 
 def _peft_config(model: PreTrainedModel, settings: Mapping[str, Any]) -> Any:

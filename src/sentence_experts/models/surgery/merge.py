@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
@@ -69,7 +69,7 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
         )
     expert = encoder.experts.index(name) if route is None else route.expert
     model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
-    prompt = _prompt(encoder, route) if route else ""
+    prompt = dense_prompt(encoder, route) if route else ""
     prompts = {name: prompt} if prompt else {}
     return _around(encoder, model, prompts, name if prompt else None)
 
@@ -79,11 +79,8 @@ def average_experts(
 ) -> SentenceTransformer:
     """Make the dense encoder whose MLPs are the mean of the experts, its [CLS] the mean of their tokens.
 
-    Args:
-        encoder: the model with experts.
-        weights: expert -> its weight in the mean; experts that are not named are left out. None: equal.
-
-    Instructions stay as prompts.
+    Instructions stay as prompts. `weights`: expert -> its weight in the mean; experts that are not named are
+    left out; by default all weigh the same.
 
     Raises:
         UsageError: a weight of an unknown expert, a negative one, or none above 0; or an adapter that is not
@@ -92,7 +89,7 @@ def average_experts(
     shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
     routes = [route for route in encoder.routes if shares.get(route.expert)]
     model = _dense_model(encoder, shares, routes)
-    prompts = {route.name: prompt for route in routes if (prompt := _prompt(encoder, route))}
+    prompts = {route.name: prompt for route in routes if (prompt := dense_prompt(encoder, route))}
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
     if encoder.routed_model.config.route_kind == "token" and prompts:
         default = next(iter(prompts))  # the base's own prompt, the same for every domain
@@ -100,8 +97,7 @@ def average_experts(
 
 
 def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, float]:
-    unknown = sorted(set(weights) - set(experts))
-    if unknown:
+    if unknown := sorted(set(weights) - set(experts)):
         raise UsageError(f"weight for {unknown[0]!r}, which is not an expert; they are {', '.join(experts)}")
     if any(not weight >= 0 for weight in weights.values()) or not sum(weights.values()) > 0:
         raise UsageError(f"weights {dict(weights)}: none may be negative, and one must be above 0")
@@ -112,11 +108,14 @@ def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]
     """The base's architecture with the experts in `shares`, and the tokens of `routes` in [CLS]'s row."""
     routed = encoder.routed_model
     routed.check_whole("made dense")
-    if getattr(routed.config, "lora", None) is not None:
-        raise UsageError("the model has a low-rank adapter; merge it first (models.surgery.lora.merge_lora)")
     dense: Any = AutoModel.from_config(_dense_config(encoder), **pooler_option(routed))
-    state = _dense_state(encoder, shares)
-    embeddings = _embeddings_key(dense)
+    family = family_of(routed.config.model_type)
+    weights: dict[str, Tensor] = routed.state_dict()  # type: ignore[attr-defined]
+    state = {key: value for key, value in weights.items() if expert_of(key) is None}
+    first = (key for key in weights if expert_of(key) == 0)
+    state |= {base_name(family, key): mean_weight(weights, key, shares) for key in first}
+    table = dense.get_input_embeddings().weight
+    embeddings = next(name for name, parameter in dense.named_parameters() if parameter is table)
     rows = state[embeddings]
     state[embeddings] = rows[: dense.config.vocab_size].clone()
     if routed.config.has_domain_tokens and routes:
@@ -129,17 +128,6 @@ def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]
     dense.load_state_dict({key: state[key] for key in dense.state_dict()})  # routers stay behind
     model: PreTrainedModel = dense.eval()
     return model
-
-
-def _dense_state(encoder: ExpertEncoder, shares: Shares) -> dict[str, Tensor]:
-    """The model's weights under the base's names, the experts averaged."""
-    family = family_of(encoder.routed_model.config.model_type)
-    weights: dict[str, Tensor] = encoder.routed_model.state_dict()  # type: ignore[attr-defined]
-    state = {key: value for key, value in weights.items() if expert_of(key) is None}
-    for key in weights:
-        if expert_of(key) == 0:
-            state[base_name(family, key)] = mean_weight(weights, key, shares)
-    return state
 
 
 def _normalized(weights: Mapping[int, float]) -> dict[int, float]:
@@ -159,13 +147,8 @@ def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
     return AutoConfig.for_model(family_of(config.model_type).base_model_type, **values)
 
 
-def _embeddings_key(model: PreTrainedModel) -> str:
-    weight = model.get_input_embeddings().weight
-    return next(name for name, parameter in model.named_parameters() if parameter is weight)
-
-
-def _prompt(encoder: ExpertEncoder, route: Route) -> str:
-    """What stands in front of a text of the dense encoder: the instruction, or the base's own prompt."""
+def dense_prompt(encoder: ExpertEncoder, route: Route) -> str:
+    """The prompt of a route's texts in a dense encoder: the instruction, or the base's own prompt."""
     prompt = encoder.prompts.get(route.name) or route.text
     is_domain = is_domain_route(route, encoder.routed_model.config)
     return prompt.removeprefix(route.text) if is_domain else prompt
@@ -174,9 +157,7 @@ def _prompt(encoder: ExpertEncoder, route: Route) -> str:
 def _around(
     encoder: ExpertEncoder, model: PreTrainedModel, prompts: Mapping[str, str], default: str | None
 ) -> SentenceTransformer:
-    tokenizer: PreTrainedTokenizerBase = encoder.tokenizer
+    tokenizer, device = encoder.tokenizer, str(encoder.device)
     if encoder.routed_model.config.has_domain_tokens:
         tokenizer = without_domain_tokens(tokenizer, encoder.routes)
-    return with_transformer(
-        SentenceTransformer, encoder, model, tokenizer, prompts, default, str(encoder.device)
-    )
+    return with_transformer(SentenceTransformer, encoder, model, tokenizer, prompts, default, device)
