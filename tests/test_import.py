@@ -10,21 +10,16 @@ import pytest
 import sentence_experts
 
 CODE = """
-import sys, time
-start = time.perf_counter()
+import sys
 import sentence_experts
-took = time.perf_counter() - start
-heavy = [name for name in ("torch", "transformers", "sentence_transformers", "datasets", "pandas", "pyarrow")
-         if name in sys.modules]
-print(took, *heavy)
+print(*[name for name in ("torch", "transformers", "sentence_transformers", "datasets", "pandas", "pyarrow")
+         if name in sys.modules])
 """
 
 
 def test_import_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
-    seconds, *heavy = done.stdout.split()
-    assert not heavy
-    assert float(seconds) < 0.5
+    assert not done.stdout.split()
 
 
 def test_public_names_are_there() -> None:

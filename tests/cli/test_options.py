@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,9 +10,18 @@ import pytest
 import typer
 from pydantic import Field
 
+import sentence_experts
+from sentence_experts.cli import main
+from sentence_experts.cli.console import VERBS, name_verbs
 from sentence_experts.cli.options import add_verb, name_flags
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError, UsageError
+
+LIBRARY = Path(sentence_experts.__file__).parent
+NO_VERBS = {
+    "sentence-experts corpus",
+    "sentence-experts pairs",
+}  # the name of a format and of a Spark session
 
 
 class Loading(Config):
@@ -132,6 +142,20 @@ def test_parameters_of_the_library_become_flags() -> None:
         run("bad")
     assert str(caught.value) == "--top-k 5 and --no-packed do not fit MODEL, nor `unknown`; --scale is free"
     assert name_flags("`top_k`", []) == "`top_k`"
+    assert name_verbs("make it with `fetch_corpus`") == "make it with `sentence-experts corpus fetch`"
+
+
+def test_library_messages_name_no_flag_and_no_verb() -> None:
+    for file in sorted(LIBRARY.rglob("*.py")):
+        if file.parent.name != "cli":
+            found = re.findall(r"sentence-experts [a-z]+|(?<=[ `])--[a-z][a-z-]+", file.read_text("utf-8"))
+            assert set(found) <= NO_VERBS, file
+
+
+def test_every_verb_that_notes_name_is_there() -> None:
+    for name, verb in VERBS.items():
+        assert name in sentence_experts.__all__
+        assert verb.split()[0] in main.VERBS
 
 
 def test_help_has_descriptions_choices_and_defaults(

@@ -5,20 +5,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import fuzz_articles
 import pytest
+from fuzz_containers import CONTAINERS
+from fuzz_mutations import MUTATIONS, Input
 
 from helpers.small_articles import jats, ref
 from helpers.small_pubmed import article_ids, deletion, heading, headings, record, record_set
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-
-import fuzz_articles  # noqa: E402
-from fuzz_containers import CONTAINERS  # noqa: E402
-from fuzz_mutations import MUTATIONS, Input  # noqa: E402
 
 _RICH = jats(
     "10.1000/rich", title="<italic>E. coli</italic> and <tex-math>\\frac{1}{2}</tex-math>",

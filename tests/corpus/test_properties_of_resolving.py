@@ -111,7 +111,7 @@ def records_of(random: Random, *, messy: bool) -> list[Record]:
     return found
 
 
-# Of a seed: what is drawn here is far more than hypothesis keeps account of.
+# From a seed: hypothesis cannot keep track of so many random values.
 RANDOM = st.integers(0, 2**32).map(Random)
 MESSY = RANDOM.map(lambda random: records_of(random, messy=True))
 TRUE = RANDOM.map(lambda random: records_of(random, messy=False))
@@ -146,7 +146,7 @@ def test_order_of_sources_and_records_does_not_matter(records: list[Record], ran
 
 @PROPERTY
 @given(TRUE)
-def test_what_is_true_is_never_joined_or_contradicted(records: list[Record]) -> None:
+def test_correct_records_and_references_are_resolved_correctly(records: list[Record]) -> None:
     result = resolve(records)
     for row in result.papers:
         works = {row[kind].removeprefix("10.1000/").removeprefix("PMC") for kind in IDS if row[kind]}
@@ -178,6 +178,23 @@ def test_wrong_references_join_no_two_works(records: list[Record], random: Rando
     before = resolve(settled)
     after = resolve([*settled, *(Record("two", paper.doi or "", paper) for paper in wrong)])
     assert [row for row in after.papers if "wrong" not in row["paper_id"]] == before.papers
+    assert [row for row in after.citations if "wrong" not in row["citing"]] == before.citations
+
+
+def test_references_to_articles_outvote_a_wrong_one() -> None:
+    first, second = ids_of(101), ids_of(102)
+    right = (Citation(**first), Citation(**second))
+    papers = [
+        Paper(doi=first["doi"]),
+        Paper(doi=second["doi"]),
+        *(Paper(doi=f"10.1000/{name}", citations=right) for name in ("right", "again")),
+        Paper(doi="10.1000/citing", citations=(Citation(pmcid=first["pmcid"]),)),
+    ]
+    wrong = Paper(doi="10.1000/wrong", citations=(Citation(pmcid=first["pmcid"], pmid=second["pmid"]),))
+    before, after = (
+        resolve([Record("one", paper.doi or "", paper) for paper in each])
+        for each in (papers, [*papers, wrong])
+    )
     assert [row for row in after.citations if "wrong" not in row["citing"]] == before.citations
 
 

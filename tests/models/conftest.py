@@ -22,6 +22,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from helpers.odd_texts import TEXTS
+
 # Tiny models spend more time on handing work to threads than on the work.
 torch.set_num_threads(1)
 
@@ -36,19 +38,6 @@ CORPUS = [
     "Skin cancer grows [slowly] or (fast) -- see figures 1, 2 and 3.",
     "plants crops wheat rice maize barley roots leaves seeds soil water light",
     "copd cvd COPD CVD [COPD] [CVD] query: passage: naïve café Ünïcode 中文 text",
-]
-
-TEXTS = [
-    "",
-    "lungs",
-    "the heart pumps blood",
-    "skin cancer grows slowly in the light " * 8,
-    "naïve café 中文 ☃ \u200b zero width",
-    "  leading spaces",
-    "x [COPD] y and [copd] z",
-    "[SEP] typed by hand, [PAD] too",
-    "plants\n\tcrops  and   roots ",
-    "(parenthesis first",
 ]
 
 

@@ -195,7 +195,7 @@ def test_missing_corpus_is_explained_by_the_papers_queries() -> None:
     assert recipe.protocol.plan is not None
     assert FetchConfig.read(recipe.protocol.plan).domains.keys() == recipe.protocol.queries.keys()
     text = "\n".join(how_to_get_the_corpus(recipe.protocol))
-    assert f"--config {RECIPES / 'corpus' / 'hallee2024_domains.yaml'}" in text
+    assert f"`fetch_corpus` with the settings of {RECIPES / 'corpus' / 'hallee2024_domains.yaml'}" in text
     assert '"Cardiovascular Diseases"[MeSH Terms] AND open access[filter]' in text
     assert "2017:2022[pdat]" in text
     assert "2010:2022[pdat]" in text

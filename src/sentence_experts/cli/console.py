@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import logging
+import re
 
 from rich.console import Console
+
+# The verbs of public functions that messages name.
+VERBS = {
+    "import_corpus": "corpus import",
+    "fetch_corpus": "corpus fetch",
+    "compile_pairs": "pairs",
+    "compile_tasks": "tasks",
+    "extend": "extend",
+    "fit_auto_routes": "auto-route",
+}
 
 results = Console(soft_wrap=True)
 notes = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -16,8 +27,13 @@ def show(line: object) -> None:
 
 
 def note(message: str) -> None:
-    """Print a note for the user (stderr, no markup)."""
-    notes.print(message, markup=False)
+    """Print a note for the user (stderr, no markup), with the verb of each function that it names."""
+    notes.print(name_verbs(message), markup=False)
+
+
+def name_verbs(message: str) -> str:
+    """The message with `` `compile_pairs` `` as `sentence-experts pairs`, and so on."""
+    return re.sub(rf"`({'|'.join(VERBS)})`", lambda name: f"`sentence-experts {VERBS[name[1]]}`", message)
 
 
 class NotesHandler(logging.Handler):

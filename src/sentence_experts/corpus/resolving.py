@@ -93,18 +93,21 @@ def _quoted(path: Path) -> str:
     return "'" + f"{folder}/{path.name}".replace("'", "''") + "'"
 
 
-def _pairs(name: str, left: str, right: str, rows: str) -> str:
-    """A table of (left, right) identifiers, at most one partner for either side."""
+def _pairs(name: str, left: str, right: str, rows: str, open_rows: str = "true") -> str:
+    """A table of (left, right) identifiers, at most one partner for either side.
+
+    All rows count, but only pairs that one of the `open_rows` states are learned.
+    """
     return f"""
     CREATE OR REPLACE TABLE {name} AS
     WITH counted AS (
-        SELECT {left}, {right}, count(*) AS times FROM {rows}
+        SELECT {left}, {right}, count(*) AS times, bool_or({open_rows}) AS is_open FROM {rows}
         WHERE {left} IS NOT NULL AND {right} IS NOT NULL GROUP BY ALL
     ), ranked AS (
         SELECT *, row_number() OVER (PARTITION BY {left} ORDER BY times DESC, {right}) AS of_left,
                   row_number() OVER (PARTITION BY {right} ORDER BY times DESC, {left}) AS of_right
         FROM counted
-    ) SELECT {left}, {right} FROM ranked WHERE of_left = 1 AND of_right = 1"""
+    ) SELECT {left}, {right} FROM ranked WHERE of_left = 1 AND of_right = 1 AND is_open"""
 
 
 # ---- revisions of PubMed's records ----------------------------------------------------------------
@@ -197,19 +200,21 @@ _STATED_BY = """(
 # ---- references ----------------------------------------------------------------------------------
 
 _REFERENCE_IDS = (
-    # Without what the articles settle: works whose DOI a record states, and DOIs that belong to an article.
+    # Nothing is learned where the articles settle it: of works whose DOI a record states, and of DOIs that
+    # belong to an article. Those references count all the same: what they say outvotes a wrong one.
     """CREATE TABLE reference_ids AS
-    SELECT r.doi, r.pmid, r.pmcid FROM stated_references r
-    WHERE (r.doi IS NOT NULL)::INT + (r.pmid IS NOT NULL)::INT + (r.pmcid IS NOT NULL)::INT > 1
-      AND NOT coalesce(r.retracts, false)
-      AND (r.doi IS NULL OR r.doi NOT IN (SELECT doi FROM works WHERE doi IS NOT NULL))
+    SELECT r.doi, r.pmid, r.pmcid,
+      (r.doi IS NULL OR r.doi NOT IN (SELECT doi FROM works WHERE doi IS NOT NULL))
       AND (r.pmid IS NULL OR r.pmid NOT IN (
           SELECT pmid FROM works WHERE pmid IS NOT NULL AND doi IS NOT NULL))
       AND (r.pmcid IS NULL OR r.pmcid NOT IN (
-          SELECT pmcid FROM works WHERE pmcid IS NOT NULL AND doi IS NOT NULL))""",
-    _pairs("pmid_doi", "pmid", "doi", "reference_ids"),
-    _pairs("pmcid_doi", "pmcid", "doi", "reference_ids"),
-    _pairs("pmcid_pmid", "pmcid", "pmid", "reference_ids"),
+          SELECT pmcid FROM works WHERE pmcid IS NOT NULL AND doi IS NOT NULL)) AS unsettled
+    FROM stated_references r
+    WHERE (r.doi IS NOT NULL)::INT + (r.pmid IS NOT NULL)::INT + (r.pmcid IS NOT NULL)::INT > 1
+      AND NOT coalesce(r.retracts, false)""",
+    _pairs("pmid_doi", "pmid", "doi", "reference_ids", "unsettled"),
+    _pairs("pmcid_doi", "pmcid", "doi", "reference_ids", "unsettled"),
+    _pairs("pmcid_pmid", "pmcid", "pmid", "reference_ids", "unsettled"),
     # A paper without a DOI takes the one that references agree on, unless two papers would take the same.
     """CREATE TABLE identified AS
     WITH offered AS (

@@ -108,9 +108,8 @@ class CorpusFolder:
             began = (path / ".partial").is_dir()
             raise InputError(
                 f"{path} holds no {'finished ' if began else ''}corpus (no {MANIFEST}): "
-                + ("give the same `corpus` command again, it goes on where it stopped" if began
-                   else f"make one with `sentence-experts corpus import SOURCE... --out {path}`, or with "
-                   "`corpus fetch`")
+                + ("the same call again goes on where it stopped" if began
+                   else "make one with `import_corpus` or `fetch_corpus`")
             )  # fmt: skip
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

@@ -72,7 +72,7 @@ class ExpertEncoder(SentenceTransformer):
         """
         model = getattr(self[0], "auto_model", None)
         if not isinstance(model, RoutedModel):
-            raise InputError(f"a model of type {type(model).__name__} has no experts; make one with `extend`")
+            raise InputError(f"a model of type {type(model).__name__} has no experts; `extend` gives it some")
         return model
 
     @property
@@ -270,8 +270,7 @@ def check_experts(model: SentenceTransformer) -> ExpertEncoder:
         return model.without_auto_routes()
     model_type = getattr(getattr(model[0], "config", None), "model_type", None)
     raise InputError(
-        f"{name_of(model)}: a model of type {model_type!r} has no experts; "
-        "sentence-experts extend makes one of it"
+        f"{name_of(model)}: a model of type {model_type!r} has no experts; `extend` gives it some"
     )
 
 

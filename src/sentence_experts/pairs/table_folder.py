@@ -46,7 +46,7 @@ class TableFolder:
         """
         if not (path / MANIFEST).is_file():
             raise InputError(
-                f"{path}: no {cls.kind} here ({MANIFEST} missing); make them with sentence-experts {cls.kind}"
+                f"{path}: no {cls.kind} here ({MANIFEST} missing); make them with `compile_{cls.kind}`"
             )
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("kind") != cls.kind:

@@ -103,7 +103,7 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class LinkedPairs(Objective):
-    """Domains with pairs of linked papers (`sentence-experts pairs`), or any pairs with links."""
+    """Domains with pairs of linked papers (`compile_pairs`), or any pairs with links."""
 
     pairs: Pairs
 
@@ -172,7 +172,7 @@ class LinkedPairs(Objective):
 
 @dataclass(frozen=True)
 class TaskPairs(Objective):
-    """Tasks with pairs of their own kind (`sentence-experts tasks`); texts of one group are positives."""
+    """Tasks with pairs of their own kind (`compile_tasks`); texts of one group are positives."""
 
     tasks: Tasks
 

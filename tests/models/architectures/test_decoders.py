@@ -124,7 +124,7 @@ def test_encoders_keep_theirs_unless_another_is_named(base_folders, plain_folder
     text = [TEXTS[1]]
     assert np.abs(first.encode(text) - own.encode(text)).max() > 1e-3
     assert pooling_of(load(plain_folders["bert"], device="cpu")) == "mean"
-    with pytest.raises(UsageError, match="unknown pooling 'max': choose mean, last, cls"):
+    with pytest.raises(UsageError, match="`pooling`: Input should be 'mean', 'last' or 'cls'"):
         load(base_folders["bert"], device="cpu", pooling="max")
 
 

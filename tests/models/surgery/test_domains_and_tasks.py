@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tests.models.conftest import TEXTS
 
 import sentence_experts
+from helpers.odd_texts import TEXTS
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.surgery.grow import add_expert, drop_expert
 from sentence_experts.models.surgery.merge import average_experts, export_route

@@ -77,7 +77,7 @@ class RouteClassifier:
             return cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
         except Exception as error:  # whatever a broken file makes the libraries raise
             raise InputError(
-                f"{model / FOLDER}: cannot be read ({error}); write it again with sentence-experts auto-route"
+                f"{model / FOLDER}: cannot be read ({error}); write it again with `fit_auto_routes`"
             ) from error
 
 

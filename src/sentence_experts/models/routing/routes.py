@@ -55,10 +55,11 @@ def is_domain_route(route: Route, config: Any) -> bool:
 def describe(routes: Sequence[Route]) -> str:
     """The known routes and how to give one, for error messages."""
     if not routes:
-        return "this model has no routes, each of its blocks chooses an expert by itself: encode(texts)"
+        return "this model has no routes, each of its blocks chooses an expert by itself: give no route"
     known = ", ".join(f"{route.name} ({route.text!r})" for route in routes)
     name, text = routes[0].name, routes[0].text
-    return f'known routes are {known}: encode(texts, prompt_name="{name}"), or begin each text with {text!r}'
+    how = f"give one (`route={name!r}`; `prompt_name` in the model's own `encode`)"
+    return f"known routes are {known}: {how}, or begin each text with {text!r}"
 
 
 @lru_cache(maxsize=256)

@@ -182,7 +182,7 @@ def _routed_model(encoder: SentenceTransformer) -> Any:
     if model_type not in MODEL_TYPES:
         raise UsageError(
             f"LoRA goes beside the experts of a model that `extend` made, not into a model of type "
-            f"{model_type!r}; for a dense one: sentence-experts extend --layers none"
+            f"{model_type!r}; `extend` with `layers='none'` prepares a dense one"
         )
     return model
 

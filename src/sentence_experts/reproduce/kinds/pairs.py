@@ -149,17 +149,15 @@ def view_of(figure: PublishedFigure, published: Published) -> str:
 
 
 def how_to_get_the_corpus(protocol: Protocol) -> list[str]:
-    """What to do for `corpus`, line by line: the paper's queries and the commands."""
+    """What to do for `corpus`, line by line: the paper's queries and the functions to call."""
     least = min(query.min_citations for query in protocol.queries.values())
     return [
         f"queries of PubMed Central (https://www.ncbi.nlm.nih.gov/pmc/), papers cited {least}x:",
         *(f"  {domain}: {query.text()}" for domain, query in protocol.queries.items()),
-        "fetch them, or first count them with --dry-run:",
-        f"  sentence-experts corpus fetch --config {protocol.plan} --out CORPUS",
-        "or import articles that you have:",
-        "  sentence-experts corpus import ARTICLES... --out CORPUS",
-        f"with the domains of {protocol.domains}, by MeSH headings, which JATS seldom has: give them in a "
-        "table (corpus import --papers, column mesh), and put NLM's descriptors beside that file",
+        f"fetch them: `fetch_corpus` with the settings of {protocol.plan}",
+        f"or import your own articles: `import_corpus`, with the domains of {protocol.domains}",
+        "these domains are MeSH headings, which JATS files seldom have: give them as a table of papers with a "
+        "column mesh, and put NLM's descriptors beside that file",
     ]
 
 
