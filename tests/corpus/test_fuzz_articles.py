@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import fuzz_articles
 import pytest
+
+import fuzz_articles
 from fuzz_containers import CONTAINERS
 from fuzz_mutations import MUTATIONS, Input
-
 from helpers.small_articles import jats, ref
 from helpers.small_pubmed import article_ids, deletion, heading, headings, record, record_set
 

@@ -54,3 +54,22 @@ def test_the_commit_of_a_hub_model_is_that_of_the_cache(tmp_path: Path) -> None:
     assert hub_commit("me/model", "v2", str(tmp_path)) is None
     assert hub_commit("me/other", cache_folder=str(tmp_path)) is None
     assert hub_commit(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_unknown_hub_model_is_one_line_without_retries(
+    offline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    asked: list[str] = []
+
+    def no_network(url: str, **_: Any) -> None:
+        asked.append(url)
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", no_network)
+    with pytest.raises(InputError, match=r"^nope: no such folder, not in the cache .* \(\S+\)$") as caught:
+        load("nope", local_files_only=offline)
+    assert "\n" not in str(caught.value)
+    assert len(asked) == (not offline)

@@ -12,7 +12,14 @@ from pydantic import Field
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.sources import check_source, hub_commit, load_quietly, model_folder, source_name
+from sentence_experts.models.sources import (
+    check_hub,
+    check_source,
+    hub_commit,
+    load_quietly,
+    model_folder,
+    source_name,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -108,6 +115,8 @@ def load(
         return _apply(source, chosen, chosen.model_fields_set)
     name, place = source_name(str(source)), model_folder(str(source))
     check_source(place)
+    if not Path(place).exists():
+        check_hub(place, **chosen.hub)
     load_quietly()
     try:
         model = _open(place, chosen)

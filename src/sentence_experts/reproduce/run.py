@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.errors import InputError, require
+from sentence_experts.errors import InputError
+from sentence_experts.models.sources import check_hub
 from sentence_experts.recipes import find_recipe
 from sentence_experts.reproduce.comparison import Comparison, compare
 from sentence_experts.reproduce.config import ReproduceConfig
@@ -19,7 +20,6 @@ from sentence_experts.reproduce.report import html, markdown
 from sentence_experts.reproduce.steps import run_steps
 from sentence_experts.storage import read_json, write_json, write_text
 
-HUB_SECONDS = 10
 logger = logging.getLogger(__name__)
 
 
@@ -98,19 +98,12 @@ def check_models(sources: Iterable[str]) -> None:
     Raises:
         InputError: a model is neither on this machine nor on the hub.
     """
-    hub = require("huggingface_hub", "models")
-    api = hub.HfApi()
     for source in sources:
         if source in LOCAL.values() or Path(source).is_dir():
             continue
-        if isinstance(hub.try_to_load_from_cache(source, "config.json"), str):
-            continue
         try:
-            # A download would try again and again, with a message each time.
-            api.model_info(source, timeout=HUB_SECONDS)
-            api.auth_check(source)
-        except Exception as error:  # no network, no such model, a licence that was not accepted
+            check_hub(source)
+        except InputError as error:
             raise InputError(
-                f"{source}: neither on this machine nor to be had from the Hugging Face hub "
-                f"({type(error).__name__}); download it where there is a network, or use `scale=small`"
+                f"{error}; download it where there is a network, or use `scale=small`"
             ) from error

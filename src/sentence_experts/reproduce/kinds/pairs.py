@@ -155,9 +155,9 @@ def how_to_get_the_corpus(protocol: Protocol) -> list[str]:
         f"queries of PubMed Central (https://www.ncbi.nlm.nih.gov/pmc/), papers cited {least}x:",
         *(f"  {domain}: {query.text()}" for domain, query in protocol.queries.items()),
         f"fetch them: `fetch_corpus` with the settings of {protocol.plan}",
-        f"or import your own articles: `import_corpus`, with the domains of {protocol.domains}",
-        "these domains are MeSH headings, which JATS files seldom have: give them as a table of papers with a "
-        "column mesh, and put NLM's descriptors beside that file",
+        f"or import your own articles: `import_corpus`; the domains are those of {protocol.domains}",
+        "these domains are MeSH headings, which JATS files seldom have: give them as a table of papers with "
+        "a column mesh, and put NLM's descriptors beside that file",
     ]
 
 
