@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import BertConfig
 
 from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.models import sources
+from sentence_experts.models.loading import load
 from sentence_experts.models.sources import hub_commit, minilm_path
 
 
