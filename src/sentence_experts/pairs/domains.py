@@ -183,7 +183,7 @@ def _mesh_matcher(
     if tree is not None:
         names = tuple(tree.name_of(name) for name in names)
         tree_numbers += [number for name in names for number in tree.numbers_of(name)]
-    by_name = _any_of(names)
+    by_name, below = _any_of(names), tuple(f"{number}." for number in tree_numbers)
 
     def matches(heading: str) -> bool:
         # "*Asthma/drug therapy" is the major topic Asthma with a qualifier.
@@ -191,6 +191,7 @@ def _mesh_matcher(
         name = tree.name_of(name) if tree is not None else name
         if by_name is not None and by_name(name):
             return True
-        return tree is not None and any(tree.is_under(name, number) for number in tree_numbers)
+        places = () if tree is None else tree.numbers_of(name)
+        return any(f"{place}.".startswith(below) for place in places)
 
     return matches
