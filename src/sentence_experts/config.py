@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,13 +38,16 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
-    def of(cls, config: Self | None = None, **settings: Any) -> Self:
-        """`config`, or the defaults, with `settings` in place of its own.
+    def of(cls, config: Self | Mapping[str, Any] | None = None, **settings: Any) -> Self:
+        """`config`, which can be a dict, or the defaults, with `settings` in place of its own.
 
         Raises:
-            UsageError: an unknown setting, or a value that is not allowed; the message names the parameter.
+            UsageError: `config` is something else, an unknown setting, or a value that is not allowed; the
+                message names the parameter.
         """
-        given = {} if config is None else config.model_dump(exclude_unset=True)
+        if config is not None and not isinstance(config, cls | Mapping):
+            raise UsageError(f"`config` must be a {cls.__name__} or a dict, got a {type(config).__name__}")
+        given = config.model_dump(exclude_unset=True) if isinstance(config, cls) else dict(config or {})
         return cls.checked({**given, **settings}, settings, None)
 
     @classmethod

@@ -99,9 +99,35 @@ def test_split_column_and_saving(tmp_path: Path) -> None:
         ({"anchor": ["a"], "positive": [None]}, "'positive' has rows without"),
         ({"anchor": ["a"], "positive": ["b"], "label": [2]}, "label is 1"),
         ({"anchor": [], "positive": []}, "no pairs"),
-        ({"anchor": ["a"], "positive": ["b"], "split": ["dev"]}, "'dev' is none of"),
+        ({"anchor": ["a"], "positive": ["b"], "split": ["later"]}, "'later' is none of"),
     ],
 )
 def test_tables_that_hold_no_pairs_are_refused(columns: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Pairs.from_table(columns)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "list of dicts", "mapping of splits"])
+def test_pairs_of_files_and_python_objects(form: str, tmp_path: Path) -> None:
+    table = FRAME.rename(columns={"domain": "route"}).assign(split=["train", "train", "dev"], label=1)
+    file = tmp_path / f"pairs.{form}"
+    if form == "csv":
+        table.to_csv(file, index=False)
+    elif form == "jsonl":
+        table.to_json(file, orient="records", lines=True)
+    source = {
+        "list of dicts": table.to_dict("records"),
+        "mapping of splits": {"train": table[:2], "val": table[2:]},
+    }.get(form, file)
+    pairs = Pairs.of(source)
+    assert [pairs.split(name).num_rows for name in SPLITS] == [2, 1, 0]
+    assert pairs.domains == ["animals", "plants"]
+    assert pairs.fingerprint() == Pairs.of(table).fingerprint()
+
+
+def test_negatives_are_kept_and_texts_with_the_same_words_are_one_paper(tmp_path: Path) -> None:
+    pairs = Pairs.of([{"anchor": "A cat.", "positive": "a cat", "negative": "a dog"}])
+    row = pairs.split("train").to_pylist()[0]
+    assert row["anchor_id"] == row["positive_id"]
+    assert row["negative"] == "a dog"
+    assert pairs.save(tmp_path / "pairs").to_pandas()["negative"].tolist() == ["a dog"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.loading import LoadConfig
 from sentence_experts.training.config import TrainConfig
 
 
@@ -72,3 +74,15 @@ def test_settings_that_contradict_each_other_are_refused(options: dict, message:
     with pytest.raises(UsageError, match=message) as refused:
         TrainConfig.of(None, **options)
     assert "(got {" not in str(refused.value) or "temperatures" in options
+
+
+@pytest.mark.parametrize("wrong", ["config.yaml", 7, LoadConfig()])
+def test_config_of_the_wrong_kind_is_named(wrong: Any) -> None:
+    with pytest.raises(UsageError, match=f"must be a TrainConfig or a dict, got a {type(wrong).__name__}"):
+        TrainConfig.of(wrong)
+
+
+def test_dict_is_a_config() -> None:
+    assert TrainConfig.of({"seed": 3, "batch_size": 8}, seed=4) == TrainConfig(seed=4, batch_size=8)
+    with pytest.raises(UsageError, match="`seeds`: no such setting"):
+        TrainConfig.of({"seeds": 3})

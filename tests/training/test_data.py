@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -16,8 +17,11 @@ from helpers.samples import TOPICS
 from helpers.saved_weights import weights_of
 from helpers.small_training_tasks import make_task_encoder
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.dataset import Tasks
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import TrainingSet, trained_routes
 from sentence_experts.training.objectives import LinkedPairs
 from sentence_experts.training.open_data import open_data
 from sentence_experts.training.run import train
@@ -145,3 +149,27 @@ def test_learned_router_trains_on_tasks(tasks: Tasks, minilm: str, tmp_path: Pat
     train(model, tasks, out=tmp_path / "run", **{**SHORT, "max_steps": 2, "eval_steps": 2})
     after = weights_of(tmp_path / "run" / "model")
     assert any(".router." in name and not torch.equal(before[name], after[name]) for name in before)
+
+
+def test_table_files_and_lists_of_dicts_are_pairs(plain: SentenceTransformer, tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "pairs.csv", index=False)
+    (first,) = open_data(tmp_path / "pairs.csv")
+    (second,) = open_data(frame().to_dict("records"))
+    assert first.fingerprint() == second.fingerprint() == open_data(frame())[0].fingerprint()
+    assert sentence_experts.extend(plain, domains=tmp_path / "pairs.csv").experts == tuple(TOPICS)
+
+
+def test_negatives_of_a_table_are_trained_on(tiny_experts: Path) -> None:
+    table = frame()
+    table["negative"] = [table["anchor"][1], *(f"unlike {row}" for row in range(1, len(table)))]
+    table["split"] = ["train"] * (len(table) - 8) + ["validation"] * 8
+    objectives = open_data(table)
+    config = TrainConfig()
+    training = TrainingSet.of(objectives, trained_routes(objectives, config, load(tiny_experts)), config)
+    (negatives,) = training.negatives
+    row = next(row for row, text in enumerate(negatives.to_pylist()) if not str(text).count("unlike"))
+    other = next(
+        row for row, text in enumerate(training.anchors.to_pylist()) if text.endswith(table["anchor"][1])
+    )
+    assert training.numbers[row, 2] == training.numbers[other, 0]
+    assert len(np.unique(training.numbers[:, 2])) == len(training)

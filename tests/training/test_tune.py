@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from helpers.killed_run import run_until_killed
 from sentence_experts.errors import SentenceExpertsError, UsageError
+from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import read_json
 from sentence_experts.tasks.dataset import Tasks
@@ -196,3 +198,13 @@ def test_another_search_or_folder_is_refused(
     with pytest.raises(UsageError, match="`sampler`"):
         tune(tiny_experts, pairs, out=tmp_path / "new", space=SPACE, sampler="grid", **SHARED)
     assert not (tmp_path / "new").exists()
+
+
+def test_model_in_memory_is_copied_for_each_trial(
+    result: TuneResult, pairs: Pairs, tiny_experts: Path
+) -> None:
+    model = load(tiny_experts)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = tune(model, pairs, space=SPACE, trials=2, **SHARED)
+    assert [trial.best for trial in found.trials] == [trial.best for trial in result.trials[:2]]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

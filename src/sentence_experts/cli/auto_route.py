@@ -67,7 +67,7 @@ def auto_route(
 
     if pairs is None and texts is None:
         raise UsageError("give `pairs`, or `texts` with a file of texts and routes")
-    folder = None if pairs is None else Pairs.open(pairs)
+    folder = None if pairs is None else Pairs.of(pairs)
     known, unseen = _learned_and_unseen(folder, texts, learning)
     load_quietly()
     encoder = check_experts(load(model, device=learning.device, int8=False))

@@ -15,9 +15,10 @@ from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import CompareConfig
 from sentence_experts.evaluation.metrics import Metrics, pair_metrics
 from sentence_experts.evaluation.models import Model, ModelRun, label_of
-from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of, open_pairs
+from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
 from sentence_experts.evaluation.results import Result
 from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tables import Table, TextTable
 
 # For models that are compared without texts of one's own: short, long, odd, and of several fields.
@@ -109,7 +110,7 @@ def compare(
     """
     chosen = CompareConfig.of(config, **settings)
     compared: Sequence[str] = TEXTS if texts is None else TextTable(texts, chosen.column).texts()
-    table = None if pairs is None else open_pairs(pairs, chosen.split).split(chosen.split)
+    table = None if pairs is None else Pairs.of(pairs, chosen.split, labelled=True).split(chosen.split)
     first, second = (ModelRun(label_of(each), "", each).open(chosen) for each in (before, after))
     changes = route_changes(first, second, compared)
     metrics = {}

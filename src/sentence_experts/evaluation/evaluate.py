@@ -14,19 +14,12 @@ from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.evaluation.models import ModelRun, Models, RouteMap, check_names, model_runs, setting_of
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
-from sentence_experts.evaluation.pairs import (
-    PairScorer,
-    checked_table,
-    domains_of,
-    open_pairs,
-    texts_by_domain,
-)
+from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, texts_by_domain
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions
 from sentence_experts.evaluation.router_accuracy import router_accuracy
 from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import read_json
-from sentence_experts.tasks.dataset import Tasks
+from sentence_experts.tasks.dataset import Tasks, open_dataset
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +46,8 @@ def evaluate(
         models: one model or several: folders, hub ids, "minilm", "tfidf" (pairs only), loaded
             `SentenceTransformer`s; or a mapping from label to a model or to a list of its runs, one per
             training seed, whose mean is then reported with its spread.
-        data: pairs (a folder, or a table with the columns anchor, positive and label, and domain, anchor_id,
-            positive_id if there are any: a file, or a pandas, polars or Arrow table); tasks (a folder); or
-            names of mteb's tasks, benchmarks or groups.
+        data: labelled pairs of any form (`Pairs.of`); tasks or their folder; or names of mteb's tasks,
+            benchmarks or groups.
         out: folder for the results: evaluation.json and scores.parquet (pairs) or tasks.json (tasks).
         baseline: models that were not trained here, as `models`.
         config, settings: a `EvaluateConfig`, or single fields of it.
@@ -93,17 +85,11 @@ def evaluate(
 
 def _opened(data: Any, split: str) -> Pairs | Tasks | list[str]:
     """Pairs, tasks, or names of mteb."""
-    if isinstance(data, Tasks | Pairs):
-        return data
     if isinstance(data, list | tuple) and all(isinstance(name, str) for name in data):
         return list(data)
     if isinstance(data, str) and not Path(data).exists():
         return [data]
-    if isinstance(data, str | Path) and Path(data).is_dir():
-        manifest = Path(data) / "manifest.json"
-        if manifest.is_file() and read_json(manifest).get("kind") == "tasks":
-            return Tasks.open(data)
-    return open_pairs(data, split)
+    return open_dataset(data, split, labelled=True)
 
 
 def _check_settings(config: EvaluateConfig, foreign: Sequence[str], meant_for: str) -> None:

@@ -1,9 +1,8 @@
-"""Labelled pairs of any form (a folder, a table file, tables in memory), and the similarity of each pair."""
+"""The similarity of each labelled pair, and scores that were computed elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,13 +13,9 @@ from numpy.typing import NDArray
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.metrics import checked_pairs
 from sentence_experts.evaluation.statistics import ScoredPairs
-from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.splits import NOT_WORDS, SPLITS
-from sentence_experts.tables import Table, is_path, name_of_table, read_columns, read_table, to_arrow
+from sentence_experts.tables import Table, name_of_table, read_table
 
 PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
-TEXTS = ("anchor", "positive")
-OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
 
 
@@ -34,37 +29,6 @@ class PairScorer(Protocol):
 
     def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
         """The similarity of each pair of texts, shape (pairs,)."""
-
-
-def open_pairs(data: Any, split: str | None = None) -> Pairs:
-    """Pairs of any form.
-
-    Tables have the columns anchor, positive and label (which training pairs may lack: 1), and domain,
-    anchor_id and positive_id if there are any. The default id of a text is the text itself without case,
-    punctuation and white space.
-
-    Args:
-        data: a `Pairs`; a folder written by `compile_pairs`; the file of a table, or a table (pandas, polars,
-            Arrow, `datasets.Dataset`); or a mapping from split to one of these.
-        split: the split of a table without a column `split`.
-
-    Raises:
-        InputError: a file cannot be read, or a column or a value is missing.
-    """
-    if isinstance(data, Pairs):
-        return data
-    if is_path(data) and (Path(data).is_dir() or not Path(data).suffix):
-        return Pairs.open(data)
-    if isinstance(data, Mapping):
-        tables = {name: _table(each) for name, each in data.items()}
-    else:
-        table = _table(data)
-        tables = (
-            _by_split(table, name_of_table(data))
-            if split is None or "split" in table.column_names
-            else {split: table}
-        )
-    return Pairs.from_tables(**{name: _completed(table, name) for name, table in tables.items()})
 
 
 def read_scores(source: Table) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -83,11 +47,6 @@ def read_scores(source: Table) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         return checked_pairs(*(table[name].cast(pa.float64()).to_numpy() for name in table.column_names))
     except (InputError, pa.ArrowException) as error:
         raise InputError(f"{where}: {error}") from error
-
-
-def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The texts without case, punctuation and white space."""
-    return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), NOT_WORDS, " "))
 
 
 def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
@@ -164,27 +123,3 @@ def scored_by_domain(table: pa.Table, scores: NDArray[np.float64]) -> dict[str, 
 
 def _rows_of(table: pa.Table, domain: str) -> NDArray[np.int64]:
     return np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
-
-
-def _table(data: Any) -> pa.Table:
-    return read_table(data, read_columns(data)) if is_path(data) else to_arrow(data)
-
-
-def _by_split(table: pa.Table, where: str) -> dict[str, pa.Table]:
-    if "split" not in table.column_names:
-        raise InputError(f"{where}: no column 'split'; columns are {', '.join(table.column_names)}")
-    names = [OTHER_NAMES.get(name, name) for name in table["split"].to_pylist()]
-    if unknown := [name for name in dict.fromkeys(names) if name not in SPLITS]:
-        raise InputError(f"{where}: split {unknown[0]!r} is none of {', '.join(SPLITS)}")
-    column = pa.array(names, pa.string())
-    return {split: table.filter(pc.equal(column, split)) for split in SPLITS if split in names}
-
-
-def _completed(table: pa.Table, split: str) -> pa.Table:
-    """The table with ids of its texts."""
-    if split != "train" and "label" not in table.column_names:
-        raise InputError(f"{split}: no column 'label'; columns are {', '.join(table.column_names)}")
-    for name in TEXTS:
-        if name in table.column_names and f"{name}_id" not in table.column_names:
-            table = table.append_column(f"{name}_id", fold_texts(table[name].cast(pa.string())))
-    return table

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.encoder import BatchEncoder, Vectors
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.models import ANY_KEY
-from sentence_experts.evaluation.pairs import cosine_by_text, fold_texts
+from sentence_experts.evaluation.pairs import cosine_by_text
+from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import Advance, progress
 from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
 

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.card import dataset_card
-from sentence_experts.pairs.splits import SPLITS
+from sentence_experts.pairs.splits import OTHER_NAMES, SPLITS, fold_texts
 from sentence_experts.pairs.table_folder import TableFolder
 from sentence_experts.storage import sha256_text
-from sentence_experts.tables import to_arrow
+from sentence_experts.tables import check_columns, is_path, name_of_table, read_columns, read_table, to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +35,7 @@ PAIRS_SCHEMA = pa.schema([
 ])  # fmt: skip
 PAIR_COLUMNS = tuple(PAIRS_SCHEMA.names)
 LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
+NEGATIVE = "negative"  # an optional column of tables from the user
 ONE_DOMAIN = "all"
 
 
@@ -57,18 +58,40 @@ class Pairs(TableFolder):
         return cls(Path(path), cls.read_manifest(Path(path)))
 
     @classmethod
-    def of(cls, source: Any) -> Pairs:
-        """`source` as pairs: a `Pairs`, the path of a folder, or a table as `from_table` takes it."""
+    def of(cls, source: Any, split: str | None = "train", labelled: bool = False) -> Pairs:
+        """Pairs of any form.
+
+        Args:
+            source: a `Pairs`; a folder of pairs; the file of a table; a table in memory (pandas, polars,
+                Arrow, `datasets.Dataset`, a list of dicts, a mapping of columns); or a mapping from split to
+                one of these tables, such as a `DatasetDict`. The columns are as `from_tables` describes; a
+                column `split` says which split a row belongs to.
+            split: what a table without a column `split` is; None if it must have one.
+            labelled: whether the pairs of validation and test must have labels.
+
+        Raises:
+            InputError: a file cannot be read, or a column or a value is missing.
+
+        Example:
+            >>> Pairs.of([{"anchor": "a cat", "positive": "a kitten", "split": "dev"}])
+            Pairs(train: 0, validation: 1, test: 0; domains: all; in memory)
+        """
         if isinstance(source, cls):
             return source
-        return cls.open(source) if isinstance(source, str | Path) else cls.from_table(source)
+        if is_path(source) and (Path(source).is_dir() or not Path(source).suffix):
+            return cls.open(source)
+        if isinstance(source, Mapping) and set(source) <= {*SPLITS, *OTHER_NAMES}:
+            given = {OTHER_NAMES.get(name, name): _whole_table(source[name]) for name in map(str, source)}
+        else:
+            given = _by_split(_whole_table(source), split, name_of_table(source))
+        for name, table in given.items():
+            if labelled and name != "train":
+                check_columns(f"{name_of_table(source)}, {name}", ["label"], table.column_names)
+        return cls.from_tables(**given)
 
     @classmethod
     def from_table(cls, table: Any) -> Pairs:
         """Pairs from one table: training pairs, or those of several splits if it has a column `split`.
-
-        The table is a pandas or polars DataFrame, an Arrow table or a `datasets.Dataset`; its columns are as
-        `from_tables` describes.
 
         Example:
             >>> import pandas as pd
@@ -77,28 +100,22 @@ class Pairs(TableFolder):
             >>> Pairs.from_table(frame)
             Pairs(train: 2, validation: 0, test: 0; domains: animals, plants; in memory)
         """
-        rows = to_arrow(table)
-        if "split" not in rows.column_names:
-            return cls.from_tables(train=rows)
-        names = rows["split"].unique().to_pylist()
-        unknown = [name for name in names if name not in SPLITS]
-        if unknown:
-            raise InputError(f"column split: {unknown[0]!r} is none of {', '.join(SPLITS)}")
-        return cls.from_tables(**{name: rows.filter(pc.equal(rows["split"], name)) for name in names})
+        return cls.of(table)
 
     @classmethod
     def from_tables(cls, train: Any = None, validation: Any = None, test: Any = None) -> Pairs:
         """Pairs from a table per split (pandas, polars, Arrow, `datasets.Dataset`); a split may be missing.
 
-        Columns: `anchor` and `positive` (texts); optional `label` (default 1), `domain` (default "all"),
-        `count` (default the label), `anchor_id` and `positive_id` (default: a hash of the text).
+        Columns: `anchor` and `positive` (texts); optional `label` (default 1), `domain` or `route` (default
+        "all"), `count` (default the label), `anchor_id` and `positive_id` (default: a hash of the text
+        without case, punctuation and white space), and `negative` (a text unlike both, for training).
 
         Raises:
             InputError: a column or a text is missing, a label is neither 0 nor 1, or there is no pair.
         """
         given = dict(zip(SPLITS, (train, validation, test), strict=True))
         tables = {
-            name: PAIRS_SCHEMA.empty_table() if table is None else _pair_table(to_arrow(table), name)
+            name: PAIRS_SCHEMA.empty_table() if table is None else _pair_table(_whole_table(table), name)
             for name, table in given.items()
         }
         if not any(table.num_rows for table in tables.values()):
@@ -173,12 +190,12 @@ class Pairs(TableFolder):
 
     def to_pandas(self) -> pd.DataFrame:
         """All pairs as one DataFrame, with a column `split`."""
-        tables = [self.split(name).select(PAIR_COLUMNS) for name in SPLITS]
+        tables = [self.split(name) for name in SPLITS]
         named = [
             table.append_column("split", pa.array([name] * table.num_rows, pa.string()))
             for name, table in zip(SPLITS, tables, strict=True)
         ]
-        return pa.concat_tables(named).to_pandas()
+        return pa.concat_tables(named, promote_options="default").to_pandas()
 
     def __repr__(self) -> str:
         counts = [f"{name}: {self.number_of_rows(f'{name}.parquet'):,}" for name in SPLITS]
@@ -203,6 +220,26 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
     return counts
 
 
+def _whole_table(source: Any) -> pa.Table:
+    """A table, with `domain` for `route`."""
+    table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
+    if "domain" in table.column_names:
+        return table
+    return table.rename_columns(["domain" if name == "route" else name for name in table.column_names])
+
+
+def _by_split(table: pa.Table, split: str | None, where: str) -> dict[str, pa.Table]:
+    """The table's rows by its column `split`; all are of `split` if it has none."""
+    if split is not None and "split" not in table.column_names:
+        return {split: table}
+    check_columns(where, ["split"], table.column_names)
+    names = [OTHER_NAMES.get(name, name) for name in table["split"].to_pylist()]
+    if unknown := [name for name in names if name not in SPLITS]:
+        raise InputError(f"{where}: split {unknown[0]!r} is none of {', '.join(SPLITS)}")
+    column = pa.array(names, pa.string())
+    return {name: table.filter(pc.equal(column, name)) for name in SPLITS if name in names}
+
+
 def _pair_table(table: pa.Table, split: str) -> pa.Table:
     """The table with all of `PAIR_COLUMNS`, checked."""
     missing = [name for name in ("anchor", "positive") if name not in table.column_names]
@@ -217,7 +254,8 @@ def _pair_table(table: pa.Table, split: str) -> pa.Table:
     columns.setdefault("count", columns["label"])
     for end in ("anchor", "positive"):
         if f"{end}_id" not in columns:
-            ids = [None if text is None else sha256_text(text)[:16] for text in columns[end].to_pylist()]
+            texts = fold_texts(columns[end].cast(pa.string())).to_pylist()
+            ids = [None if text is None else sha256_text(text)[:16] for text in texts]
             columns[f"{end}_id"] = pa.array(ids, pa.string())
     try:
         whole = pa.table({name: columns[name] for name in PAIR_COLUMNS}).cast(PAIRS_SCHEMA)
@@ -228,6 +266,8 @@ def _pair_table(table: pa.Table, split: str) -> pa.Table:
         raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
     if not pc.all(pc.is_in(whole["label"], pa.array([0, 1]))).as_py() and rows:
         raise InputError(f"{split}: a label is 1 (linked) or 0 (a negative)")
+    if NEGATIVE in table.column_names:
+        whole = whole.append_column(NEGATIVE, table[NEGATIVE].cast(pa.string()))
     return whole.combine_chunks()
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.random import Generator
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -17,6 +19,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sentence_experts.errors import InputError
 
 SPLITS = ("train", "validation", "test")
+OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
 TRAIN, VALIDATION, TEST = range(3)
 CROSSING = -1
 UNKNOWN_YEAR = -1
@@ -242,3 +245,8 @@ def _order_by_citations(article: np.ndarray, cited: np.ndarray) -> np.ndarray:
     articles, work = int(article.max()) + 1, np.unique(cited, return_inverse=True)[1]
     order = order_by_links(np.arange(articles + int(work.max()) + 1), article, articles + work)
     return order[order < articles]
+
+
+def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The texts without case, punctuation and white space."""
+    return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), NOT_WORDS, " "))

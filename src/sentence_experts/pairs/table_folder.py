@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from sentence_experts import __version__
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import read_json, replacing_folder, sha256_file, write_parquet, write_text
+from sentence_experts.tables import is_path
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -127,11 +128,18 @@ class TableFolder:
         """
         if not out.exists() or (out.is_dir() and not any(out.iterdir())):
             return
-        manifest = out / MANIFEST
-        if not manifest.is_file() or read_json(manifest).get("kind") != cls.kind:
+        if kind_of(out) != cls.kind:
             raise UsageError(f"{out} exists and holds no {cls.kind}; choose another `out`")
         if not overwrite:
             raise UsageError(f"{out} exists already; choose another `out`, or replace it with `overwrite`")
+
+
+def kind_of(source: Any) -> str | None:
+    """What the folder `source` holds, "pairs" or "tasks"; None if it is no such folder."""
+    if not is_path(source) or not (Path(source) / MANIFEST).is_file():
+        return None
+    manifest = read_json(Path(source) / MANIFEST)
+    return manifest.get("kind") if isinstance(manifest, dict) else None
 
 
 def parquet_hash(table: pa.Table) -> str:

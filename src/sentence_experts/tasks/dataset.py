@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.pairs.table_folder import TableFolder
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.table_folder import TableFolder, kind_of
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.split import SPLITS
 from sentence_experts.tasks.task_file import Task, TaskFile
@@ -169,3 +170,10 @@ class Tasks(TableFolder):
             raise UsageError(f"task {task!r} has no dataset {dataset!r}; it has {', '.join(datasets)}")
         if split not in SPLITS:
             raise UsageError(f"no split {split!r}; there are {', '.join(SPLITS)}")
+
+
+def open_dataset(source: Any, split: str | None = "train", labelled: bool = False) -> Pairs | Tasks:
+    """`source` as tasks, if it is a `Tasks` or the folder of one; otherwise as pairs (`Pairs.of`)."""
+    if isinstance(source, Tasks) or kind_of(source) == Tasks.kind:
+        return Tasks.of(source)
+    return Pairs.of(source, split, labelled)

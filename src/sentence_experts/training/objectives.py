@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, RouteError
-from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.dataset import NEGATIVE, Pairs
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.tasks.split import linked
 from sentence_experts.tasks.task_file import Task
@@ -127,7 +127,7 @@ class LinkedPairs(Objective):
         return (prompts.get(route.name, ""),) * 2
 
     def rows(self, routes: Sequence[TrainedRoute]) -> TrainingRows:
-        """The linked pairs of the train split; a number stands for a paper."""
+        """The linked pairs of the train split; a number stands for a paper, or for another negative text."""
         train = _of_routes(self.pairs.split("train"), routes)
         train = train.filter(pc.equal(train["label"], 1))
         if not train.num_rows:
@@ -135,11 +135,14 @@ class LinkedPairs(Objective):
         ids = [chunk.cast(pa.string()) for name in _ID_COLUMNS for chunk in train[name].chunks]
         papers = pc.unique(pa.chunked_array(ids, pa.string()))
         papers = papers.take(pc.sort_indices(papers))
-        texts = [train["anchor"], train["positive"], pa.nulls(train.num_rows, pa.string())]
-        numbers = [*(_numbers(train[name], papers) for name in _ID_COLUMNS), np.full(train.num_rows, NONE)]
-        columns = [train["domain"], train["domain"], *texts, *numbers]
+        columns = [train["domain"], train["domain"], train["anchor"], train["positive"]]
+        anchors, positives = (_numbers(train[name], papers) for name in _ID_COLUMNS)
+        if NEGATIVE not in train.column_names:
+            train = train.append_column(NEGATIVE, pa.nulls(train.num_rows, pa.string()))
+        negatives = _numbers_of_negatives(train, anchors, positives, len(papers))
+        columns += [train[NEGATIVE], anchors, positives, negatives]
         table = pa.table(columns, names=[*PAIR_COLUMNS, *NUMBER_COLUMNS])
-        return TrainingRows(table.sort_by("route"), len(papers), self._links(papers))
+        return TrainingRows(table.sort_by("route"), len(papers) + train.num_rows, self._links(papers))
 
     def _links(self, papers: pa.Array) -> Numbers:
         """The known links between these papers."""
@@ -256,24 +259,26 @@ def _of_routes(table: pa.Table, routes: Sequence[TrainedRoute]) -> pa.Table:
 
 
 def _numbers_of_groups(table: pa.Table, first: int) -> tuple[list[Numbers], int]:
-    """Numbers of anchors, positives and negatives, from `first`, and the number after the last.
-
-    A negative whose text occurs elsewhere in the table has the number of that text's group; any other has one
-    of its own.
-    """
+    """Numbers of anchors, positives and negatives, from `first`, and the number after the last."""
     rows = table.num_rows
     groups = distinct(table["group"])[1] + first
-    negatives = np.full(rows, NONE)
-    own = first + rows + np.arange(rows)
-    for column in ("anchor", "positive"):
+    return [groups, groups, _numbers_of_negatives(table, groups, groups, first + rows)], first + 2 * rows
+
+
+def _numbers_of_negatives(table: pa.Table, anchors: Numbers, positives: Numbers, first: int) -> Numbers:
+    """The number of each row's negative, given those of its anchor and positive.
+
+    A negative whose text occurs elsewhere in the table has that text's number; any other has one of its own,
+    from `first`.
+    """
+    negatives = first + np.arange(table.num_rows)
+    for column, numbers in (("anchor", anchors), ("positive", positives)):
         places = pc.index_in(table["negative"], value_set=table[column].combine_chunks(), skip_nulls=True)
         places = places.fill_null(NONE).to_numpy()
-        negatives = np.where(places == NONE, negatives, groups[places])
-    negatives = np.where(negatives == NONE, own, negatives)
+        negatives = np.where(places == NONE, negatives, numbers[places])
     same = pc.equal(table["negative"], table["positive"]).fill_null(False)
-    negatives = np.where(same.to_numpy(), groups, negatives)
-    negatives = np.where(pc.is_valid(table["negative"]).to_numpy(), negatives, NONE)
-    return [groups, groups, negatives.astype(np.int64)], first + 2 * rows
+    negatives = np.where(same.to_numpy(), positives, negatives)
+    return np.where(pc.is_valid(table["negative"]).to_numpy(), negatives, NONE).astype(np.int64)
 
 
 def _numbers(ids: pa.ChunkedArray, known: pa.Array) -> Numbers:

@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,7 +91,7 @@ class TuneResult:
 
 
 def tune(
-    model: str | Path,
+    model: str | Path | SentenceTransformer,
     data: Any,
     config: TuneConfig | None = None,
     out: Path | str | None = None,
@@ -101,7 +102,8 @@ def tune(
     """Try training settings on a sample of the training pairs; the best validation figure wins.
 
     Args:
-        model: folder or hub id of the model that every trial trains.
+        model: what every trial trains: a folder, a hub id or "minilm"; or a model in memory, of which every
+            trial trains a copy.
         data: as of `train`.
         config: settings of the search and of all trials; `settings` replace single ones. Training settings
             that are given are not searched.
@@ -126,7 +128,7 @@ def tune(
         folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
         if out is not None:
             stack.enter_context(locked(folder, "search for settings"))
-        search = _Search(str(model), open_data(data), folder, chosen, shared, varied)
+        search = _Search(model, open_data(data), folder, chosen, shared, varied)
         trials = search.run(resume)
         best = best_of(trials)
         found = search.trial_config(best.drawn)
@@ -153,7 +155,7 @@ def best_of(trials: list[Trial]) -> Trial:
 class _Search:
     """What is searched, on what: `shared` are the training settings of all trials, those of `space` vary."""
 
-    model: str
+    model: str | Path | SentenceTransformer
     data: list[Objective]
     out: Path
     config: TuneConfig
@@ -216,7 +218,8 @@ class _Search:
         logger.info(f"trial {number + 1} of {self.config.trials}: {values}")
         folder = self.out / "trials" / f"{number:03}"
         try:
-            result = train(self.model, self.data, self.trial_config(drawn), folder, resume=True)
+            model = deepcopy(self.model)
+            result = train(model, self.data, self.trial_config(drawn), folder, resume=True)
             outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.best}
             notes: dict[str, Any] = {"steps": result.steps}
         except FAILURES as error:

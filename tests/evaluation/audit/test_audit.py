@@ -151,12 +151,12 @@ def test_memory_baseline_scores_links_and_shared_neighbours() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"split": ["train", "test"]}, "no column 'label'"),
+        ({"split": ["train", "test"]}, "lacks the column label"),
         ({"label": [1, 1], "split": ["train", "held-out"]}, "'held-out' is none of"),
         ({"label": [1, 2], "split": ["train", "test"]}, "test: a label is 1"),
         ({"label": [1, 1], "split": ["train", "train"]}, "there are no test pairs"),
         ({"label": [1, None], "split": ["train", "test"]}, "test: column 'label' has rows without a value"),
-        ({"label": [1, 1]}, "no column 'split'"),
+        ({"label": [1, 1]}, "lacks the column split"),
     ],
 )
 def test_faulty_table_errors(columns: dict, message: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sentence_experts.evaluation.audit.near_duplicates import near_duplicates, signatures
-from sentence_experts.evaluation.pairs import fold_texts
+from sentence_experts.pairs.splits import fold_texts
 
 ENDS = ("anchor", "positive")
 # Kinds of leaks of a test pair, in the order of the report.

@@ -20,12 +20,12 @@ from sentence_experts.evaluation.pairs import (
     PAIR_COLUMNS,
     PairScorer,
     domains_of,
-    open_pairs,
     score_pairs,
     texts_by_domain,
 )
 from sentence_experts.evaluation.results import POOLED, PairMetrics, Result
 from sentence_experts.evaluation.scorers import EncoderScorer, MemoryScorer, TfidfScorer
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import write_json, write_parquet
 
@@ -123,7 +123,7 @@ def audit(
         InputError: the pairs or a model cannot be read.
     """
     chosen = AuditConfig.of(config, **settings)
-    pairs = open_pairs(data)
+    pairs = Pairs.of(data, split=None, labelled=True)
     sets = {split: pairs.split(split).select(PAIR_COLUMNS) for split in SPLITS}
     sets = {split: table for split, table in sets.items() if table.num_rows}
     for split in ("train", "test"):

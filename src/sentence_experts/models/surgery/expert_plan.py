@@ -8,7 +8,7 @@ section 4).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,14 +179,16 @@ def _checked_share(names: Sequence[str], share: Mapping[str, str]) -> dict[str, 
 
 
 def _domain_names(domains: Any) -> list[str]:
-    """Names, the domains of a pairs object, or those of a pairs folder."""
+    """Names, or the domains of pairs of any form."""
     if domains is None:
         return []
-    if isinstance(domains, str | Path):
-        from sentence_experts.pairs.dataset import Pairs
+    if isinstance(domains, Sequence | Set) and not isinstance(domains, str):
+        domains = list(domains)
+    if isinstance(domains, list) and all(isinstance(name, str) for name in domains):
+        return domains
+    from sentence_experts.pairs.dataset import Pairs
 
-        domains = Pairs.open(domains)
-    return list(getattr(domains, "domains", domains))
+    return Pairs.of(domains).domains
 
 
 def _task_routes(tasks: Any) -> tuple[dict[str, str], dict[str, str]]:
