@@ -76,8 +76,8 @@ def export(
     config, out = ExportConfig.of(config, **settings), Path(out)
     check_vacant(out, config.overwrite)
     encoder = check_experts(load(model, device="cpu", int8=False))
-    average = config.route is None
-    dense = average_experts(encoder, config.weights) if average else export_route(encoder, config.route)
+    route = config.route
+    dense = average_experts(encoder, config.weights) if route is None else export_route(encoder, route)
     save(dense, out)
     if not config.onnx:
         return Exported(out, dense)

@@ -109,7 +109,7 @@ class RoutedBlock:
         """Put the experts into the block, and a router if learned ones choose, where it is to have them."""
         self.experts = take_experts(self, config, layer)  # type: ignore[arg-type]
         router = None if self.experts is None else router_kind(config).router
-        self.router = router and router(config.hidden_size, len(config.experts))
+        self.router = None if router is None else router(config.hidden_size, len(config.experts))
         self.expert_norms = config.expert_norms
 
     def __call__(self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any) -> Any:

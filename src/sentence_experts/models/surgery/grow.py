@@ -143,7 +143,8 @@ def _seeded(
 
 def _base_weights(encoder: ExpertEncoder, base: SentenceTransformer | str | Path) -> dict[str, Tensor]:
     loaded = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
-    model, routed = (one[0].auto_model for one in (loaded, encoder))
+    model: Any = loaded[0].auto_model
+    routed: Any = encoder.routed_model
     weights: dict[str, Tensor] = model.state_dict()
     family = family_of(routed.config.model_type)
     if (found := model.config.model_type) != (wanted := family.base_model_type):
