@@ -50,7 +50,7 @@ def ways_to(
 
 
 def compared(ways: dict[str, Callable[[], object]], rounds: int, work: float) -> dict[str, Any]:
-    """Medians of the ways' seconds, ratios, and shares of the peak for so many floating-point operations."""
+    """Medians of the ways' seconds, ratios, and shares of the peak for `work` floating-point operations."""
     import torch
 
     seconds = in_turn(ways, rounds, time.perf_counter)

@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2 under ONNX Runtime in a process of its own, so that its threads are in nobody's way.
+"""all-MiniLM-L6-v2 under ONNX Runtime in a process of its own, so that its threads do not disturb others.
 
 sentence-transformers' ONNX back end needs optimum, which does not install with transformers 5. Here it is
-sentence-transformers' own `encode` (sorting, tokenizer, batches of 32) with the graph of `models.onnx` in the
+sentence-transformers' own `encode` (sorting, tokenizer, batches of 32) with the graph of `models.onnx` in
 place of its modules. The process encodes the texts of a kind whenever it reads the kind's name.
 """
 

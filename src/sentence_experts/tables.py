@@ -104,7 +104,7 @@ def to_arrow(data: Table) -> pa.Table:
             return pa.table({TEXT: pa.array(data, pa.string())}) if texts else pa.Table.from_pylist(data)
     except (pa.ArrowException, TypeError, AttributeError) as error:
         raise InputError(f"the {type(data).__name__} cannot be read as a table: {error}") from error
-    raise InputError(f"a {type(data).__name__} is no table: give a path, a data frame or a list")
+    raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
 
 
 def read_columns(source: Table) -> list[str]:

@@ -72,7 +72,7 @@ def test_bad_values_are_refused(tmp_path: Path, plan: Path) -> None:
     assert "none.yaml" in one_line(fetch(*mine[2:], "--config", tmp_path / "none.yaml"), 1)
 
 
-def test_offline(tmp_path: Path, plan: Path) -> None:
+def test_fetch_without_network_is_one_error(tmp_path: Path, plan: Path) -> None:
     mine = ("--config", plan, "--out", tmp_path / "c", "--attempts", "2")
     said = one_line(fetch(*mine, NCBI_EMAIL="a@b.org"), 1)
     assert "cannot reach 127.0.0.1:9" in said

@@ -96,7 +96,7 @@ def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
     [
         ("olmoe.yaml", {"model": "OLMoE-2"}, "'OLMoE-2' is none of DeepSeekMoE-16b"),
         ("olmoe.yaml", {"prompt": "tone"}, "prompt: Extra inputs"),
-        ("protocol.yaml", {"prompts": ["tonne"]}, "'tonne' is none of the paper's"),
+        ("protocol.yaml", {"prompts": ["tonne"]}, "'tonne' is not one of the paper's prompts"),
     ],
 )
 def test_a_faulty_recipe_is_one_line(recipes, file, change, message):

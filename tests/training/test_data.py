@@ -131,7 +131,7 @@ def test_labelled_tables_with_validation_are_linked_pairs(pairs: Pairs) -> None:
 def test_data_that_cannot_be_used_is_named(pairs: Pairs, tiny_experts: Path) -> None:
     with pytest.raises(InputError, match="column 'positive' is missing"):
         open_data(frame().drop(columns="positive"))
-    with pytest.raises(InputError, match="is no table"):
+    with pytest.raises(InputError, match="cannot read a table from"):
         open_data(7)
     with pytest.raises(UsageError, match="crops, neuro: a route of two parts"):
         open_data([pairs, frame()])

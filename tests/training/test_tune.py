@@ -33,10 +33,10 @@ def result(pairs: Pairs, tiny_experts: Path, tmp_path_factory: pytest.TempPathFa
 
 def test_every_trial_is_a_run_with_the_settings_it_drew(result: TuneResult) -> None:
     assert [trial.number for trial in result.trials] == [0, 1, 2]
-    assert len({trial.drawn["warmup"] for trial in result.trials}) == 3
+    assert len({trial.settings["warmup"] for trial in result.trials}) == 3
     for trial in result.trials:
         run = read_json(result.out / "trials" / f"{trial.number:03}" / "run.json")
-        assert run["config"] == TrainConfig.of(None, **SHARED, **trial.drawn).model_dump(mode="json")
+        assert run["config"] == TrainConfig.of(None, **SHARED, **trial.settings).model_dump(mode="json")
         assert run["best_validation"] == trial.best
     assert list(result.to_pandas().columns) == ["trial", "batch_size", "warmup", "steps", "best", "failure"]
 
@@ -45,7 +45,7 @@ def test_best_settings_are_a_config_for_train(result: TuneResult) -> None:
     best = max(result.trials, key=lambda trial: trial.best or 0.0)
     assert result.best == best
     # The trials saw a part of the pairs; the model is trained on all of them.
-    expected = TrainConfig.of(None, **{**SHARED, **best.drawn, "fraction": 1.0})
+    expected = TrainConfig.of(None, **{**SHARED, **best.settings, "fraction": 1.0})
     assert TrainConfig.read(result.out / "best.yaml") == expected == result.config
 
 
@@ -57,7 +57,7 @@ def test_first_of_equals_is_the_best() -> None:
 
 def test_seed_decides_what_is_drawn(result: TuneResult, pairs: Pairs, tiny_experts: Path) -> None:
     other = tune(tiny_experts, pairs, space=SPACE, trials=1, search_seed=1, **SHARED)
-    assert other.trials[0].drawn != result.trials[0].drawn
+    assert other.trials[0].settings != result.trials[0].settings
     assert other.out is None
 
 
@@ -123,7 +123,7 @@ def test_failed_trial_is_recorded_and_the_search_goes_on(
     rates: SearchSpace = {"learning_rate": Categories(type="categorical", choices=(1e-3, 1e38))}
     settings = {**shared, "space": rates, "trials": 3, "search_seed": 2, "out": tmp_path / "wild"}
     found = tune(tiny_experts, pairs, **settings)
-    assert {trial.drawn["learning_rate"]: trial.best is None for trial in found.trials} == {
+    assert {trial.settings["learning_rate"]: trial.best is None for trial in found.trials} == {
         1e-3: False,
         1e38: True,
     }
@@ -149,7 +149,7 @@ def test_draws_that_cannot_run_are_failed_trials(pairs: Pairs, tiny_experts: Pat
         settings["out"] = tmp_path / str(change["trials"])
         found = tune(tiny_experts, pairs, **settings)
         (setting,) = change["space"]  # type: ignore[misc]
-        assert {trial.drawn[setting] for trial in found.trials if trial.failure is None} == runs
+        assert {trial.settings[setting] for trial in found.trials if trial.failure is None} == runs
         said = [trial.failure for trial in found.trials if trial.failure is not None]
         assert all(any(failure in one for one in said) for failure in failures), said
         assert getattr(found.config, setting) in runs
@@ -179,7 +179,7 @@ def test_draw_may_mend_the_shared_settings(pairs: Pairs, tiny_experts: Path) -> 
     }
     settings = {**SHARED, "batch_size": 8, "temperature": 0.2, "trials": 2, "search_seed": 4}
     found = tune(tiny_experts, pairs, space=losses, **settings)
-    assert {trial.drawn["loss"]: trial.failure is None for trial in found.trials} == {
+    assert {trial.settings["loss"]: trial.failure is None for trial in found.trials} == {
         "argmax_target": False,
         "in_batch_negatives": True,
     }

@@ -51,11 +51,11 @@ def tune(
 
 def _table(result: TuneResult) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0))
-    for heading in ("trial", *result.best.drawn, "steps", "validation"):
+    for heading in ("trial", *result.best.settings, "steps", "validation"):
         table.add_column(heading, justify="right")
     for trial in result.trials:
         best = "failed" if trial.best is None else f"{trial.best:.4f}"
-        table.add_row(str(trial.number + 1), *map(_cell, trial.drawn.values()), _cell(trial.steps), best)
+        table.add_row(str(trial.number + 1), *map(_cell, trial.settings.values()), _cell(trial.steps), best)
     return table
 
 

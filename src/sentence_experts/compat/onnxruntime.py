@@ -52,7 +52,7 @@ def int8_linear(
 
 @lru_cache(maxsize=8)
 def _session(threads: int) -> Any:
-    """The graph, for calls that take so many cores; several threads may call it at once."""
+    """The graph, with the given number of cores per call; several threads may call it at once."""
     import onnxruntime
     from onnx import TensorProto, helper
 

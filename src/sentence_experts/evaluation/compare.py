@@ -73,7 +73,7 @@ class Comparison(Result):
             (each.route or "(none)", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
             for each in self.changes
         ]
-        title = f"Comparison of the vectors of {self.texts:,} texts"
+        title = f"Vectors compared on {self.texts:,} text(s)"
         return title, ("route", "largest difference", "smallest cosine"), rows
 
     def rows(self) -> list[dict[str, Any]]:

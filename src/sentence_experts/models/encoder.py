@@ -132,7 +132,9 @@ class ExpertEncoder(SentenceTransformer):
         """
         residency = self.routed_model.residency
         if residency.limit is None:
-            raise UsageError("no expert comes by itself in this model; load it with `max_resident_experts`")
+            raise UsageError(
+                "this model has all its experts in memory; to limit them, load it with `max_resident_experts`"
+            )
         return residency.prefetch(sorted(self._experts_of_names(routes)))
 
     def _check_routed(self) -> None:

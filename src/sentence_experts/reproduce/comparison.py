@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.reproduce.experiment import Experiment, Model, Ours, changed_settings
+from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.published import ALL_DOMAINS, PublishedFigure
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> Compariso
     for figure in experiment.published.figures():
         if experiment.applies(figure, evaluations):
             models = experiment.models_of(figure)
-            ours = experiment.ours(figure, models, evaluations) if models else Ours()
+            ours = experiment.ours(figure, models, evaluations) if models else OwnFigure()
             here = experiment.routes.get(str(figure.domain), figure.domain)
             marked = _marks(experiment, models[0]) if models else (NOT_RUN,)
             figures.append(Compared(figure, ours.value, ours.gain, ours.interval, here, marked))

@@ -45,7 +45,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Ours:
+class OwnFigure:
     """Our result for a published figure, also as a gain where that is one, with its 95% interval."""
 
     value: float | None = None
@@ -122,7 +122,7 @@ class Experiment(ABC):
         """Whether the figure belongs in the recipe's comparison."""
 
     @abstractmethod
-    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> Ours:
+    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> OwnFigure:
         """Our result for a figure, from the results of the evaluations by their names."""
 
     def notes(self, evaluations: Mapping[str, Any]) -> list[str]:

@@ -114,7 +114,7 @@ class Search(Strict):
     fraction: float = Field(0.1, gt=0, le=1)
 
 
-class Small(Strict):
+class SmallScale(Strict):
     """What changes at small scale; everything else stays as published.
 
     Attributes:
@@ -167,7 +167,7 @@ class Protocol(Strict):
     evaluate: dict[str, Settings] = Field(min_length=1)
     seeds: int = Field(1, ge=1)
     choices: tuple[Choice, ...] = ()
-    small: Small
+    small: SmallScale
 
     def small_file(self, real: bool) -> Path:
         """The task file of the small scale."""
@@ -299,7 +299,7 @@ def _check_protocol(protocol: Protocol, published: Published) -> None:
             TaskFile.read(file)
     unknown = [prompt for prompt in protocol.prompts if prompt not in (*PROMPTS, NO_PROMPT)]
     if unknown:
-        raise InputError(f"{source}: prompts: {unknown[0]!r} is none of the paper's")
+        raise InputError(f"{source}: prompts: {unknown[0]!r} is not one of the paper's prompts")
 
 
 def _check_names(recipe: Recipe, published: Published, path: Path) -> None:

@@ -50,7 +50,7 @@ else:
         return True
 
     def _unlock(file: IO[str], path: Path) -> None:
-        # Removed while still locked: whoever opened it meanwhile sees in `_acquire` that it is gone.
+        # Removed while still locked: a process that opened it before sees in `_acquire` that it is gone.
         with suppress(OSError):
             path.unlink()
         fcntl.flock(file, fcntl.LOCK_UN)

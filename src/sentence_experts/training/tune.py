@@ -52,7 +52,7 @@ class Trial:
     """One finished trial, counted from 0; `best` is its best validation figure, None if it failed."""
 
     number: int
-    drawn: dict[str, Any]
+    settings: dict[str, Any]
     best: float | None
     steps: int | None
     failure: str | None
@@ -75,8 +75,8 @@ class TuneResult:
     out: Path | None = None
 
     def __repr__(self) -> str:
-        drawn = ", ".join(f"{name}={short(value)}" for name, value in self.best.drawn.items())
-        return f"TuneResult({len(self.trials)} trials, best={self.best.best:.4f} with {drawn})"
+        sampled = ", ".join(f"{name}={short(value)}" for name, value in self.best.settings.items())
+        return f"TuneResult({len(self.trials)} trials, best={self.best.best:.4f} with {sampled})"
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per trial: number, a column per setting, steps, best, failure."""
@@ -84,7 +84,7 @@ class TuneResult:
 
         return pd.DataFrame(
             [
-                {"trial": t.number, **t.drawn, "steps": t.steps, "best": t.best, "failure": t.failure}
+                {"trial": t.number, **t.settings, "steps": t.steps, "best": t.best, "failure": t.failure}
                 for t in self.trials
             ]
         )
@@ -113,7 +113,7 @@ def tune(
 
     Raises:
         UsageError: `out` holds something else; or the shared settings do not suit the model or the data,
-            whatever is drawn.
+            in every trial.
         SentenceExpertsError: optuna is not installed, or no trial has finished.
         InputError: as `train`.
     """
@@ -131,7 +131,7 @@ def tune(
         search = _Search(model, open_data(data), folder, chosen, shared, varied)
         trials = search.run(resume)
         best = best_of(trials)
-        found = search.trial_config(best.drawn)
+        found = search.trial_config(best.settings)
         best_config = TrainConfig.of(found, fraction=1.0)
         best_config.write(folder / BEST)
     return TuneResult(trials, best, best_config, None if out is None else folder)
@@ -174,13 +174,13 @@ class _Search:
             for notes in [done.user_attrs]
         ]
 
-    def trial_config(self, drawn: Mapping[str, Any]) -> TrainConfig:
+    def trial_config(self, sampled: Mapping[str, Any]) -> TrainConfig:
         """The settings of a trial.
 
         Raises:
             UsageError: they contradict each other.
         """
-        return TrainConfig.of(None, **{**self.shared, **drawn})
+        return TrainConfig.of(None, **{**self.shared, **sampled})
 
     def _begin(self, resume: bool) -> None:
         """Check what all trials share, and that the search in the folder, if any, is the same."""
@@ -192,7 +192,7 @@ class _Search:
             "model": fingerprint_of(model),
             "data": [objective.fingerprint() for objective in self.data],
             "config": self.config.model_dump(mode="json", exclude={"trials", "space"}),
-            "space": {name: drawn.model_dump(mode="json") for name, drawn in self.space.items()},
+            "space": {name: sampled.model_dump(mode="json") for name, sampled in self.space.items()},
         }
         open_output(
             self.out, identity, what="search", finished_file=BEST, settings_file="search.json", resume=resume
@@ -213,20 +213,22 @@ class _Search:
         """Draw settings, train with them (or go on with an interrupted trial), and record the outcome."""
         optuna = require("optuna", "tune")
         distributions = {name: varied.distribution() for name, varied in self.space.items()}
-        drawn = draw(study, number, self.config, distributions)
-        values = ", ".join(f"{name} {short(value)}" for name, value in drawn.items())
+        sampled = draw(study, number, self.config, distributions)
+        values = ", ".join(f"{name} {short(value)}" for name, value in sampled.items())
         logger.info(f"trial {number + 1} of {self.config.trials}: {values}")
         folder = self.out / "trials" / f"{number:03}"
         try:
             model = deepcopy(self.model)
-            result = train(model, self.data, self.trial_config(drawn), folder, resume=True)
+            result = train(model, self.data, self.trial_config(sampled), folder, resume=True)
             outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.best}
             notes: dict[str, Any] = {"steps": result.steps}
         except FAILURES as error:
             logger.info(f"trial {number + 1} failed: {error}")
             outcome, notes = {"state": optuna.trial.TrialState.FAIL}, {"failure": str(error)}
         study.add_trial(
-            optuna.trial.create_trial(**outcome, params=drawn, distributions=distributions, user_attrs=notes)
+            optuna.trial.create_trial(
+                **outcome, params=sampled, distributions=distributions, user_attrs=notes
+            )
         )
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # only an unfinished run needs them
 

@@ -187,7 +187,7 @@ def test_wrong_drops(mixed: ExpertEncoder) -> None:
 
 
 @pytest.mark.realdata
-def test_minilm(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str]) -> None:
+def test_grow_minilm(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str]) -> None:
     base = SentenceTransformer(minilm, device="cpu")
     before = scatter(sentence_experts.extend(base, ["copd", "cvd"]))
     assert_other_routes_equal(before, add_expert(before, "crops", "base", base=base), texts)

@@ -60,7 +60,7 @@ def test_it_gives_the_routes_vectors(
         assert not np.allclose(dense.encode(texts), base.encode(texts), atol=1e-3)
 
 
-def test_it_is_a_model_of_the_base(mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str]) -> None:
+def test_merged_model_has_the_type_of_its_base(mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str]) -> None:
     dense = export_route(mixed, "cvd")
     assert type(dense) is SentenceTransformer
     assert type(dense[0].auto_model) is type(base[0].auto_model)
@@ -204,7 +204,7 @@ def test_wrong_weights(mixed: ExpertEncoder, weights: dict[str, float], message:
 
 
 @pytest.mark.realdata
-def test_minilm(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str]) -> None:
+def test_merge_of_minilm(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str]) -> None:
     base = SentenceTransformer(minilm, device="cpu")
     encoder = scatter(sentence_experts.extend(base, ["copd", "cvd"], expert_norms=True))
     dense = export_route(encoder, "cvd")

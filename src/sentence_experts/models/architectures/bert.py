@@ -52,7 +52,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
 
 
 class BertExpertsModel(RoutedModel, BertModel):
-    """`BertModel` whose sequences each go through one expert a block."""
+    """`BertModel` whose sequences each go through one expert per block."""
 
     config_class = BertExpertsConfig
     config: BertExpertsConfig

@@ -44,7 +44,7 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
 
 
 class ModernBertExpertsModel(RoutedModel, ModernBertModel):
-    """`ModernBertModel` whose sequences each go through one expert a block."""
+    """`ModernBertModel` whose sequences each go through one expert per block."""
 
     config_class = ModernBertExpertsConfig
     config: ModernBertExpertsConfig

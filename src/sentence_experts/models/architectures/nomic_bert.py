@@ -39,7 +39,7 @@ class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
 
 
 class NomicBertExpertsModel(RoutedModel, NomicBertModel):
-    """`NomicBertModel` whose sequences each go through one expert a block."""
+    """`NomicBertModel` whose sequences each go through one expert per block."""
 
     config_class = NomicBertExpertsConfig
     config: NomicBertExpertsConfig

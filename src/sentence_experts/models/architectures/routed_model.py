@@ -179,7 +179,7 @@ class RoutedModel:
         if expert_ids is not None:
             given = torch.as_tensor(expert_ids, device=next(iter(inputs.values())).device)
             if given.shape != (sequences,) or given.is_floating_point():
-                raise UsageError(f"expert_ids must be {sequences} integers, one a sequence; got {given!r}")
+                raise UsageError(f"expert_ids must be {sequences} integers, one per sequence; got {given!r}")
             return given
         # With learned routers too, a text that lacks the route its model was made for is a mistake.
         if not self.config.routes and router_kind(self.config).is_learned:

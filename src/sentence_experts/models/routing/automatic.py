@@ -49,7 +49,7 @@ class AutoRoutedEncoder(ExpertEncoder):
             model: the model with experts; its modules are shared, not copied.
             classifier: fitted on vectors of the averaged model (`fit_auto_routes`).
             averaged: the averaged model; made from the experts when first needed if not given. Experts that
-                are trained further want a new one, and a new classifier.
+                are trained further need a new one, and a new classifier.
         """
         self.__dict__.update(model.__dict__)  # the same modules and settings
         forget_origin(self)  # the model's files do not hold the classifier

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError
-from sentence_experts.reproduce.experiment import Experiment, Model, Ours, changed_settings
+from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.kinds.tasks import DATA, MTEB_TYPES, PERCENT, filled_in
 from sentence_experts.reproduce.material import DATA_VARIABLE, data_folder
 from sentence_experts.reproduce.published import AVERAGES, PublishedFigure
@@ -77,10 +77,10 @@ class LanguageModelExperiment(Experiment):
         """The language model."""
         return self.models
 
-    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> Ours:
+    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> OwnFigure:
         """In percent; the mean is over the types that were measured."""
         measured = evaluations[str(figure.prompt)]["models"]
         types = next(each["types"] for each in measured if each["label"] == figure.row)
         kinds = MTEB_TYPES.values() if figure.column in AVERAGES else [MTEB_TYPES[figure.column]]
         values = [PERCENT * float(types[kind]["value"]) for kind in kinds if kind in types]
-        return Ours(sum(values) / len(values) if values else None)
+        return OwnFigure(sum(values) / len(values) if values else None)

@@ -14,7 +14,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.reproduce.experiment import Experiment, Model, Ours, changed_settings
+from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.material import Material, data_folder
 from sentence_experts.reproduce.published import ALL_DOMAINS, Published, PublishedFigure
 from sentence_experts.reproduce.reading import checked
@@ -109,7 +109,7 @@ class PairsExperiment(Experiment):
         """The model of the row; some rows have a model per domain."""
         return [one for one in self.models if one.name == figure.row and one.route in (None, figure.domain)]
 
-    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> Ours:
+    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> OwnFigure:
         """The model's metric on the figure's domain, or over all."""
         results = evaluations[figure.group]["models"]
         result = next(each for each in results if each["label"] == models[0].label)
@@ -118,7 +118,7 @@ class PairsExperiment(Experiment):
         else:
             view = result["domains"][self.routes[str(figure.domain)]]
         ends = view["intervals"].get(figure.metric)
-        return Ours(view["metrics"][figure.metric], None, (ends["low"], ends["high"]) if ends else None)
+        return OwnFigure(view["metrics"][figure.metric], None, (ends["low"], ends["high"]) if ends else None)
 
     def _find_material(self, protocol: Protocol) -> dict[str, Any]:
         """Take the articles at hand; returns the settings of the pairs."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.corpus.tables import PAPERS
-from sentence_experts.reproduce.experiment import Experiment, Model, Ours, changed_settings
+from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.material import ARCHIVES, DATA_VARIABLE, Material, data_folder
 from sentence_experts.reproduce.published import AVERAGES, PublishedFigure, PublishedTable
 from sentence_experts.reproduce.steps import Step
@@ -86,7 +86,7 @@ class TasksExperiment(Experiment):
         """The models of the column: one, or one per trained task."""
         return self._in_column(figure.table, figure.column)
 
-    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> Ours:
+    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> OwnFigure:
         """The models' figure for the row's task, in percent."""
         (evaluation,) = evaluations.values()
         table = self.published.table(figure.table)
@@ -95,7 +95,7 @@ class TasksExperiment(Experiment):
         if figure.gain and (others := self._in_column(figure.table, str(table.gains_over))):
             over, _ = self._value(figure.row, others, table, evaluation)
             gain = None if value is None or over is None else value - over
-        return Ours(value, gain, interval)
+        return OwnFigure(value, gain, interval)
 
     def notes(self, evaluations: Mapping[str, Any]) -> list[str]:
         """How many datasets of each type were measured, beside the paper's."""
