@@ -52,7 +52,9 @@ def test_a_model_with_experts_has_no_graph(bases: dict[str, SentenceTransformer]
 
 
 @pytest.mark.realdata
-def test_exported_minilm_gives_the_same_vectors(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str], tmp_path: Path) -> None:
+def test_exported_minilm_gives_the_same_vectors(
+    minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str], tmp_path: Path
+) -> None:
     base = SentenceTransformer(minilm, device="cpu")
     dense = export_route(scatter(sentence_experts.extend(base, NAMES)), "copd")
     assert write_onnx(dense, tmp_path) <= 1e-5

@@ -60,7 +60,9 @@ def test_it_gives_the_routes_vectors(
         assert not np.allclose(dense.encode(texts), base.encode(texts), atol=1e-3)
 
 
-def test_merged_model_has_the_type_of_its_base(mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str]) -> None:
+def test_merged_model_has_the_type_of_its_base(
+    mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str]
+) -> None:
     dense = export_route(mixed, "cvd")
     assert type(dense) is SentenceTransformer
     assert type(dense[0].auto_model) is type(base[0].auto_model)
