@@ -83,6 +83,10 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
     Raises:
         UsageError: a query that the service does not understand or that finds nothing, or a bad setting.
         UnreachableError: no connection.
+
+    Example:
+        >>> estimate_fetch(domains={"copd": "copd[title]"}).articles  # doctest: +SKIP
+        {'copd': 2345}
     """
     config = _with_client(FetchConfig.of(config, **settings))
     with open_journal(MEMORY) as journal, _requests(config, journal) as requests:
@@ -113,6 +117,9 @@ def fetch_corpus(
             settings.
         UnreachableError: no connection; what was fetched is kept.
         InputError: a day with more records than a query may give, or `out` is in use or holds other files.
+
+    Example:
+        >>> fetch_corpus(out="fetched", domains={"copd": "copd[title]"}, max_articles=100)  # doctest: +SKIP
     """
     config = _with_client(FetchConfig.of(config, **settings))
     if config.citation_table is not None and not config.citation_table.is_file():

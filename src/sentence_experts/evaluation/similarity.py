@@ -130,6 +130,10 @@ def similarity(
     Raises:
         RouteError: a route is unknown, or there are fewer than two.
         InputError: a model or the texts cannot be read, or fewer than two texts are left.
+
+    Example:
+        >>> similarity("model", "texts.txt").to_pandas().empty
+        False
     """
     chosen = SimilarityConfig.of(config, **settings)
     if out is not None and Path(out).is_file():

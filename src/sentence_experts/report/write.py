@@ -16,6 +16,10 @@ def write_report(evaluation: Evaluation, out: Path | str) -> Path:
 
     Raises:
         SentenceExpertsError: matplotlib, which draws the figures of the page, is not installed.
+
+    Example:
+        >>> write_report(evaluate("model", "pairs", bootstrap=0), "results").name
+        'report.html'
     """
     if isinstance(evaluation, PairEvaluation):
         path, text = Path(out) / "report.html", evaluation_page(evaluation)

@@ -44,6 +44,9 @@ def reproduce_recipe(
     Raises:
         InputError: a faulty recipe, missing data, or a model that cannot be had.
         UsageError: a setting that the recipe does not take, or a result that was made with other settings.
+
+    Example:
+        >>> reproduce_recipe("hallee2025/moe_all", out="reproduced")  # doctest: +SKIP
     """
     return run_experiment(plan_recipe(recipe, config, out, **settings))
 

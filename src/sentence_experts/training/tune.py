@@ -116,6 +116,11 @@ def tune(
             in every trial.
         SentenceExpertsError: optuna is not installed, or no trial has finished.
         InputError: as `train`.
+
+    Example:
+        >>> result = tune("model", "pairs", trials=1, epochs=1, max_steps=2, eval_steps=2, warmup=0)
+        >>> list(result.best.drawn)
+        ['batch_size']
     """
     require("optuna", "tune").logging.set_verbosity(require("optuna", "tune").logging.WARNING)
     chosen = TuneConfig.of(config, **settings)

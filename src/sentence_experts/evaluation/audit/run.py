@@ -121,6 +121,10 @@ def audit(
     Raises:
         UsageError: a setting is wrong.
         InputError: the pairs or a model cannot be read.
+
+    Example:
+        >>> "memory" in str(audit("pairs", baseline=["memory"], bootstrap=0).to_json())
+        True
     """
     chosen = AuditConfig.of(config, **settings)
     pairs = Pairs.of(data, split=None, labelled=True)

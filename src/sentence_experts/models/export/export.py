@@ -12,6 +12,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.merge import average_experts, export_route
 
 if TYPE_CHECKING:
+    import pandas as pd
     from sentence_transformers import SentenceTransformer
 
 
@@ -49,6 +50,13 @@ class Exported:
     def __repr__(self) -> str:
         return f"Exported({self.out}: {self.model_type}, {self.parameters:,} parameters)"
 
+    def to_pandas(self) -> pd.DataFrame:
+        """One row: out, model_type, parameters, onnx_difference."""
+        import pandas as pd
+
+        names = ("out", "model_type", "parameters", "onnx_difference")
+        return pd.DataFrame([{name: getattr(self, name) for name in names}])
+
 
 def export(
     model: SentenceTransformer | Path | str,
@@ -70,8 +78,8 @@ def export(
         RouteError: the model has no such route.
 
     Example:
-        >>> export("model", "dense", route="genomics").model_type
-        'bert'
+        >>> export("model", "dense", route="genomics").to_pandas()["model_type"].tolist()
+        ['bert']
     """
     config, out = ExportConfig.of(config, **settings), Path(out)
     check_vacant(out, config.overwrite)

@@ -14,6 +14,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.tables import TextTable
 
 if TYPE_CHECKING:
+    import pandas as pd
     from sentence_transformers import SentenceTransformer
 
 MAX_TEXTS = 512  # texts that are read
@@ -34,6 +35,12 @@ class Quantized:
     texts: int
     mean_cosine: float
     min_cosine: float
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row: out, texts, mean_cosine, min_cosine."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(self)])
 
 
 def quantize(
@@ -57,6 +64,11 @@ def quantize(
     Raises:
         UsageError: too few texts, a model without linear layers, or `out` is there already.
         InputError: the texts cannot be read.
+
+    Example:
+        >>> found = quantize("model", ["Drought in rice", "Sleep and memory", "Wheat rust"] * 4, "in-8-bits")
+        >>> found.to_pandas()["texts"].tolist()
+        [3]
     """
     config, out = QuantizeConfig.of(config, **settings), Path(out)
     check_vacant(out, config.overwrite)

@@ -194,6 +194,12 @@ def fit_auto_routes(
     Raises:
         UsageError: a route that the model does not have, a route without texts, a route that is called
             "auto", or fewer than two.
+
+    Example:
+        >>> train = Pairs.of("pairs").split("train")
+        >>> model = fit_auto_routes(load("model"), train["anchor"].to_pylist(), train["domain"].to_pylist())
+        >>> model.encode(["Drought in rice"], prompt_name="auto").shape[0]
+        1
     """
     chosen = AutoRouteConfig.of(config, **settings)
     model = model.without_auto_routes()
