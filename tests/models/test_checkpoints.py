@@ -242,3 +242,13 @@ def test_what_is_no_model_with_experts(base_folders: dict[str, Path], family: st
         sentence_experts.load(tmp_path)
     with pytest.raises(InputError, match="cannot be loaded"):
         sentence_experts.load("no/such-model-anywhere")
+
+
+def test_saved_card_names_a_route_of_the_model(
+    mixed: SentenceTransformer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mixed.save(str(tmp_path / "model"))
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert 'prompt_name="copd"' in card
+    assert "import sentence_experts.register" in card
+    assert not [record for record in caplog.records if "snippet" in record.getMessage()]

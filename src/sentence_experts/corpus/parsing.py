@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from sentence_experts.compat.multiprocessing import DetachedContext
 from sentence_experts.corpus.formats.archives import Document, Passed, Source, members
 from sentence_experts.corpus.formats.packed import USUAL_EXPANSION, is_packed
 from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
@@ -44,8 +44,7 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int) -> int:
         pool: ProcessPoolExecutor | None = None
         if workers > 1 and not all(_done_file(parts, index).exists() for index in range(len(sources))):
             # Not fork: the calling program may have threads.
-            context = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent)
+            pool = ProcessPoolExecutor(workers, mp_context=DetachedContext(), initializer=follow_parent)
             stack.enter_context(pool)
         for index, source in enumerate(sources):
             ignored += _parse_source(index, source, parts, pool, workers, advance)

@@ -15,6 +15,7 @@ from sentence_experts.compat.sentence_transformers import takes_sentences
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.card import usage_card
 from sentence_experts.models.routing.router_choices import RouterChoices, router_choices
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe
@@ -22,7 +23,7 @@ from sentence_experts.models.routing.task_types import with_task_types, without_
 from sentence_experts.models.storage.fingerprint import name_of
 from sentence_experts.models.storage.residency import CPU, DISK
 from sentence_experts.models.storage.weight_names import is_expert
-from sentence_experts.storage import replacing_folder, update_json
+from sentence_experts.storage import replacing_folder, update_json, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +38,21 @@ class ExpertEncoder(SentenceTransformer):
         super().__init__(model_name_or_path, *args, **kwargs)
         self.prompts = without_task_types(self.prompts)
 
-    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
-        """As `SentenceTransformer.save`; prompts for mteb's task types are added (`task_types`)."""
-        super().save(path, *args, **kwargs)
+    def save(
+        self,
+        path: str,
+        model_name: str | None = None,
+        create_model_card: bool = True,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """As `SentenceTransformer.save`; prompts for mteb's task types are added (`task_types`).
+
+        The model card is this package's, since the stock one encodes its examples without a route.
+        """
+        super().save(path, model_name, False, *args, **kwargs)
+        if create_model_card:
+            write_text(Path(path) / "README.md", usage_card(self))
         prompts = with_task_types(self.prompts, self.default_prompt_name)
         update_json(Path(path) / "config_sentence_transformers.json", {"prompts": prompts})
 
@@ -295,7 +308,7 @@ def save(encoder: SentenceTransformer, path: str | Path) -> None:
     if folder.exists() and not is_model and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{path} exists and is not a model's folder; choose another, or remove it")
     with replacing_folder(folder) as temporary:
-        encoder.save(str(temporary), create_model_card=False)
+        encoder.save(str(temporary), create_model_card=isinstance(encoder, ExpertEncoder))
 
 
 class RoutedText(str):

@@ -9,16 +9,12 @@ import numpy as np
 import yaml
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.models.card import usage_card
 from sentence_experts.training.data import TrainingSet
 from sentence_experts.training.objectives import Objective
 from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.validation import TITLES
 
-METADATA = {
-    "library_name": "sentence-transformers",
-    "pipeline_tag": "sentence-similarity",
-    "tags": ["sentence-transformers", "sentence-experts"],
-}
 LOSSES = {
     "in_batch_negatives": "in-batch negatives over cosines divided by the temperature",
     "argmax_target": "dot products of the batch; the target of each row is the pair that is most like it",
@@ -30,17 +26,6 @@ NOTES = {
     "lora_rank": "The attention was trained through low-rank adapters of rank {lora_rank}, merged here.",
     "mask_known": "Known positives that met in a batch (linked papers, texts of one label) were not used as "
     "negatives.",
-}
-ROUTERS = {
-    "route": "A text passes through one expert, chosen by its route.",
-    "learned": "In each of these a learned router chooses the one expert that a text passes through.",
-    "token": "In each of these a learned router chooses {top_k} experts for each token, and their weights.",
-}
-# What tells the routes of a dense model apart.
-MARKS = {
-    "token": "a domain token",
-    "prefix": "an instruction",
-    "mixed": "a domain token or an instruction",
 }
 FROZEN = {
     "attention": "The attention was not trained.",
@@ -56,30 +41,14 @@ def model_card(
     result: dict[str, Any],
 ) -> str:
     """README.md of a trained model; `result` is what run.json holds."""
-    prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     config = result["config"]
     data = [objective.describe() for objective in objectives if objective.own(training.routes)]
     best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
     processes = result["processes"]
     size = config["batch_size"] * processes
     together = f", put together by {processes} processes" if processes > 1 else ""
-    use = f', prompt_name="{next(iter(prompts))}"' if prompts else ""
-    return f"""---
-{yaml.safe_dump(METADATA, sort_keys=False)}---
-# A text encoder for {", ".join(route.name for route in training.routes)}
-
-{_architecture(model, prompts)}
-
-## Use
-
-```python
-import sentence_experts.register  # makes the model type known
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("path/to/this/folder")
-vectors = model.encode(["a text", "another"]{use})
-```
-
+    title = f"A text encoder for {', '.join(route.name for route in training.routes)}"
+    return f"""{usage_card(model, title)}
 ## Training
 
 {len(training):,} {"; ".join(data)}, in batches of
@@ -119,23 +88,3 @@ def _notes(config: dict[str, Any]) -> str:
     """How the training was not the plain one, one line each."""
     notes = [text.format(**config) for name, text in NOTES.items() if config.get(name)]
     return "".join(f"{text}\n" for text in [*notes, *filter(None, [FROZEN.get(config["freeze"])])])
-
-
-def _architecture(model: SentenceTransformer, prompts: dict[str, str]) -> str:
-    """What the model is, and a table of its routes."""
-    config: Any = model[0].auto_model.config  # type: ignore[union-attr]
-    experts = getattr(config, "experts", None)
-    if not prompts and not (experts and config.expert_layers):
-        return f"A dense {config.model_type} encoder."
-    if experts and config.expert_layers:
-        what = (
-            f"A {config.model_type} encoder with {len(experts)} experts in {len(config.expert_layers)} of "
-            f"its {config.num_hidden_layers} blocks. {ROUTERS[config.router].format(**config.to_dict())}"
-        )
-    else:
-        mark = MARKS[getattr(config, "route_kind", "prefix")]
-        what = f"A dense {config.model_type} encoder with {mark} for each route."
-    if not prompts:
-        return what
-    table = "\n".join(f"| {name} | `{prompt}` |" for name, prompt in prompts.items())
-    return f"{what}\n\n| route | stands in front of the text |\n|---|---|\n{table}"
