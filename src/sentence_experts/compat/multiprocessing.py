@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from multiprocessing.context import SpawnContext, SpawnProcess
 from threading import Lock
+from typing import Any
 
 _STARTING = Lock()
 
@@ -20,7 +21,7 @@ class _Process(SpawnProcess):
     def start(self) -> None:
         main = sys.modules["__main__"]
         with _STARTING:
-            hidden = {
+            hidden: dict[str, Any] = {
                 name: main.__dict__.pop(name) for name in ("__file__", "__spec__") if name in main.__dict__
             }
             main.__spec__ = None
