@@ -13,7 +13,7 @@ from pydantic import Field
 import sentence_experts
 from sentence_experts.cli import main
 from sentence_experts.cli.console import VERBS, name_verbs
-from sentence_experts.cli.options import add_verb, name_flags
+from sentence_experts.cli.options import _with_flags, add_verb, name_flags
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError, UsageError
 
@@ -174,3 +174,10 @@ def test_help_has_descriptions_choices_and_defaults(
         "N,N,...",
     ):
         assert part in text
+
+
+def test_names_with_digits_in_backticks_become_flags() -> None:
+    fields = {"int8": Field(True, description=""), "dtype": Field(None, description="")}
+    assert (
+        _with_flags("float32 turns `int8` off, not `int4`", fields) == "float32 turns --int8 off, not `int4`"
+    )

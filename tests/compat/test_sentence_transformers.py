@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
 import torch
-from sentence_transformers import SentenceTransformerTrainer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.base.losses import CachedLossMixin, RandContext
 
-from sentence_experts.compat.sentence_transformers import merged_columns
+from sentence_experts.compat.sentence_transformers import merged_columns, prompt_of
+from sentence_experts.training.losses import ContrastiveLoss
+from sentence_experts.training.trainer import Trainer
 
 
 def test_columns_of_different_lengths_are_merged_one_after_the_other() -> None:
@@ -27,3 +31,66 @@ def test_checkpoints_are_saved_through_save_model() -> None:
     assert "self.save_model(output_dir, _internal_call=True)" in inspect.getsource(
         SentenceTransformerTrainer._save_checkpoint
     )
+
+
+OVERRIDDEN = sorted(
+    name
+    for name, value in vars(Trainer).items()
+    if inspect.isfunction(value) and name not in ("load_loss", "__init__")
+)
+
+
+def parameters(function: object) -> list[str]:
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    signature = inspect.signature(function)  # type: ignore[arg-type]
+    return [name for name, each in signature.parameters.items() if each.kind not in kinds]
+
+
+@pytest.mark.parametrize("name", OVERRIDDEN)
+def test_the_library_calls_what_the_trainer_overrides(name: str) -> None:
+    theirs = getattr(SentenceTransformerTrainer, name)
+    ours = parameters(getattr(Trainer, name))
+    assert parameters(theirs)[: len(ours)] == ours
+    source = "".join(inspect.getsource(each) for each in SentenceTransformerTrainer.__mro__[:-1])
+    assert f"self.{name}(" in source
+
+
+def test_seven_methods_of_the_trainer_are_watched() -> None:
+    assert len(OVERRIDDEN) == 7
+
+
+def test_the_loss_embeds_and_caches_through_the_methods_it_overrides() -> None:
+    assert "self.embed_minibatch(" in inspect.getsource(CachedLossMixin.embed_minibatch_iter)
+    assert parameters(CachedLossMixin.embed_minibatch_iter)[:4] == [
+        "self",
+        "sentence_feature",
+        "with_grad",
+        "copy_random_state",
+    ]
+    assert parameters(ContrastiveLoss.calculate_loss) == parameters(CachedLossMixin.calculate_loss)
+    assert parameters(CachedLossMixin.forward_cached)[:3] == ["self", "sentence_features", "labels"]
+    source = inspect.getsource(CachedLossMixin)
+    for name in ("calculate_loss(", "mini_batch_size"):
+        assert f"self.{name}" in source
+    assert isinstance(CachedLossMixin.uses_gradient_cache, bool)
+
+
+def test_a_random_state_gives_the_same_dropout_again() -> None:
+    ones = torch.ones(100)
+    state = RandContext(ones)
+    first = torch.nn.functional.dropout(ones)
+    torch.rand(3)
+    with state:
+        assert torch.equal(torch.nn.functional.dropout(ones), first)
+
+
+def test_a_prompt_is_found_as_encode_finds_it() -> None:
+    model = SentenceTransformer(modules=[torch.nn.Identity()], prompts={"a": "A: ", "b": "B: "})
+    assert prompt_of(model, None, None) == ""
+    assert prompt_of(model, None, "b") == "B: "
+    assert prompt_of(model, "own", None) == "own"
+    model.default_prompt_name = "a"
+    assert prompt_of(model, None, None) == "A: "
+    assert prompt_of(model, "", None) == ""
+    with pytest.raises(ValueError, match="c"):
+        prompt_of(model, None, "c")

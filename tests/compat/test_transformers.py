@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
     BertConfig,
     BertModel,
     ModernBertConfig,
@@ -19,7 +21,13 @@ from transformers.models.bert.modeling_bert import BertLayer
 from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer
 from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer
 
-from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
+from sentence_experts.compat.transformers import (
+    attention_of,
+    ignore_on_load,
+    padded_attention,
+    padded_mask,
+    set_attention,
+)
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.architectures.registration import config_class_of, model_class_of
 from sentence_experts.models.layers.packing import PACKED
@@ -89,3 +97,8 @@ def test_weights_can_be_left_out_without_a_report(tmp_path, capfd: pytest.Captur
     assert not loaded["unexpected_keys"]
     _, loaded = BertModel.from_pretrained(tmp_path, output_loading_info=True)
     assert loaded["unexpected_keys"]
+
+
+def test_the_padded_attention_is_the_librarys_own() -> None:
+    assert AttentionInterface()["sdpa"] is padded_attention
+    assert AttentionMaskInterface()["sdpa"] is padded_mask

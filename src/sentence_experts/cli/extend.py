@@ -130,11 +130,12 @@ def _instruction(routes: Routes, added: str) -> dict[str, str]:
 
 
 def _describe(encoder: ExpertEncoder, out: Path) -> None:
+    from sentence_experts.models.routing.router_kinds import router_kind
     from sentence_experts.models.surgery.heads import described
 
     total, active = encoder.parameter_counts()
     show(f"{out}: {total:,} parameters, {active:,} active per text")
-    learned = encoder.routed_model.config.router != "route"
+    learned = router_kind(encoder.routed_model.config).is_learned
     if learned:
         show(f"  experts: {', '.join(encoder.experts)}; each block chooses by itself")
     for one in encoder.routes:

@@ -188,7 +188,9 @@ def _option(
 def _with_flags(text: str, fields: Mapping[str, FieldInfo]) -> str:
     """The text with the flag of each field that it names in backticks."""
     return re.sub(
-        r"`([a-z_]+)`", lambda name: f"--{name[1].replace('_', '-')}" if name[1] in fields else name[0], text
+        r"`([a-z_][a-z0-9_]*)`",
+        lambda name: f"--{name[1].replace('_', '-')}" if name[1] in fields else name[0],
+        text,
     )
 
 

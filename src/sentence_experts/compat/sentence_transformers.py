@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
@@ -16,6 +17,15 @@ def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
     """
     merged: dict[str, Any] | None = merge_feature_batches(columns)
     return merged
+
+
+def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
+    """What stands in front of the texts of an `encode` with these arguments; "" for nothing.
+
+    Raises:
+        ValueError: the model has no prompt of this name.
+    """
+    return model._resolve_prompt(prompt, prompt_name) or ""
 
 
 # The decorator by which the library's `encode` takes `sentences=`, the old name of its first parameter.

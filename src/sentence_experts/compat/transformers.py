@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+# The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
+padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
+
 
 def attention_of(config: Any) -> str | None:
     """Return which attention a model with this config runs ("sdpa", "eager", ...).

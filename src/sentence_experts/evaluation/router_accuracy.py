@@ -47,11 +47,13 @@ def router_accuracy(
         routes: domain -> the route with which its texts are encoded; None for no prompt.
         max_texts: maximum number of texts per domain, always the same ones; None for all.
     """
-    config: Any = getattr(getattr(encoder.model[0], "auto_model", None), "config", None)
-    if getattr(config, "router", None) != "learned":
-        return None
     from sentence_experts.models.routing.router_choices import router_choices  # imports torch
+    from sentence_experts.models.routing.router_kinds import router_kind_of
 
+    kind = router_kind_of(encoder.model)
+    if kind is None or not kind.reads_texts:
+        return None
+    config: Any = encoder.model[0].auto_model.config
     experts = {name: number for number, name in enumerate(config.experts)}
     experts |= {route["name"]: route["expert"] for route in config.routes}
     hits: dict[str, NDArray[np.bool_]] = {}

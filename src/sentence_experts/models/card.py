@@ -7,15 +7,12 @@ from typing import Any
 import yaml
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.models.routing.router_kinds import router_kind
+
 METADATA = {
     "library_name": "sentence-transformers",
     "pipeline_tag": "sentence-similarity",
     "tags": ["sentence-transformers", "sentence-experts"],
-}
-ROUTERS = {
-    "route": "A text passes through one expert, chosen by its route.",
-    "learned": "In each of these a learned router chooses the one expert that a text passes through.",
-    "token": "In each of these a learned router chooses {top_k} experts for each token, and their weights.",
 }
 # What tells the routes of a dense model apart.
 MARKS = {
@@ -54,9 +51,10 @@ def _architecture(model: SentenceTransformer, prompts: dict[str, str]) -> str:
     if not prompts and not (experts and config.expert_layers):
         return f"A dense {config.model_type} encoder."
     if experts and config.expert_layers:
+        how = router_kind(config).description.format(**config.to_dict())
         what = (
             f"A {config.model_type} encoder with {len(experts)} experts in {len(config.expert_layers)} of "
-            f"its {config.num_hidden_layers} blocks. {ROUTERS[config.router].format(**config.to_dict())}"
+            f"its {config.num_hidden_layers} blocks. {how}"
         )
     else:
         mark = MARKS[getattr(config, "route_kind", "prefix")]

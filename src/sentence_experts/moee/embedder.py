@@ -14,6 +14,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
+from sentence_experts.compat.sentence_transformers import prompt_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
@@ -258,7 +259,7 @@ class MoeEmbedder(SentenceTransformer):
             SentenceExpertsError: a text does not fit into memory.
         """
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
-        lead = self._resolve_prompt(prompt, prompt_name) or ""
+        lead = prompt_of(self, prompt, prompt_name)
         _check_texts(texts)
         if not texts:
             return np.zeros((0, self.get_embedding_dimension() or 0), np.float32)

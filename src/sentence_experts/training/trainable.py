@@ -12,10 +12,8 @@ from torch import nn
 from sentence_experts.errors import UsageError, require
 from sentence_experts.models.architectures.families import FAMILIES
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.models.routing.router_kinds import LEARNED_ROUTERS
+from sentence_experts.models.routing.router_kinds import router_kind_of
 from sentence_experts.models.routing.routes import is_domain_route
-from sentence_experts.models.routing.sequence_router import LEARNED
-from sentence_experts.models.routing.token_router import TOKEN
 from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS, expert_prefix
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.router_losses import RouterLoss, sequence_router_loss, token_router_loss
@@ -27,15 +25,12 @@ TOKEN_BALANCE = 0.01
 
 def router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterLoss | None:
     """The loss of the model's learned routers; None if it has none."""
-    routed = routed_model(model)
-    kind = None if routed is None else routed.config.router
-    if kind == LEARNED:
-        return sequence_router_loss(
-            config.router_loss, config.balance_loss or 0.0, config.route_by == "domain"
-        )
-    if kind == TOKEN:
+    kind = router_kind_of(model)
+    if kind is None or not kind.is_learned:
+        return None
+    if kind.per_token:
         return token_router_loss(TOKEN_BALANCE if config.balance_loss is None else config.balance_loss)
-    return None
+    return sequence_router_loss(config.router_loss, config.balance_loss or 0.0, config.route_by == "domain")
 
 
 def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
@@ -45,16 +40,17 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         UsageError: there is one.
         SentenceExpertsError: a logger is not installed.
     """
-    routed = routed_model(model)
-    router = None if routed is None else routed.config.router
+    kind = router_kind_of(model)
+    learned = kind is not None and kind.is_learned
+    reads_texts = kind is not None and kind.reads_texts
     default = {name: field.default for name, field in TrainConfig.model_fields.items()}
     weights = [name for name, _ in model.named_parameters()]
     no_router = "the model has no learned router"
     problems = {
-        f"`router_loss`: {no_router} of whole texts": router != LEARNED
+        f"`router_loss`: {no_router} of whole texts": not reads_texts
         and config.router_loss != default["router_loss"],
-        f"`balance_loss`: {no_router}": router not in LEARNED_ROUTERS and config.balance_loss is not None,
-        f"`route_by=router`: {no_router} of whole texts": router != LEARNED and config.route_by == "router",
+        f"`balance_loss`: {no_router}": not learned and config.balance_loss is not None,
+        f"`route_by=router`: {no_router} of whole texts": not reads_texts and config.route_by == "router",
         f"`router_learning_rate`: {no_router}": (
             config.router_learning_rate != default["router_learning_rate"]
             and not any(ROUTERS in name for name in weights)
@@ -63,7 +59,7 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
             config.expert_learning_rate is not None and not any(EXPERTS in name for name in weights)
         ),
         "`only_expert`: a learned router may send any text or token to the expert that changes": (
-            config.only_expert is not None and router in LEARNED_ROUTERS
+            config.only_expert is not None and learned
         ),
         "`bf16`: there is no GPU here that computes in bfloat16; leave it out": config.bf16
         and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()),

@@ -57,7 +57,7 @@ def can_pack(model: nn.Module) -> bool:
 def is_packed(model: nn.Module) -> bool:
     """Whether an encoder in the model leaves the padding out on the CPU."""
     return any(
-        encoder.config._attn_implementation == PACKED
+        attention_of(encoder.config) == PACKED
         and (isinstance(encoder, RoutedModel) or isinstance(encoder.forward, PackedForward))
         for encoder in _encoders(model)
     )

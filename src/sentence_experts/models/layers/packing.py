@@ -19,11 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 
 from sentence_experts.compat.torch import is_recording
-from sentence_experts.compat.transformers import attention_of
+from sentence_experts.compat.transformers import attention_of, padded_attention, padded_mask
 
 PACKED, PADDED = "packed_sdpa", "sdpa"
 # Queries of a text that meet their window's keys in one call; more would compute scores only to mask them.
@@ -147,7 +145,7 @@ def packed_attention(
         (1, tokens, heads, width), and None for the weights.
     """
     if cu_seq_lens_q is None:
-        return sdpa_attention_forward(
+        return padded_attention(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
     heads, width = query.shape[1], query.shape[3]
@@ -194,4 +192,4 @@ def _within(q: Tensor, k: Tensor, v: Tensor, window: int | None, **options: Any)
 
 
 AttentionInterface.register(PACKED, packed_attention)
-AttentionMaskInterface.register(PACKED, sdpa_mask)
+AttentionMaskInterface.register(PACKED, padded_mask)

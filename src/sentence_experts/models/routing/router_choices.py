@@ -14,7 +14,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.routing.sequence_router import LEARNED, router_logits_of
+from sentence_experts.models.routing.router_kinds import router_kind_of
+from sentence_experts.models.routing.sequence_router import router_logits_of
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,13 @@ def router_choices(
         UsageError: the model has no routers that read whole texts.
         RouteError: the model has routes and a text begins with none.
     """
-    config: Any = getattr(getattr(encoder[0], "auto_model", None), "config", None)
-    if getattr(config, "router", None) != LEARNED:
+    kind = router_kind_of(encoder)
+    if kind is None or not kind.reads_texts:
         raise UsageError(
             "only learned routers (`router='learned'`) choose an expert per text and block; here the text's "
             "route chooses, or each token chooses its own"
         )
+    config: Any = encoder[0].auto_model.config
     encoder.eval()
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # texts of like length meet
     shape = (len(texts), len(config.expert_layers), len(config.experts))

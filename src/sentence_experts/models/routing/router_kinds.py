@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from sentence_experts.errors import InputError, UsageError
@@ -30,6 +31,7 @@ class RouterKind:
         begin: begins a forward pass, from the config, the (sequences,) numbers of tokens in the batch, the
             mask, the packed sequences' cumulative lengths and the experts that the caller chose. None if the
             blocks do not choose.
+        description: one sentence for a model card, with `{top_k}`.
         per_token: each token has experts of its own; otherwise a text has one expert per block.
     """
 
@@ -38,12 +40,18 @@ class RouterKind:
     begin: Callable[
         [Any, Tensor, Tensor | None, Tensor | None, Dispatch | None], SequencePass | TokenPass | None
     ]
+    description: str
     per_token: bool = False
 
     @property
     def is_learned(self) -> bool:
         """Whether the blocks choose by what the text says, so that any text may need any expert."""
         return self.router is not None
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether learned routers read whole texts."""
+        return self.is_learned and not self.per_token
 
     def experts_per_token(self, config: Any) -> int:
         """Return the number of experts that each token meets in a block."""
@@ -74,12 +82,22 @@ def _begin_by_token(
 ROUTER_KINDS = {
     kind.name: kind
     for kind in (
-        RouterKind("route", None, lambda *_: None),
-        RouterKind(LEARNED, SequenceRouter, lambda _, *batch: SequencePass(*batch)),
-        RouterKind(TOKEN, TokenRouter, _begin_by_token, per_token=True),
+        RouterKind("route", None, lambda *_: None, "A text passes through one expert, chosen by its route."),
+        RouterKind(
+            LEARNED,
+            SequenceRouter,
+            lambda _, *batch: SequencePass(*batch),
+            "In each of these a learned router chooses the one expert that a text passes through.",
+        ),
+        RouterKind(
+            TOKEN,
+            TokenRouter,
+            _begin_by_token,
+            "In each of these a learned router chooses {top_k} experts for each token, and their weights.",
+            per_token=True,
+        ),
     )
 }
-LEARNED_ROUTERS = tuple(name for name, kind in ROUTER_KINDS.items() if kind.is_learned)
 
 
 def router_kind(config: Any) -> RouterKind:
@@ -92,6 +110,12 @@ def router_kind(config: Any) -> RouterKind:
         known = ", ".join(ROUTER_KINDS)
         raise InputError(f"the model's config has router {config.router!r}; known: {known}")
     return ROUTER_KINDS[config.router]
+
+
+def router_kind_of(encoder: SentenceTransformer) -> RouterKind | None:
+    """Return what chooses the experts of an encoder; None if it has none."""
+    config: Any = getattr(getattr(encoder[0], "auto_model", None), "config", None)
+    return router_kind(config) if hasattr(config, "expert_layers") else None
 
 
 class RoutedBlock:
