@@ -52,6 +52,8 @@ def imported_names(node: ast.AST) -> Iterator[str]:
         elif isinstance(child, ast.ImportFrom) and child.module:
             names = [f"{child.module}.{alias.name}" for alias in child.names]
             yield from (name if name in FILES else child.module for name in names)
+        if isinstance(child, ast.Constant) and isinstance(child.value, str) and ":" in child.value:
+            yield child.value.partition(":")[0]  # "package.module:name", as entry points are written
         yield from imported_names(child)
 
 
@@ -61,6 +63,11 @@ def imports() -> dict[str, set[str]]:
         found = set(imported_names(ast.parse(file.read_text(encoding="utf-8"))))
         graph[name] = {other for other in found if other in FILES and other != name}
     return graph
+
+
+def test_a_module_named_in_a_string_counts_as_imported() -> None:
+    code = 'OPENERS = {"moee.json": "sentence_experts.moee.embedder:MoeEmbedder"}'
+    assert list(imported_names(ast.parse(code))) == ["sentence_experts.moee.embedder"]
 
 
 def room_of(module: str) -> str | None:

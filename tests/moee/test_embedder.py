@@ -205,6 +205,27 @@ def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_pa
     assert not list(folder.glob("*model*"))  # the weights stay where they are
 
 
+@pytest.mark.parametrize("settings", [{"pooling": "cls"}, {"revision": "main"}, {"trust_remote_code": True}])
+def test_a_folder_refuses_settings_that_it_does_not_take(olmoe, tmp_path, settings):
+    MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
+    with pytest.raises(UsageError, match=f"`{next(iter(settings))}` has no effect.*settings of its own"):
+        load(tmp_path, **settings)
+
+
+def test_a_maximum_length_is_taken_saved_and_leaves_an_embedder_in_memory_alone(olmoe, texts, tmp_path):
+    long = " ".join(texts)
+    embedder = MoeEmbedder(str(olmoe), prompt="none", device="cpu")
+    embedder.save(str(tmp_path / "own"))
+    expected = MoeEmbedder(str(olmoe), prompt="none", device="cpu", max_length=3).encode(long)
+    before = embedder.encode(long)
+    shorter = load(embedder, max_length=3)
+    shorter.save(str(tmp_path / "shorter"))
+    for other in (shorter, load(tmp_path / "own", max_length=3, device="cpu"), load(tmp_path / "shorter")):
+        np.testing.assert_allclose(other.encode(long), expected, atol=1e-6)
+    assert np.array_equal(embedder.encode(long), before)
+    assert np.abs(before - expected).max() > 1e-3
+
+
 def test_a_copy_gives_the_same_vectors(olmoe, texts, tmp_path):
     embedder = MoeEmbedder(str(olmoe), device="cpu", cache=tmp_path)
     expected = embedder.encode(texts)
@@ -229,8 +250,6 @@ def test_a_folder_of_other_things_is_not_replaced(olmoe, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds no embedder"):
         MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
-    with pytest.raises(InputError, match=r"moee.json missing"):
-        MoeEmbedder.open(tmp_path)
     assert BatchEncoder(
         load(olmoe, device="cpu")
     ).takes_empty  # the language model itself is an encoder like others

@@ -50,6 +50,25 @@ def register(app: typer.Typer) -> None:
     app.add_typer(verb, name="moee")
 
 
+def open_embedder(model: str, config: MoeeConfig) -> MoeEmbedder:
+    """The embedder of a language model, or of a folder that `make` wrote.
+
+    Raises:
+        UsageError: settings for a folder other than `parts`, `alpha` and `device`: it has its own.
+    """
+    from sentence_experts.models.loading import load
+    from sentence_experts.moee.embedder import MoeEmbedder, is_embedder
+
+    if not is_embedder(model):
+        return MoeEmbedder(model, config)
+    if foreign := sorted(config.model_fields_set - {"parts", "alpha", "device"}):
+        raise UsageError(f"`{foreign[0]}` is for a language model; {model} has settings of its own")
+    embedder = load(model, device=config.device)
+    assert isinstance(embedder, MoeEmbedder)
+    given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)
+    return embedder.with_parts(given.get("parts", embedder.parts), given.get("alpha"))
+
+
 def make(
     model: Model,
     out: Annotated[Path, typer.Option(help="Folder to write the embedder to")],
@@ -65,12 +84,11 @@ def make(
 
     Example: sentence-experts moee make allenai/OLMoE-1B-7B-0924 --develop dev.jsonl --out olmoe-sum
     """
-    from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.tables import TextTable
 
     if develop is not None and ("alpha" in config.model_fields_set or config.parts != "sum"):
         raise UsageError("`develop` chooses the alpha of parts sum: leave out `alpha` and `parts`")
-    embedder = MoeEmbedder.of(model, config)
+    embedder = open_embedder(model, config)
     if calibrate is not None:
         texts = [text for text in TextTable(calibrate, column).texts() if text.strip()]
         embedder.fit_standard(texts)
@@ -110,11 +128,10 @@ def encode(
     from sentence_experts.encoding.encode import check_out
     from sentence_experts.encoding.encode import encode as encode_file
     from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.tables import TextTable
 
     check_out(TextTable(input, encoding.column, encoding.id_column), out, encoding)
-    embedder = MoeEmbedder.of(model, config)
+    embedder = open_embedder(model, config)
     encoded = encode_file(BatchEncoder(embedder, name=Path(model).name), input, encoding, out)
     show(f"{encoded.path}: {encoded.texts:,} texts, {encoded.dimension} dimensions ({embedder.parts})")
 
@@ -139,11 +156,10 @@ def evaluate(
     if bool(mteb) == bool(tasks):
         raise UsageError("give one of `mteb` and `tasks`")
     from sentence_experts.evaluation.evaluate import evaluate as measure
-    from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.vectors import PARTS
     from sentence_experts.report.write import write_report
 
-    embedder = MoeEmbedder.of(model, config)
+    embedder = open_embedder(model, config)
     embedder.cache_states(out / "states")
     variants = {f"{Path(model).name}-{part}": embedder.with_parts(part) for part in parts or PARTS}
     names = [name for each in mteb or [] for name in each.split(",")]
@@ -172,13 +188,12 @@ def analyse(
     from sentence_experts.errors import require
     from sentence_experts.evaluation.moee.analysis import analyse as analyse_states
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-    from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.report.moee_page import moee_page
     from sentence_experts.storage import write_json, write_text
 
     require("matplotlib", "report")  # before anything is read
     data = [RatedPairs.read(file, columns.anchor, columns.positive, columns.score) for file in pairs]
-    embedder = MoeEmbedder.of(model, config)
+    embedder = open_embedder(model, config)
     embedder.cache_states(out / "states")
     found = analyse_states(
         data,

@@ -5,11 +5,10 @@ Settings that concern one model name it by its label, its run's label, or the fo
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
@@ -17,9 +16,6 @@ from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import source_name
 from sentence_experts.models.storage.fingerprint import name_of
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 TFIDF = "tfidf"
 ANY_KEY = "*"
@@ -57,11 +53,10 @@ class ModelRun:
     def open(
         self, options: EncodingOptions, pooling: str | None = None, max_length: int | None = None
     ) -> BatchEncoder:
-        """Load the model; one in memory keeps its own pooling and length outside of what is returned."""
+        """Load the model; one in memory stays as it is."""
         given: dict[str, Any] = {"device": options.device, "pooling": pooling, "max_length": max_length}
         is_path = isinstance(self.source, str | Path)
-        source = self.source if is_path or not (pooling or max_length) else _sharing_weights(self.source)
-        model = load(source, **{name: value for name, value in given.items() if value is not None})
+        model = load(self.source, **{name: value for name, value in given.items() if value is not None})
         return BatchEncoder(model, options.batch_size, None if is_path else self.label)
 
 
@@ -178,17 +173,6 @@ class RouteMap:
             if run.is_called(model):
                 chosen |= named
         return chosen
-
-
-def _sharing_weights(model: SentenceTransformer) -> SentenceTransformer:
-    """The same model and weights, with a pooling and a maximum length (the tokenizer's) of its own."""
-    other = object.__new__(type(model))
-    other.__dict__.update(model.__dict__)
-    first = copy.copy(model[0])
-    if hasattr(first, "processor"):
-        first.processor = copy.deepcopy(first.processor)
-    other._modules = {**model._modules, next(iter(model._modules)): first}
-    return other
 
 
 def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:

@@ -53,7 +53,7 @@ def router_accuracy(
     kind = router_kind_of(encoder.model)
     if kind is None or not kind.reads_texts:
         return None
-    config: Any = encoder.model[0].auto_model.config
+    config: Any = encoder.model[0].auto_model.config  # type: ignore[union-attr]
     experts = {name: number for number, name in enumerate(config.experts)}
     experts |= {route["name"]: route["expert"] for route in config.routes}
     hits: dict[str, NDArray[np.bool_]] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from importlib import import_module
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +14,7 @@ from pydantic import Field
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
+from sentence_experts.models.openers import OPENERS
 from sentence_experts.models.sources import (
     check_hub,
     check_source,
@@ -28,9 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The file that marks a folder of another kind -> the class whose `open(folder, device)` opens it. By name, as
-# entry points are, since those rooms build on this one.
-OPENERS = {"moee.json": ("sentence_experts.moee.embedder", "MoeEmbedder")}
+HUB = ("revision", "cache_folder", "token", "local_files_only")  # settings that find a hub model's files
 
 
 class LoadConfig(Config):
@@ -69,9 +70,18 @@ class LoadConfig(Config):
 
     @property
     def hub(self) -> dict[str, Any]:
-        """The settings that find a hub model's files, those left at their defaults aside."""
-        names = ("revision", "cache_folder", "token", "local_files_only")
-        return {name: value for name in names if (value := getattr(self, name))}
+        """The settings in `HUB` that are not at their defaults."""
+        return {name: value for name in HUB if (value := getattr(self, name))}
+
+    def refuse(self, names: Sequence[str], reason: str) -> None:
+        """Stop if one of these settings is not at its default.
+
+        Raises:
+            UsageError: it is; the message ends with `reason`.
+        """
+        for name in names:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise UsageError(f"`{name}` has no effect here: {reason}")
 
     @property
     def partial(self) -> bool:
@@ -86,19 +96,22 @@ def load(
     """Open a model.
 
     Args:
-        source: a folder, a hub id, "minilm" (the packaged all-MiniLM-L6-v2), or a model in memory, to which
-            the settings are applied in place. Folders and hub models are sentence-transformers or plain
-            transformers checkpoints, models with experts (which come as `ExpertEncoder`), and saved
-            `MoeEmbedder`s. A plain checkpoint gets the mean over tokens as its pooling, decoders too (as the
-            2025 paper pools its own models; it does not say how it pools Llama).
+        source: a folder, a hub id, "minilm" (the packaged all-MiniLM-L6-v2), or a model in memory. Folders
+            and hub models are sentence-transformers or plain transformers checkpoints, models with experts
+            (which come as `ExpertEncoder`), and saved `MoeEmbedder`s. A plain checkpoint gets the mean over
+            tokens as its pooling, decoders too (as the 2025 paper pools its own models; it does not say how
+            it pools Llama).
         config: the settings, and
         **settings: single ones, by name (`LoadConfig`).
 
     Returns:
-        The model, ready to encode. It can be pickled and copied.
+        The model, ready to encode. It can be pickled and copied. A model in memory stays as it is: it is
+        returned itself if it is as the settings want it; another `pooling` or `max_length` gives a model that
+        shares its weights, any other change a copy.
 
     Raises:
-        UsageError: settings that do not fit the model, such as `routes` where learned routers choose experts.
+        UsageError: settings that do not fit the model, such as `routes` where learned routers choose experts,
+            or that it cannot follow, such as `revision` if it is in memory; or `source` is no model.
         RouteError: a route that the model does not have.
         InputError: there is no such model, or it cannot be loaded.
 
@@ -112,14 +125,15 @@ def load(
 
     chosen = LoadConfig.of(config, **settings)
     if not isinstance(source, str | Path):
-        return _apply(source, chosen, chosen.model_fields_set)
+        return _apply(_own(source, chosen), chosen, chosen.model_fields_set)
     name, place = source_name(str(source)), model_folder(str(source))
     check_source(place)
     if not Path(place).exists():
         check_hub(place, **chosen.hub)
     load_quietly()
+    opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
     try:
-        model = _open(place, chosen)
+        model: SentenceTransformer = _open(place, chosen) if opener is None else opener(place, chosen)
     except SentenceExpertsError:
         raise
     except Exception as error:  # whatever a broken file or a missing device makes the libraries raise
@@ -127,6 +141,8 @@ def load(
         raise InputError(f"{source}: this model cannot be loaded{where}: {error}") from error
     origin = Origin(name, place, hub_commit(place, chosen.revision, chosen.cache_folder))
     set_origin(model, origin)
+    if opener is not None:
+        return model
     model = _apply(model, chosen, {*chosen.model_fields_set, "packed"})
     if chosen.int8 and chosen.dtype != "float32" and int8.apply_saved(model, Path(place)):
         origin.arithmetic = int8.ARITHMETIC
@@ -141,10 +157,6 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     from sentence_experts.models.decoders import is_decoder, pad_on_the_right
     from sentence_experts.models.pooling import set_pooling
 
-    for marker, (module, name) in OPENERS.items():
-        if (Path(place) / marker).is_file():
-            opened: SentenceTransformer = getattr(import_module(module), name).open(place, config.device)
-            return opened
     if _model_type(place, config) in MODEL_TYPES:
         return _open_experts(place, config)
     options = {"trust_remote_code": config.trust_remote_code, **config.hub}
@@ -190,13 +202,71 @@ def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
     return AutoRoutedEncoder(model, RouteClassifier.read(folder)) if has_auto_route(folder) else model
 
 
+def _own(model: SentenceTransformer, config: LoadConfig) -> SentenceTransformer:
+    """A model that the settings can be applied to while `model` stays as it is; itself if nothing changes.
+
+    Raises:
+        UsageError: it is no model, or a setting has no effect on one in memory.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.export.int8 import Int8Linear
+    from sentence_experts.models.layers.packed_forward import can_pack, is_packed
+    from sentence_experts.models.pooling import pooling_of
+
+    if not isinstance(model, SentenceTransformer):
+        raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(model).__name__}")
+    config.refuse((*HUB, "trust_remote_code"), "the model is in memory already")
+    given = config.model_fields_set
+    if "int8" in given and config.int8 != any(isinstance(module, Int8Linear) for module in model.modules()):
+        raise UsageError(f"`int8={config.int8}`: a model in memory stays as it is; give its folder")
+    if (
+        config.partial
+        or (config.device is not None and not _is_on(model, config.device))
+        or (config.dtype is not None and str(model.dtype) != f"torch.{config.dtype}")
+        or ("packed" in given and can_pack(model) and is_packed(model) != config.packed)
+    ):
+        return copy.deepcopy(model)
+    longest = model.max_seq_length
+    other_pooling = config.pooling is not None and pooling_of(model) != config.pooling
+    shorter = config.max_length is not None and (longest is None or longest > config.max_length)
+    if not (other_pooling or shorter):
+        return model
+    automatic = isinstance(model, ExpertEncoder) and model.without_auto_routes() is not model
+    return copy.deepcopy(model) if automatic else _sharing_weights(model)
+
+
+def _is_on(model: SentenceTransformer, device: str) -> bool:
+    import torch
+
+    wanted = torch.device(device)
+    return model.device.type == wanted.type and wanted.index in (None, model.device.index)
+
+
+def _sharing_weights(model: SentenceTransformer) -> SentenceTransformer:
+    """The same model and weights, with a pooling and a maximum length (the tokenizer's) of its own."""
+    kind = type(model)
+    other: SentenceTransformer = object.__new__(kind)
+    other.__dict__.update(
+        (name, value)
+        for name, value in vars(model).items()
+        if not isinstance(getattr(kind, name, None), cached_property)
+    )
+    first = copy.copy(model[0])
+    if hasattr(first, "processor"):
+        first.processor = copy.deepcopy(first.processor)
+    other._modules = {**model._modules, next(iter(model._modules)): first}
+    return other
+
+
 def _apply(model: SentenceTransformer, config: LoadConfig, given: set[str]) -> SentenceTransformer:
-    """Apply the settings that were given to a model in memory, in place."""
+    """Apply settings in place."""
     import torch
 
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.layers.packed_forward import can_pack, use_packing
-    from sentence_experts.models.pooling import set_pooling
+    from sentence_experts.models.pooling import pooling_of, set_pooling
 
     if isinstance(model, ExpertEncoder):
         if config.routes is not None:
@@ -207,9 +277,9 @@ def _apply(model: SentenceTransformer, config: LoadConfig, given: set[str]) -> S
         raise RouteError(f"this model has no experts, so `routes` {config.routes} cannot be loaded alone")
     elif config.partial:
         raise UsageError("this model has no experts that `max_resident_experts` could limit")
-    if config.device is not None:
+    if config.device is not None and not _is_on(model, config.device):
         model.to(config.device)
-    if config.pooling is not None:
+    if config.pooling not in (None, pooling_of(model)):
         set_pooling(model, config.pooling)
     if config.max_length is not None:
         model.max_seq_length = min(config.max_length, model.max_seq_length or config.max_length)

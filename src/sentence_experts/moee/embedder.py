@@ -88,42 +88,6 @@ class MoeEmbedder(SentenceTransformer):
         self._set_parts(config.parts, config.alpha)
         self.eval()
 
-    @classmethod
-    def open(cls, folder: str | Path, device: str | None = None) -> MoeEmbedder:
-        """Open a folder that `save` wrote.
-
-        Raises:
-            InputError: the folder holds none, or its language model is not there.
-        """
-        folder = Path(folder)
-        if not is_embedder(folder):
-            raise InputError(f"{folder}: no embedder in this folder ({FILE} missing); save one there first")
-        settings: dict[str, Any] = read_json(folder / FILE)
-        if settings.pop("kind", None) != "moee" or settings.pop("format", None) != FORMAT:
-            raise InputError(f"{folder / FILE}: not in format {FORMAT}; make the embedder again")
-        if "quantise" in settings:  # as 0.1.0 called it
-            settings["quantize"] = settings.pop("quantise")
-        if settings["standard"] == FITTED:
-            if not (folder / STANDARD).is_file():
-                raise InputError(f"{folder}: {STANDARD} is missing; make the embedder again")
-            settings["standard"] = Standard.read(folder)
-        return cls(**settings, device=device)
-
-    @classmethod
-    def of(cls, model: str | Path, config: MoeeConfig) -> MoeEmbedder:
-        """The embedder of a language model, or of a folder that `save` wrote.
-
-        Raises:
-            UsageError: settings for a folder other than `parts`, `alpha` and `device`: it has its own.
-        """
-        if not is_embedder(model):
-            return cls(model, config)
-        if foreign := sorted(config.model_fields_set - {"parts", "alpha", "device"}):
-            raise UsageError(f"`{foreign[0]}` is for a language model; {model} has settings of its own")
-        embedder = cls.open(model, config.device)
-        given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)
-        return embedder.with_parts(given.get("parts", embedder.parts), given.get("alpha"))
-
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
         """Write the settings and standard scores; the language model's weights stay where they are.
 
@@ -133,7 +97,7 @@ class MoeEmbedder(SentenceTransformer):
         out = Path(path)
         if out.exists() and not is_embedder(out) and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(f"{out} exists and holds no embedder; choose another folder")
-        settings = {**self.settings, "parts": self.parts, "alpha": self.alpha, "standard": self.standard}
+        settings = {**self._settings, "standard": self.standard}
         with replacing_folder(out) as folder:
             if isinstance(self.standard, Standard):
                 self.standard.write(folder)
@@ -174,7 +138,7 @@ class MoeEmbedder(SentenceTransformer):
         It cannot be pickled itself once it has read a text: transformers leaves hooks in it.
         """
         placed = self.settings["device_map"] or self.settings["quantize"]
-        settings = {**self.settings, "parts": self.parts, "alpha": self.alpha, "standard": self.standard}
+        settings = {**self._settings, "standard": self.standard}
         settings |= {} if placed else {"device": str(self.device), "dtype": str(self.dtype).partition(".")[2]}
         names = ("prompts", "default_prompt_name", "truncate_dim")
         return partial(type(self), **settings), (), {name: getattr(self, name) for name in names}
@@ -303,6 +267,12 @@ class MoeEmbedder(SentenceTransformer):
         self.similarity_fn_name = "dot" if parts == SUM else "cosine"
 
     @property
+    def _settings(self) -> dict[str, Any]:
+        """The arguments that make this embedder, `standard` and `device` aside."""
+        changed = {"parts": self.parts, "alpha": self.alpha, "max_length": self.reader.longest}
+        return {**self.settings, **changed}
+
+    @property
     def _reading(self) -> dict[str, Any]:
         """What decides states beside the weights, the cache's precision included."""
         return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
@@ -319,3 +289,21 @@ def _check_texts(texts: Sequence[Any]) -> None:
 def is_embedder(source: str | Path) -> bool:
     """Whether a folder holds a saved embedder."""
     return (Path(source) / FILE).is_file()
+
+
+def read_embedder(folder: Path) -> dict[str, Any]:
+    """The arguments of `MoeEmbedder` in a folder that holds a saved one.
+
+    Raises:
+        InputError: it is in another format, or a file is missing.
+    """
+    settings: dict[str, Any] = read_json(folder / FILE)
+    if settings.pop("kind", None) != "moee" or settings.pop("format", None) != FORMAT:
+        raise InputError(f"{folder / FILE}: not in format {FORMAT}; make the embedder again")
+    if "quantise" in settings:  # as 0.1.0 called it
+        settings["quantize"] = settings.pop("quantise")
+    if settings["standard"] == FITTED:
+        if not (folder / STANDARD).is_file():
+            raise InputError(f"{folder}: {STANDARD} is missing; make the embedder again")
+        settings["standard"] = Standard.read(folder)
+    return settings

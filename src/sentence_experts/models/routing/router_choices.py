@@ -73,7 +73,7 @@ def router_choices(
             "only learned routers (`router='learned'`) choose an expert per text and block; here the text's "
             "route chooses, or each token chooses its own"
         )
-    config: Any = encoder[0].auto_model.config
+    config: Any = encoder[0].auto_model.config  # type: ignore[union-attr]
     encoder.eval()
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # texts of like length meet
     shape = (len(texts), len(config.expert_layers), len(config.experts))

@@ -1,0 +1,34 @@
+"""Registers the opener of saved embedders, which `load` calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentence_experts.models.openers import OPENERS
+
+if TYPE_CHECKING:
+    from sentence_experts.models.loading import LoadConfig
+    from sentence_experts.moee.embedder import MoeEmbedder
+
+# An embedder never computes in 8 bits or without padding by itself, so `int8` and `packed` fit it either way.
+FITTING = {"device", "dtype", "max_length", "int8", "packed"}
+
+
+def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
+    """Open a folder that `MoeEmbedder.save` wrote.
+
+    Raises:
+        UsageError: settings other than `device`, `dtype` and `max_length`: it has its own.
+        InputError: a file is missing, or its language model is not there.
+    """
+    from sentence_experts.moee.embedder import MoeEmbedder, read_embedder
+
+    config.refuse(sorted(config.model_fields_set - FITTING), f"{folder} has settings of its own")
+    saved = read_embedder(Path(folder))
+    given = {name: getattr(config, name) for name in ("device", "dtype") if getattr(config, name) is not None}
+    lengths = [length for length in (saved["max_length"], config.max_length) if length is not None]
+    return MoeEmbedder(**{**saved, "max_length": min(lengths, default=None), **given})
+
+
+OPENERS["moee.json"] = open_embedder

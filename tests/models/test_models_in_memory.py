@@ -1,0 +1,121 @@
+"""`load` on models in memory: they stay as they are, whatever the settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.errors import UsageError
+from sentence_experts.models.export.export import export
+from sentence_experts.models.export.quantize import quantize
+from sentence_experts.models.layers.packed_forward import is_packed
+from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import pooling_of
+from sentence_experts.models.surgery.extend import extend
+
+TEXTS = ["Rice needs water to grow.", "A heart beats."]
+
+
+def state(model: SentenceTransformer) -> tuple[Any, ...]:
+    weights = [(name, value.data_ptr(), value.dtype) for name, value in model.state_dict().items()]
+    tokenizer: Any = model.tokenizer
+    modules = list(model)
+    return (
+        [*map(id, modules)], pooling_of(model), model.max_seq_length, tokenizer.model_max_length,
+        model.dtype, model.device, is_packed(model), weights,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def model(plain_folders: dict[str, Path]) -> SentenceTransformer:
+    return load(plain_folders["bert"], device="cpu")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pooling": "cls"},
+        {"max_length": 4},
+        {"pooling": "cls", "max_length": 4},
+        {"dtype": "bfloat16"},
+        {"packed": False},
+        {"device": "meta"},
+    ],
+)
+def test_settings_leave_the_model_as_it_was(model: SentenceTransformer, settings: dict[str, Any]) -> None:
+    before, vectors = state(model), model.encode(TEXTS)
+    other = load(model, **settings)
+    assert other is not model
+    assert type(other) is type(model)
+    assert state(model) == before
+    np.testing.assert_array_equal(model.encode(TEXTS), vectors)
+    if "pooling" in settings:
+        assert pooling_of(other) == settings["pooling"]
+    if "max_length" in settings:
+        assert other.max_seq_length == settings["max_length"]
+    if "dtype" in settings:
+        assert other.dtype == torch.bfloat16
+    if "packed" in settings:
+        assert not is_packed(other)
+    if "device" in settings:
+        assert other.device.type == "meta"
+
+
+def test_two_poolings_of_one_model_give_different_vectors(
+    model: SentenceTransformer, plain_folders: dict[str, Path]
+) -> None:
+    own, first = (load(model, pooling=pooling).encode(TEXTS) for pooling in (None, "cls"))
+    assert np.abs(own - first).max() > 1e-3
+    expected = load(plain_folders["bert"], device="cpu", pooling="cls").encode(TEXTS)
+    np.testing.assert_allclose(first, expected, atol=1e-6)
+
+
+def test_a_view_shares_the_weights(model: SentenceTransformer) -> None:
+    view = load(model, pooling="cls", max_length=4)
+    assert next(view.parameters()) is next(model.parameters())
+
+
+def test_settings_that_change_nothing_give_the_model_itself(model: SentenceTransformer) -> None:
+    before = state(model)
+    assert load(model, device="cpu", dtype="float32", pooling="mean", packed=True, int8=False) is model
+    assert state(model) == before
+    assert load(model) is model
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"revision": "main"},
+        {"token": "a"},
+        {"cache_folder": "here"},
+        {"local_files_only": True},
+        {"trust_remote_code": True},
+        {"int8": True},
+    ],
+)
+def test_settings_without_effect_on_a_model_in_memory_are_refused(
+    model: SentenceTransformer, settings: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match=f"`{next(iter(settings))}.*in memory"):
+        load(model, **settings)
+
+
+@pytest.mark.parametrize("source", [3, None, ["minilm"], torch.nn.Linear(1, 1)])
+def test_what_is_no_model_is_refused(source: Any) -> None:
+    with pytest.raises(UsageError, match="a model is a path, a hub id or a SentenceTransformer"):
+        load(source)
+
+
+def test_export_and_quantize_leave_the_model_as_it_was(base_folders: dict[str, Path], tmp_path: Path) -> None:
+    encoder = extend(base_folders["bert"], experts=["a", "b"])
+    encoder.to(torch.bfloat16)
+    before = state(encoder)
+    export(encoder, tmp_path / "dense", route="a")
+    assert state(encoder) == before
+    quantize(encoder, TEXTS * 40, tmp_path / "eight")
+    assert state(encoder) == before
