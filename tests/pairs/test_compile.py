@@ -332,7 +332,7 @@ def test_the_suggested_threshold_works(compiled: Compile) -> None:
 
 
 def test_a_folder_that_is_no_dataset_is_refused(tmp_path: Path, compiled: Compile) -> None:
-    with pytest.raises(InputError, match="sentence-experts pairs"):
+    with pytest.raises(InputError, match="`compile_pairs`"):
         Pairs.open(tmp_path)
     with pytest.raises(UsageError, match="no split 'dev'"):
         compiled().split("dev")
