@@ -247,7 +247,7 @@ class TestRefusals:
             add_lora(encoder, rank=2)
 
     def test_a_model_without_experts(self, base: SentenceTransformer) -> None:
-        with pytest.raises(UsageError, match="--layers none"):
+        with pytest.raises(UsageError, match="layers='none'"):
             add_lora(base, rank=2)
 
     def test_adapters_that_do_not_fit(
