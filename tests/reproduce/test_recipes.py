@@ -157,7 +157,7 @@ def test_full_scale_asks_for_the_corpus_then_the_descriptors_then_the_models(tmp
     write_corpus(tmp_path / "corpus")
     assert re.search(r"domains\.yaml: mesh_descriptors: .*desc2026\.xml is not there", missing())
     (tmp_path / "desc2026.xml").touch()
-    assert missing().startswith("no-one/no-model: neither")
+    assert missing().startswith("no-one/no-model: no such folder")
 
 
 def test_a_fetched_corpus_brings_all_domains_of_the_paper(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_fetched_corpus_brings_all_domains_of_the_paper(tmp_path: Path) -> Non
         return str(caught.value)
 
     assert refused(sorted(paper_of)[1:]).endswith("corpus: was fetched without the paper's domain autoimmune")
-    assert refused(paper_of).startswith("no-one/no-model: neither")
+    assert refused(paper_of).startswith("no-one/no-model: no such folder")
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
