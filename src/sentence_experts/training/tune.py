@@ -119,7 +119,7 @@ def tune(
 
     Example:
         >>> result = tune("model", "pairs", trials=1, epochs=1, max_steps=2, eval_steps=2, warmup=0)
-        >>> list(result.best.drawn)
+        >>> list(result.best.settings)
         ['batch_size']
     """
     require("optuna", "tune").logging.set_verbosity(require("optuna", "tune").logging.WARNING)
