@@ -27,7 +27,7 @@ class RouteError(SentenceExpertsError, ValueError):
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import `module`, or say which extra of this package brings it.
+    """Import `module`; if it is missing, name the extra of this package that installs it.
 
     Raises:
         SentenceExpertsError: the module is not installed.

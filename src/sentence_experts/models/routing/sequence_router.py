@@ -28,7 +28,7 @@ class SequenceRouter(nn.Linear):
     def forward(  # type: ignore[override]
         self, hidden: Tensor, mask: Tensor | None = None, cu_seq_lens: Tensor | None = None
     ) -> Tensor:
-        """Logits of shape (sequences, experts), in float32 whatever the model's precision.
+        """Logits of shape (sequences, experts), in float32 regardless of the precision of the model.
 
         Args:
             hidden: (batch, length, width), or (1, tokens, width) with `cu_seq_lens`.
@@ -63,7 +63,7 @@ class SequencePass:
         """As `RouterKind.begin`.
 
         Raises:
-            UsageError: the mask does not say which tokens are padding.
+            UsageError: the mask does not mark which tokens are padding.
         """
         if mask is not None and mask.dim() != 2:
             raise UsageError("a learned router reads the padding from a mask of shape (batch, length)")

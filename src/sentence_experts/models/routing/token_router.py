@@ -47,7 +47,7 @@ class Tokens:
         """From (sequences,) lengths, padding included, and a mask (batch, length), 0 at padding.
 
         Raises:
-            UsageError: the mask does not say which positions are padding.
+            UsageError: the mask does not mark which positions are padding.
         """
         if mask is not None and mask.dim() != 2:
             raise UsageError("a token router reads the padding from a mask of shape (batch, length)")
@@ -67,7 +67,7 @@ class TokenRouter(nn.Linear):
         super().__init__(width, experts, bias=False)
 
     def forward(self, states: Tensor, tokens: Tokens) -> Tensor:  # type: ignore[override]
-        """Logits of shape (tokens, experts), in float32 whatever the model's precision.
+        """Logits of shape (tokens, experts), in float32 regardless of the precision of the model.
 
         Args:
             states: (tokens, width), without padding.
