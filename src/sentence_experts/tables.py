@@ -25,7 +25,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_file
 
 Row = dict[str, Any]
-# A path, a pandas or polars data frame, a `datasets.Dataset`, whatever Arrow reads, a mapping of columns,
+# A path, a pandas or polars data frame, a `datasets.Dataset`, an Arrow stream, a mapping of columns,
 # a list of dicts, or a list of texts.
 Table = Any
 

@@ -44,7 +44,7 @@ class KnownVectors:
         return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32) * 3
 
 
-def drawn(seed: int, means: dict[tuple[str, str], float] | None = None) -> dict:
+def cosines_of(seed: int, means: dict[tuple[str, str], float] | None = None) -> dict:
     generator = np.random.default_rng(seed)
     return {pair: generator.normal((means or {}).get(pair, 0.8), 0.05, 60) for pair in PAIRS}
 
@@ -74,10 +74,10 @@ def test_welch_p_value_equals_the_formula():
 
 def test_only_planted_differences_are_significant():
     lower = {PAIRS[0]: 0.75, PAIRS[3]: 0.7}
-    found = welch_by_pair(drawn(0, lower), drawn(1))
+    found = welch_by_pair(cosines_of(0, lower), cosines_of(1))
     assert {pair for pair, test in found.items() if test.p_holm < 0.01} == set(lower)
     assert all(test.p_value > 0.01 for pair, test in found.items() if pair not in lower)
-    higher = welch_by_pair(drawn(0, {PAIRS[0]: 0.9}), drawn(1))
+    higher = welch_by_pair(cosines_of(0, {PAIRS[0]: 0.9}), cosines_of(1))
     assert higher[PAIRS[0]].p_value > 0.99  # one-sided: more alike is no evidence
     # Holm: the smallest counts as often as there are pairs, and order is kept.
     ordered = sorted(found.values(), key=lambda test: test.p_value)
@@ -86,7 +86,7 @@ def test_only_planted_differences_are_significant():
 
 
 def test_false_positive_rate_of_welch_test():
-    p_values = [welch_by_pair(drawn(2 * n), drawn(2 * n + 1))[PAIRS[0]].p_value for n in range(200)]
+    p_values = [welch_by_pair(cosines_of(2 * n), cosines_of(2 * n + 1))[PAIRS[0]].p_value for n in range(200)]
     assert 2 <= sum(p < 0.05 for p in p_values) <= 20
 
 
@@ -94,7 +94,7 @@ def test_no_spread_means_no_test():
     same = {pair: np.ones(10) - 1e-8 * np.arange(10) for pair in PAIRS}
     found = welch_by_pair(same, {pair: np.ones(10) for pair in PAIRS})
     assert all(test.p_value is None and test.p_holm is None for test in found.values())
-    mixed = {**same, PAIRS[0]: drawn(0)[PAIRS[0]]}
+    mixed = {**same, PAIRS[0]: cosines_of(0)[PAIRS[0]]}
     alone = welch_by_pair(mixed, {pair: np.ones(10) for pair in PAIRS})[PAIRS[0]]
     assert alone.p_holm == alone.p_value < 1e-6  # corrected for the one test that there is
 
@@ -137,10 +137,10 @@ def test_routes_with_one_prompt_count_once():
 
 
 def test_similarity_figure_is_reproducible():
-    models = {"mote": drawn(0), "ic": drawn(1)}
+    models = {"mote": cosines_of(0), "ic": cosines_of(1)}
     tests = welch_by_pair(models["mote"], models["ic"])
     picture = similarity_figure(models, tests)
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     assert similarity_figure(models, tests) == picture
-    assert similarity_figure({"mote": drawn(0)}, {}) != picture
+    assert similarity_figure({"mote": cosines_of(0)}, {}) != picture
     assert [p_text(value) for value in (None, 0.0001, 0.05)] == ["–", "<.001", ".050"]

@@ -11,7 +11,7 @@ from sklearn.metrics import precision_recall_curve, roc_auc_score
 
 from sentence_experts.evaluation import statistics
 from sentence_experts.evaluation.metrics import pair_metrics
-from sentence_experts.evaluation.statistics import Interval, ScoredPairs, bootstrap, drawn, interval
+from sentence_experts.evaluation.statistics import Interval, ScoredPairs, bootstrap, interval, resampled
 
 
 def random_pairs(pairs: int, papers: int, seed: int = 0, shift: float = 1.0, prefix="p") -> ScoredPairs:
@@ -32,7 +32,9 @@ def measured(pairs: ScoredPairs, replicates: int = 300, metric: str = "roc_auc")
 def test_replicate_equals_weighted_metric_of_scikit_learn(seed):
     pairs = random_pairs(60, 20, seed)
     papers = sorted({*pairs.first, *pairs.second})
-    weight = dict(zip(papers, drawn(len(papers), 1, np.random.default_rng(seed))[0].tolist(), strict=True))
+    weight = dict(
+        zip(papers, resampled(len(papers), 1, np.random.default_rng(seed))[0].tolist(), strict=True)
+    )
     weights = np.array([weight[a] * weight[b] for a, b in zip(pairs.first, pairs.second, strict=True)])
     found = bootstrap({"d": pairs}, 1, seed)[0]["d"]
     if weights[pairs.labels == 1].sum() == 0 or weights[pairs.labels == 0].sum() == 0:
@@ -46,7 +48,7 @@ def test_replicate_equals_weighted_metric_of_scikit_learn(seed):
 
 
 def test_each_replicate_draws_the_number_of_items():
-    draws = drawn(7, 50, np.random.default_rng(0))
+    draws = resampled(7, 50, np.random.default_rng(0))
     assert draws.shape == (50, 7)
     assert (draws.sum(1) == 7).all()
     assert len(np.unique(draws, axis=0)) > 40
@@ -131,10 +133,10 @@ def test_views_are_equal_for_one_domain_and_differ_for_two():
     one = random_pairs(200, 40)
     domains, pooled, mean = bootstrap({"d": one}, 40, 2)
     for name in ("f1_max", "roc_auc"):
-        for drawn_are in ("by_papers", "by_pairs"):
-            expected = getattr(domains["d"][name], drawn_are)
-            assert np.allclose(expected, getattr(pooled[name], drawn_are))
-            assert np.allclose(expected, getattr(mean[name], drawn_are))
+        for level in ("by_papers", "by_pairs"):
+            expected = getattr(domains["d"][name], level)
+            assert np.allclose(expected, getattr(pooled[name], level))
+            assert np.allclose(expected, getattr(mean[name], level))
     # A domain whose scores all lie higher: each is well separated alone, pooled is not.
     moved = random_pairs(200, 40, seed=1, shift=4.0, prefix="q")
     low = random_pairs(200, 40, seed=2, shift=4.0)

@@ -137,7 +137,7 @@ def _describe(encoder: ExpertEncoder, out: Path) -> None:
     show(f"{out}: {total:,} parameters, {active:,} active per text")
     learned = router_kind(encoder.routed_model.config).is_learned
     if learned:
-        show(f"  experts: {', '.join(encoder.experts)}; each block chooses by itself")
+        show(f"  experts: {', '.join(encoder.experts)}; each block chooses its expert")
     for one in encoder.routes:
         expert = encoder.experts[one.expert]
         shares = "" if expert == one.name else f", which shares the expert of {expert}"

@@ -36,7 +36,7 @@ def generic_tokenizer(like: PreTrainedTokenizerBase, backend: Tokenizer) -> PreT
     """Make a tokenizer around `backend` with the other settings of `like`.
 
     It is of the generic class, so that tokenizer.json alone says how it works: a family's own class would
-    build its normalizer and template anew when loaded, and drop the routes.
+    rebuild its normalizer and template when loaded, and drop the routes.
     """
     return TokenizersBackend(
         tokenizer_object=backend,

@@ -37,7 +37,7 @@ def ignore_on_load(model: Any, pattern: str) -> None:
 def records_router_logits(model: Any) -> bool:
     """Return whether `output_router_logits` gives the routers' logits of a model of this class.
 
-    A class lists the outputs that it can record under a private name; a class that cannot takes the option
-    without a word.
+    A class lists the outputs that it can record under a private name; a class that cannot ignores the
+    option silently.
     """
     return "router_logits" in (getattr(type(model), "_can_record_outputs", None) or {})

@@ -222,7 +222,7 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
 
 
 def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Write record batches as Parquet in row groups of one size, whatever size they arrive in."""
+    """Write record batches as Parquet in row groups of one size, however large the batches are."""
     with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
         waiting = schema.empty_table()
         for batch in batches:

@@ -1,7 +1,7 @@
 """Encoding that survives interruption: one file per chunk of texts, reused by the next run.
 
-A chunk's vectors depend only on its own texts and on the settings, and chunks are always cut alike. So the
-result of an interrupted and continued run is that of an uninterrupted one, byte for byte.
+A chunk's vectors depend only on its own texts and on the settings, and texts are always cut into the same
+chunks. So the result of an interrupted and continued run is that of an uninterrupted one, byte for byte.
 """
 
 from __future__ import annotations

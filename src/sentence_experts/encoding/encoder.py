@@ -146,7 +146,7 @@ class BatchEncoder:
         return ParallelCpuEncoder(self.model) if takes else None
 
     def log_low_confidence(self) -> None:
-        """Log how many texts since the last time had no sure automatic route, if the model chooses routes."""
+        """Log the number of texts since the last call without a confident automatic route."""
         log = getattr(self.model, "log_low_confidence", None)
         if log is not None:
             log()

@@ -59,6 +59,6 @@ def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], N
         return lambda vectors: vectors.astype(precision, copy=False)
     from sentence_transformers.util import quantize_embeddings
 
-    # Typed for tensors and arrays alike.
+    # Typed for both tensors and arrays.
     quantize: Callable[..., Any] = quantize_embeddings
     return lambda vectors: quantize(np.asarray(vectors), precision=precision, ranges=ranges)  # type: ignore[no-any-return]

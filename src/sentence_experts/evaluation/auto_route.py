@@ -66,7 +66,7 @@ def labelled_texts(
 
 
 def sampled(texts: Collection[str], count: int | None, seed: int) -> list[str]:
-    """`count` of the texts, or all, in an order by hash: the same whatever the order they are given in."""
+    """`count` of the texts, or all, sorted by hash: the order in which they are given does not matter."""
     return sorted(texts, key=lambda text: sha256_text(str(seed), text))[:count]
 
 

@@ -21,7 +21,7 @@ from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tables import Table, TextTable
 
-# For models that are compared without texts of one's own: short, long, odd, and of several fields.
+# Compared where the user gives no texts: short, long and odd ones, from several fields.
 TEXTS = (
     "",
     "leaves",

@@ -84,8 +84,8 @@ def measure(
     if replicates == 0:
         return Measured(views)
     by_domain, of_pooled, of_mean = bootstrap(sets, replicates, seed, threshold_min)
-    drawn = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean, **by_domain}
-    return Measured({view: with_intervals(each, drawn[view]) for view, each in views.items()}, drawn)
+    resampled = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean, **by_domain}
+    return Measured({view: with_intervals(each, resampled[view]) for view, each in views.items()}, resampled)
 
 
 def metrics_of(
@@ -106,14 +106,14 @@ def mean_over_runs(runs: Sequence[Measured]) -> Measured:
     """The mean of several runs measured on the same pairs and draws; a single run stays as it is."""
     if len(runs) == 1:
         return runs[0]
-    means, drawn = {}, {}
+    means, resampled = {}, {}
     for view in runs[0].figures:
         of_runs = [run.figures[view] for run in runs]
         means[view] = _mean_metrics(of_runs)
         if runs[0].replicates:
-            drawn[view] = _mean_replicates([run.replicates[view] for run in runs], of_runs)
-            means[view] = with_intervals(means[view], drawn[view])
-    return Measured(means, drawn)
+            resampled[view] = _mean_replicates([run.replicates[view] for run in runs], of_runs)
+            means[view] = with_intervals(means[view], resampled[view])
+    return Measured(means, resampled)
 
 
 def _mean_metrics(runs: Sequence[PairMetrics]) -> PairMetrics:
@@ -126,13 +126,13 @@ def _mean_metrics(runs: Sequence[PairMetrics]) -> PairMetrics:
     return PairMetrics(runs[0].pairs, runs[0].positives, means, spread=spread)
 
 
-def _mean_replicates(drawn: Sequence[Bootstrapped], runs: Sequence[PairMetrics]) -> Bootstrapped:
+def _mean_replicates(resampled: Sequence[Bootstrapped], runs: Sequence[PairMetrics]) -> Bootstrapped:
     means = {}
-    for name in drawn[0]:
+    for name in resampled[0]:
         values = _defined(runs, name)
         means[name] = Replicates(
-            np.mean([each[name].by_papers for each in drawn], axis=0),
-            np.mean([each[name].by_pairs for each in drawn], axis=0),
+            np.mean([each[name].by_papers for each in resampled], axis=0),
+            np.mean([each[name].by_pairs for each in resampled], axis=0),
             (tuple(values),) if values else (),
         )
     return means

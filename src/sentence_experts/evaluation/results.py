@@ -109,7 +109,7 @@ class ModelResult:
 
     @property
     def first_run(self) -> ModelResult:
-        """The run that is drawn: its label names a column of the scores."""
+        """The run that figures show: its label names a column of the scores."""
         return self.runs[0] if self.runs else self
 
     @property

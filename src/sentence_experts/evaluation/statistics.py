@@ -1,6 +1,6 @@
-"""Confidence intervals of metrics, by bootstraps that draw papers instead of pairs.
+"""Confidence intervals of metrics, by bootstraps that resample papers instead of pairs.
 
-Pairs that share a paper are not independent, so papers are drawn. In a replicate the n papers of the
+Pairs that share a paper are not independent, so papers are resampled. In a replicate the n papers of the
 evaluated pairs are drawn n times with replacement; a pair (a, b) then counts w_a * w_b times, w being the
 number of times that a paper was drawn: the bootstrap of dyadic arrays (Davezies, D'Haultfoeuille &
 Guyonvarch, Annals of Statistics 2021; Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 2007).
@@ -36,7 +36,7 @@ CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with int
 WEIGHT = "weight"  # stands with the metrics of a replicate: the sum of its pairs' weights
 
 _Values = dict[str, NDArray[np.float64]]  # metric (or `WEIGHT`) -> (replicates,)
-Draws = NDArray[np.uint16]  # number of times each item is drawn, shape (replicates, items)
+Draws = NDArray[np.uint16]  # number of times each item is sampled, shape (replicates, items)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Replicates:
     """The bootstrap replicates of a metric, shape (replicates,), NaN if undefined.
 
     Attributes:
-        by_papers, by_pairs: with papers drawn, and with pairs drawn.
+        by_papers, by_pairs: with papers resampled, and with pairs resampled.
         runs: the metric of each training run: one tuple per mean over independent runs; empty for a model of
             a single run.
     """
@@ -95,10 +95,10 @@ def bootstrap(
 ) -> tuple[dict[str, Bootstrapped], Bootstrapped, Bootstrapped]:
     """Replicates of F1max and ROC-AUC: each domain, the pooled pairs, the pair-weighted mean of the domains.
 
-    The papers (and pairs) of all domains are drawn together, and the draws depend only on the paper ids,
+    The papers (and pairs) of all domains are resampled together, and the draws depend only on the paper ids,
     the number of pairs, `replicates` and `seed`: two models scored on the same pairs have the same draws, so
     their replicates can be subtracted. Every replicate has its own best threshold (at least `threshold_min`).
-    The mean weights domains by their drawn pairs.
+    The mean weights domains by their resampled pairs.
 
     Returns:
         (domain -> replicates, pooled, pair-weighted mean).
@@ -116,17 +116,15 @@ def bootstrap(
     pooled = _Sorted(everything, position, ranks, threshold_min)
     paper_draws, pair_draws = _draws(len(papers), len(ranks), replicates, seed)
 
-    # Per set: its metrics and weights with papers drawn, and with pairs drawn.
-    found = [each.replicates(paper_draws, pair_draws) for each in sets]
-    by_domain = {domain: _of_sides(sides) for domain, sides in zip(domains, found, strict=True)}
-    papers_drawn, pairs_drawn = zip(*found, strict=True)
-    mean = {
-        name: Replicates(_weighted(papers_drawn, name), _weighted(pairs_drawn, name)) for name in BOOTSTRAPPED
-    }
+    # Per set: its metrics and weights with papers resampled, and with pairs resampled.
+    values = [each.replicates(paper_draws, pair_draws) for each in sets]
+    by_domain = {domain: _of_sides(sides) for domain, sides in zip(domains, values, strict=True)}
+    of_papers, of_pairs = zip(*values, strict=True)
+    mean = {name: Replicates(_weighted(of_papers, name), _weighted(of_pairs, name)) for name in BOOTSTRAPPED}
     return by_domain, _of_sides(pooled.replicates(paper_draws, pair_draws)), mean
 
 
-def drawn(items: int, replicates: int, generator: np.random.Generator) -> Draws:
+def resampled(items: int, replicates: int, generator: np.random.Generator) -> Draws:
     """The number of times each item is drawn in each replicate; each row sums to `items`."""
     shares = np.full(items, 1 / items)
     rows = [generator.multinomial(items, shares).astype(np.uint16) for _ in range(replicates)]
@@ -163,7 +161,7 @@ def _seeds(runs: Sequence[Sequence[float]], of_papers: float, level: float) -> t
 @lru_cache(maxsize=1)  # shared by the models of an evaluation
 def _draws(papers: int, pairs: int, replicates: int, seed: int) -> tuple[Draws, Draws]:
     generator = np.random.default_rng(seed)
-    return drawn(papers, replicates, generator), drawn(pairs, replicates, generator)
+    return resampled(papers, replicates, generator), resampled(pairs, replicates, generator)
 
 
 def _ranks(domains: Mapping[str, ScoredPairs]) -> NDArray[np.int64]:
@@ -200,7 +198,7 @@ def _of_sides(sides: tuple[_Values, _Values]) -> Bootstrapped:
 
 
 def _weighted(sets: Sequence[_Values], name: str) -> NDArray[np.float64]:
-    """Mean over domains; a domain without drawn pairs has weight 0 and may be undefined."""
+    """Mean over domains; a domain without resampled pairs has weight 0 and may be undefined."""
     stacked, weight = (np.stack([values[each] for values in sets]) for each in (name, WEIGHT))
     with np.errstate(invalid="ignore", divide="ignore"):
         mean: NDArray[np.float64] = np.where(weight > 0, stacked * weight, 0).sum(0) / weight.sum(0)
@@ -228,7 +226,7 @@ class _Sorted:
         self.candidates = int((scores[order][self.last_of_value] >= lowest).sum())
 
     def replicates(self, paper_draws: Draws, pair_draws: Draws) -> tuple[_Values, _Values]:
-        """With papers drawn, and with pairs drawn: both metrics and the sum of the pairs' weights.
+        """With papers resampled, and with pairs resampled: both metrics and the sum of the pairs' weights.
 
         A metric is NaN if a replicate lacks pairs of a class that it needs.
         """

@@ -54,7 +54,7 @@ def block_areas(pairs: ScoredPairs) -> Areas:
 
 
 def paper_blocks(pairs: ScoredPairs) -> NDArray[np.int64]:
-    """Each pair's block, shape (pairs,): the same for every model, in whatever order the pairs come.
+    """Each pair's block, shape (pairs,): the same for every model and every order of the pairs.
 
     A pair belongs to that one of its two papers that occurs in more pairs (the first by name if equal), so
     the pairs of a frequent paper stay together. Papers are dealt to blocks in the order of their hashed

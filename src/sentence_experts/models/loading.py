@@ -1,4 +1,4 @@
-"""`load`: the one way to open a model, whatever kind it is."""
+"""`load`: the one way to open a model of any kind."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def load(
         model: SentenceTransformer = _open(place, chosen) if opener is None else opener(place, chosen)
     except SentenceExpertsError:
         raise
-    except Exception as error:  # whatever a broken file or a missing device makes the libraries raise
+    except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {chosen.device}" if chosen.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {error}") from error
     origin = Origin(name, place, hub_commit(place, chosen.revision, chosen.cache_folder))

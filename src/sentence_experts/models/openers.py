@@ -1,4 +1,4 @@
-"""Who opens folders of other kinds than the models of this room."""
+"""Openers of folders that hold other kinds of models."""
 
 from __future__ import annotations
 

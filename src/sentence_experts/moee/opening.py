@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig
     from sentence_experts.moee.embedder import MoeEmbedder
 
-# An embedder never computes in 8 bits or without padding by itself, so `int8` and `packed` fit it either way.
+# An embedder never chooses to compute in 8 bits or without padding, so `int8` and `packed` fit it either way.
 FITTING = {"device", "dtype", "max_length", "int8", "packed"}
 
 

@@ -36,7 +36,7 @@ class MoeTransformer(Transformer):
         name: the model's folder or hub id.
         prompt: the words around each text.
         tokens: "last", or "mean" over all tokens, those of the prompt included (MoEE, Table 5).
-        layers: "last" or "all" for hidden states (their mean) and routing weights (one after another) alike;
+        layers: "last" or "all" for hidden states (their mean) and routing weights (concatenated);
             None for the paper's choice, the last for hidden states and all for routing weights.
         weights: "scores", or the raw "logits".
         padding_side: "right" or "left"; the vectors are the same.

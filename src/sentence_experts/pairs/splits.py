@@ -26,7 +26,7 @@ UNKNOWN_YEAR = -1
 # Characters that do not make texts different: citing papers give a title with and without its final stop.
 # White space is spelled out, as engines differ in the meaning of \s.
 NOT_WORDS = r"[\p{P}\t\n\f\r ]+"
-# Blocks of papers per domain: fewer keep more pairs, more make the sets more alike.
+# Blocks of papers per domain: fewer keep more pairs, more make the sets more similar.
 BLOCKS = 25
 # Shares of train, validation and test.
 Fractions = tuple[float, float, float]

@@ -102,7 +102,7 @@ def _sections(found: PairEvaluation) -> Iterator[str]:
 def _drawings(found: PairEvaluation, key: str, rows: dict[str, PairMetrics]) -> Iterator[str]:
     table = found.scores if key == POOLED else found.scores.filter(pc.equal(found.scores["domain"], key))
     labels = table["label"].to_numpy().astype(np.int64)
-    # The first run of a model with several runs is drawn.
+    # Of a model with several runs the figures show the first one.
     runs = {model.label: model.first_run for model in found.models}
     scores = {label: table[run.label].to_numpy() for label, run in runs.items()}
     thresholds = {label: run.views[key].metrics["threshold"] for label, run in runs.items()}

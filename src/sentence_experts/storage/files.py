@@ -99,7 +99,7 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_settings(settings: Any) -> str:
-    """The SHA-256 of JSON values, whatever the order of their keys."""
+    """The SHA-256 of JSON values, which does not depend on the order of their keys."""
     return sha256_text(json.dumps(settings, sort_keys=True))
 
 

@@ -97,7 +97,7 @@ class RouteBatches(DefaultBatchSampler):
 
     In proportion to their pairs: a route is sampled by what is left of it, so that all routes' pairs are used
     up together, and no pair comes twice before every other came once (except pairs whose text occurs in too
-    many pairs to fill a batch). By weights: a route whose pairs are used up begins anew, the others go on.
+    many pairs to fill a batch). By weights: a route whose pairs are used up starts over.
 
     It is one stream for the run, so a resumed run skips the batches of the finished steps and gets the same
     ones as an uninterrupted run.

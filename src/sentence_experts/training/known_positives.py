@@ -25,7 +25,7 @@ class KnownPositives(nn.Module):
         Args:
             left: (links,) numbers.
             right: (links,) the number that each is linked to; links have no direction.
-            count: how many numbers there are.
+            count: the number of different numbers.
         """
         super().__init__()
         self.count = count

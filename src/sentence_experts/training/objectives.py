@@ -44,7 +44,7 @@ class TrainingRows(NamedTuple):
     Attributes:
         table: string columns `PAIR_COLUMNS` (negative is null if there is none), and for each text a number
             (`NUMBER_COLUMNS`); texts of equal or linked numbers are positives of each other.
-        numbers: how many numbers there are, from 0.
+        numbers: the number of different numbers, which start at 0.
         links: (2, links) numbers that are linked.
     """
 

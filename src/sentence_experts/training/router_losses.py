@@ -34,7 +34,7 @@ def load_balancing(logits: Tensor) -> Tensor:
     """How evenly the routers use their experts (Fedus et al. 2022, Switch Transformers, eq. 4 to 6).
 
     experts * sum_i f_i P_i, where f_i is the share of the texts whose router prefers expert i, and P_i its
-    mean probability. 1 if all experts are used alike, up to `experts` if one takes everything. The gradient
+    mean probability. 1 if all experts are used equally, up to `experts` if one takes everything. The gradient
     flows through P alone.
 
     Args:

@@ -1,4 +1,4 @@
-"""The sentence-transformers trainer with what a run here needs besides."""
+"""The sentence-transformers trainer with what a run of this package needs in addition."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class RunCallback(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Count a step; validate and save at the end, so that no step is trained in vain."""
+        """Count a step; validate and save at the end, so that the last steps count too."""
         self._advance()
         if state.global_step >= state.max_steps:
             control.should_evaluate = control.should_save = True

@@ -2,8 +2,7 @@
 
 Source: Hallee et al. 2024 (preprint), 3.3. Every trial is an ordinary training run in OUT/trials, and is
 recorded in OUT/study.db once it is finished. What a trial draws follows from the search's seed, the trial's
-number and, for samplers that learn, the trials before it: an interrupted search that goes on makes the trials
-that it would have made anyway.
+number and, for samplers that learn, the trials before it: an interrupted search repeats none of them.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ logger = logging.getLogger(__name__)
 
 STUDY = "settings"
 BEST = "best.yaml"
-# What an unlucky draw can do to a run: wild numbers, too much memory, too few steps or pairs. What no draw
-# could mend shows before the first trial (`_Search._problem`); anything else stops the search.
+# Errors that sampled settings can cause: infinite numbers, too much memory, too few steps or pairs. Errors of
+# every trial are found before the first one (`_Search._problem`); any other error stops the search.
 FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
 
 

@@ -258,7 +258,7 @@ def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool
     """nDCG of each row that has a relevant candidate (Romero 2025, appendix C.1, relevance 0 or 1).
 
     Args:
-        cutoff: how many of the highest scores count.
+        cutoff: number of the highest scores that count.
         scores: (rows, candidates); of equal ones the first comes first.
         relevant: (rows, candidates).
     """

@@ -1,1 +1,1 @@
-"""Bytes to `Paper`: one module a format."""
+"""Bytes to `Paper`: one module per format."""

@@ -1,1 +1,1 @@
-"""Where articles and citations are fetched from: one module a service."""
+"""Where articles and citations are fetched from: one module per service."""

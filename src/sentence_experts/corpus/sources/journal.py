@@ -83,7 +83,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
             ) from error
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"{path} cannot be read as the journal of a fetch ({error}); move it away to begin anew"
+                f"{path} cannot be read as the journal of a fetch ({error}); move it away to start over"
             ) from error
         finally:
             if database is not None:

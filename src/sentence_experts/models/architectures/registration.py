@@ -1,7 +1,7 @@
 """Make the model types known to transformers: in this process, and in saved folders.
 
 `import sentence_experts` registers nothing, as that would import torch; `import sentence_experts.register`
-does, and so does whatever of this package makes or opens a model.
+does, and so does every function of this package that makes or opens a model.
 """
 
 from __future__ import annotations

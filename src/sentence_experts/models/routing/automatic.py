@@ -157,7 +157,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         update_json(settings, {"prompts": {**read_json(settings)["prompts"], AUTO: AUTO_PROMPT}})
 
     def log_low_confidence(self) -> None:
-        """Log how many texts since the last time were below the confidence, if any were."""
+        """Log the number of texts since the last call that were below the confidence threshold, if any."""
         if self._low_confidence:
             logger.info(
                 f"{self._low_confidence:,} of {self._chosen:,} texts: no route reached the confidence of "

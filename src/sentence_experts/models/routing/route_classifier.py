@@ -54,7 +54,7 @@ class RouteClassifier:
         from safetensors.numpy import save_file
 
         settings = dict(vars(self))
-        # safetensors writes an array's memory as it lies, whatever the order of its axes.
+        # safetensors writes an array's memory as it is and ignores the order of its axes.
         arrays = {name: np.ascontiguousarray(settings.pop(name)) for name in ("weights", "biases")}
         with replacing_folder(model / FOLDER) as folder:
             save_file(arrays, folder / WEIGHTS)
@@ -75,7 +75,7 @@ class RouteClassifier:
         try:
             arrays = load_file(model / FOLDER / WEIGHTS)
             return cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
-        except Exception as error:  # whatever a broken file makes the libraries raise
+        except Exception as error:  # any error that a broken file makes the libraries raise
             raise InputError(
                 f"{model / FOLDER}: cannot be read ({error}); write it again with `fit_auto_routes`"
             ) from error

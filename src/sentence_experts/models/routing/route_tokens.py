@@ -133,7 +133,7 @@ def prefix_routes(
         if not bare:
             raise UsageError(f"the instruction of route {name!r} is empty: {prefix!r}")
         ids = (*lead, *bare)
-        # After a letter or digit a text can go on with the same word, whatever the probes show.
+        # After a letter or digit a text can continue the same word, even if no probe shows it.
         runs_on = prefix[-1].isalnum() or any(
             tuple(tokenizer(prefix + probe)["input_ids"][: len(ids)]) != ids for probe in PROBES
         )

@@ -1,8 +1,8 @@
 """The learned sequence router: each block chooses its expert from the text (preprint, section 3.2.1).
 
 The expert with the highest logit takes the whole sequence (top 1, as a switch transformer). Its output is not
-scaled by the router's probability, so experts that are copies of the base's MLP give the base's vectors,
-whatever the router chooses. The router therefore learns from its own losses alone.
+scaled by the router's probability, so experts that are copies of the base's MLP give the base's vectors
+under any choice of the router. The router therefore learns from its own losses alone.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def token_balance_loss(loads: Sequence[Tensor] | Tensor) -> Tensor:
     """Measure how evenly the tokens use the experts (GShard, section 2.2; Switch transformers, eq. 4 to 6).
 
     experts * sum_e f_e P_e, where f_e is the share of all choices that fall on expert e and P_e its mean
-    probability, over the tokens of all texts, padding left out. 1 when all experts are used alike, up to
+    probability, over the tokens of all texts, padding left out. 1 when all experts are used equally, up to
     experts / top_k when the same ones take everything. The gradient flows through P alone.
 
     Args:

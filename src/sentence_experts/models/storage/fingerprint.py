@@ -40,7 +40,7 @@ class Origin:
     usual_changes: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """What survives in another process, where each weight counts its changes anew."""
+        """The state for another process, where each weight counts its changes from zero."""
         from sentence_experts.compat.torch import changes_when_unpickled
 
         return {**self.__dict__, "changes": {}, "usual_changes": changes_when_unpickled()}

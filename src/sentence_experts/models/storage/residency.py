@@ -90,7 +90,7 @@ class Residency:
         """Have these experts in memory while the block runs.
 
         Raises:
-            RouteError: one is idle, and no limit lets it come by itself.
+            RouteError: one is idle, and no limit is set under which it would be loaded.
             UsageError: the model is being trained under a limit.
             InputError: an expert cannot be read.
         """

@@ -1,6 +1,6 @@
 """A model's weights on disk: one safetensors file per expert and one for the shared weights.
 
-So an expert can be read, downloaded and freed by itself. With transformers' own index file it is an ordinary
+So an expert can be read, downloaded and freed alone. With transformers' own index file it is an ordinary
 sharded checkpoint for stock transformers and sentence-transformers.
 """
 

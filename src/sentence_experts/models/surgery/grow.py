@@ -47,7 +47,7 @@ def add_expert(
             models that are routed by instructions alone.
         base: the dense base, for `seed_from="base"` where blocks hold experts.
 
-    In a learned router the new expert's row is the mean of the others' rows, whatever the seed: its logit
+    In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
     then never beats the best of the others, so no text goes to the new expert before it is trained.
 
     Raises:

@@ -22,7 +22,7 @@ from sentence_experts.reproduce.recipe import Protocol
 from sentence_experts.reproduce.steps import Step
 from sentence_experts.storage import write_text
 
-# What the small scale takes from its articles: it depends on how many there are and what is known of them.
+# What the small scale takes from its articles: depends on their number and on what is known of them.
 # How pairs are made and split is the protocol's.
 OF_THE_MATERIAL = (
     "unit",
