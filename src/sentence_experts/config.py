@@ -11,21 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
-
-
-def read_yaml(path: Path | str) -> dict[str, Any]:
-    """The keys and values of a YAML file of settings.
-
-    Raises:
-        InputError: no such file, not YAML, or something other than keys and values.
-    """
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read as a YAML config: {error}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: a config is a list of 'key: value' lines")
-    return content
+from sentence_experts.yaml_files import read_settings
 
 
 class Config(BaseModel):
@@ -58,7 +44,7 @@ class Config(BaseModel):
             InputError: no such file, not YAML, or an unknown key or a bad value in it.
             UsageError: as `of`.
         """
-        content = {} if path is None else read_yaml(path)
+        content = {} if path is None else read_settings(path)
         return cls.checked({**content, **settings}, settings, path)
 
     @classmethod

@@ -15,8 +15,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
-from sentence_experts.config import Config, read_yaml
+from sentence_experts.config import Config
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.yaml_files import read_settings
 
 SIMPLE_TYPES = (int, float, str, Path)
 
@@ -156,7 +157,7 @@ def _config_of(annotation: Any) -> tuple[type[Config], list[str]] | None:
 def _build(
     configs: Mapping[str, tuple[type[Config], list[str]]], given: dict[str, Any], file: Path | None
 ) -> dict[str, Config]:
-    content = {} if file is None else read_yaml(file)
+    content = {} if file is None else read_settings(file)
     known = [name for _, names in configs.values() for name in names]
     if unknown := [str(name) for name in content if name not in known]:
         raise InputError(f"{file}: {unknown[0]}: no such setting; known: {', '.join(known)}")

@@ -10,8 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config
 from sentence_experts.corpus.sources.services import Services
+from sentence_experts.names import DOMAIN
 
-DOMAIN_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]*$")
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 CitationSource = Literal["icite", "elink", "europepmc"]
@@ -104,10 +104,7 @@ class FetchConfig(Config):
     @classmethod
     def _check_domains(cls, domains: dict[str, str]) -> dict[str, str]:
         for name, query in domains.items():
-            if not DOMAIN_NAME.match(name):
-                raise ValueError(
-                    f"domain name {name!r}: use letters, digits, _ and -, beginning with a letter"
-                )
+            DOMAIN.check("domain", name)
             if not query.strip():
                 raise ValueError(f"domain {name}: the query is empty")
         return domains

@@ -16,6 +16,7 @@ from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import source_name
 from sentence_experts.models.storage.fingerprint import name_of
+from sentence_experts.names import LABEL
 
 TFIDF = "tfidf"
 ANY_KEY = "*"
@@ -182,6 +183,10 @@ def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
         named = [(label_of(model), model) for model in models]
     else:
         named = [(label_of(models), models)]
+    try:
+        LABEL.check("model", *(label for label, _ in named))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     runs = []
     for label, source in named:
         if isinstance(source, list | tuple):

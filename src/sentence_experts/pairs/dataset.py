@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.names import LABEL
 from sentence_experts.pairs.card import dataset_card
 from sentence_experts.pairs.splits import OTHER_NAMES, SPLITS, fold_texts
 from sentence_experts.pairs.table_folder import TableFolder
@@ -264,6 +265,10 @@ def _pair_table(table: pa.Table, split: str) -> pa.Table:
     empty = [name for name in PAIR_COLUMNS if whole[name].null_count]
     if empty:
         raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
+    try:
+        LABEL.check("domain", *whole["domain"].unique().to_pylist())
+    except ValueError as error:
+        raise InputError(f"{split}: {error}") from error
     if not pc.all(pc.is_in(whole["label"], pa.array([0, 1]))).as_py() and rows:
         raise InputError(f"{split}: a label is 1 (linked) or 0 (a negative)")
     if NEGATIVE in table.column_names:

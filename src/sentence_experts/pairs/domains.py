@@ -30,14 +30,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from sentence_experts.corpus.formats.mesh import MeshTree, read_descriptors
+from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree, read_descriptors
 from sentence_experts.errors import InputError
-
-TREE_NUMBER = re.compile(r"[A-Z]\d{2}(\.\d{3})*")
-DOMAIN_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
+from sentence_experts.names import DOMAIN
+from sentence_experts.yaml_files import read_yaml
 
 
 class DomainRule(BaseModel):
@@ -70,6 +68,19 @@ class DomainRules(BaseModel):
     none: str = "drop"
     mesh_descriptors: Path | None = None
 
+    @field_validator("domains", mode="before")
+    @classmethod
+    def _check_names(cls, domains: Any) -> Any:
+        # Before types are checked: YAML reads a bare `no` or `2020` as something other than text.
+        DOMAIN.check("domain", *(domains if isinstance(domains, dict) else ()))
+        return domains
+
+    @field_validator("none")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        DOMAIN.check("domain", name)
+        return name
+
     @classmethod
     def read(cls, path: Path) -> DomainRules:
         """Read a rules file; a relative `mesh_descriptors` is relative to it.
@@ -78,23 +89,17 @@ class DomainRules(BaseModel):
             InputError: no such file, not YAML, or a field that does not have the form above.
         """
         try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-            _check_names(content, path)
-            rules = cls.model_validate(content)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise InputError(f"{path}: cannot be read as domain rules: {error}") from error
+            rules = cls.model_validate(read_yaml(path, "domain rules"))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise InputError(
-                f"{path}: {where}: {first['msg']} (domain rules need 'domains: NAME: subjects|mesh|keywords|"
-                f"journals|title|years: [...]'; also several, none, mesh_descriptors)"
-            ) from error
-        for name in [*rules.domains, rules.none]:
-            if not re.match(DOMAIN_NAME, name):
-                raise InputError(
-                    f"{path}: domain name {name!r}: use letters, digits, _ and -, a letter first"
-                )
+            form = (
+                " (domain rules need 'domains: NAME: subjects|mesh|keywords|journals|title|years: [...]'; "
+                "also several, none, mesh_descriptors)"
+            )
+            message = first["msg"].removeprefix("Value error, ")
+            own = first["type"] == "value_error"
+            raise InputError(f"{path}: {where}: {message}{'' if own else form}") from error
         if rules.mesh_descriptors is not None:
             beside = Path(path).parent / rules.mesh_descriptors
             rules = rules.model_copy(update={"mesh_descriptors": beside})
@@ -119,14 +124,6 @@ class DomainRules(BaseModel):
             return matched
 
         return domains_of
-
-
-def _check_names(content: Any, path: Path) -> None:
-    """Check that names are text: YAML reads a bare `no` or `2020` as something else."""
-    domains = content.get("domains") if isinstance(content, dict) else None
-    for name in domains if isinstance(domains, dict) else ():
-        if not isinstance(name, str):
-            raise InputError(f"{path}: domain name {name!r} is not text; put it in quotes")
 
 
 def _matcher(domain: str, rule: DomainRule, tree: MeshTree | None) -> Callable[[Mapping[str, Any]], bool]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.config import read_yaml
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.recipes import RECIPES
+from sentence_experts.yaml_files import read_settings
 
 ARCHIVES = ("corpora/elife_jats.tar.xz", "corpora/pmc_crops_jats.tar.xz")
 DEFAULT_DATA = Path("../shared/data")
@@ -39,14 +39,14 @@ class Material:
     def find(cls, folder: Path, data: Path | None) -> Material:
         """The real articles in `data`; without, simulated ones that `prepare` writes to `folder`."""
         place = RECIPES / "material"
-        content = read_yaml(place / ("simulated.yaml" if data is None else "real.yaml"))
+        content = read_settings(place / ("simulated.yaml" if data is None else "real.yaml"))
         sources = [folder] if data is None else [data / archive for archive in ARCHIVES]
         return cls(tuple(sources), **{**content, "rules": place / content["rules"]})
 
     @property
     def domains(self) -> list[str]:
         """The domains of the rules, in their order: one expert each."""
-        return list(read_yaml(self.rules)["domains"])
+        return list(read_settings(self.rules)["domains"])
 
     def prepare(self, seed: int = 0) -> None:
         """Write the articles, if they are simulated."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from sentence_experts.config import read_yaml
 from sentence_experts.reproduce.reading import Strict, checked
+from sentence_experts.yaml_files import read_settings
 
 AVERAGES = ("average", "mean")
 ALL_DOMAINS = "all"
@@ -159,7 +159,7 @@ class Published(Strict):
         Raises:
             InputError: no such file, or a key or value that does not belong there.
         """
-        return checked(cls, read_yaml(path), path)
+        return checked(cls, read_settings(path), path)
 
     def table(self, name: str) -> PublishedTable:
         """The table of this name."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config, read_yaml
+from sentence_experts.config import Config
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.models.surgery.config import ExtendConfig
@@ -26,6 +26,7 @@ from sentence_experts.reproduce.reading import Strict, checked
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.task_file import TaskFile
 from sentence_experts.training.config import TrainConfig
+from sentence_experts.yaml_files import read_settings
 
 DOMAIN = "{domain}"
 MTEB = "mteb"
@@ -237,11 +238,11 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def _read(path: Path) -> Recipe:
-    content = read_yaml(path)
+    content = read_settings(path)
     protocol, source, inside = content.pop("protocol", None), path, "protocol"
     if isinstance(protocol, str):
         source, inside = path.parent / protocol, ""
-        protocol = read_yaml(source)
+        protocol = read_settings(source)
     if not isinstance(protocol, dict):
         raise InputError(f"{path}: protocol: name a protocol's file, or write its keys here")
     for key in ("published", "domains", "plan", "tasks"):

@@ -5,12 +5,10 @@ Source: MoTE, section 3.2 (training examples organised by task and dataset) and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -22,22 +20,20 @@ from pydantic import (
 )
 
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.names import EXPERT, FOLDER
 from sentence_experts.pairs.table_folder import MANIFEST
 from sentence_experts.storage import read_json
 from sentence_experts.tasks.kinds import KINDS, Kind
 from sentence_experts.tasks.source import IN_MEMORY, Source
-
-# A task's or dataset's name is a folder's name too.
-FOLDER_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+from sentence_experts.yaml_files import read_yaml
 
 
-def _named(name: str) -> str:
-    if not FOLDER_NAME.fullmatch(name):
-        raise ValueError(f"the name {name!r} may hold letters, digits, '_', '-' and '.' alone")
+def _folder_name(name: str) -> str:
+    FOLDER.check("task and dataset", name)
     return name
 
 
-Name = Annotated[str, AfterValidator(_named)]
+Name = Annotated[str, AfterValidator(_folder_name)]
 
 
 class Task(BaseModel):
@@ -64,6 +60,7 @@ class Task(BaseModel):
     @field_validator("instructions")
     @classmethod
     def _not_empty(cls, instructions: dict[str, str]) -> dict[str, str]:
+        EXPERT.check("route", *instructions)
         empty = [route for route, text in instructions.items() if not text.strip()]
         if empty:
             raise ValueError(f"the instruction of route {empty[0]!r} is empty")
@@ -160,15 +157,10 @@ class TaskFile(BaseModel):
         if path.is_dir():
             return cls.from_manifest(path, read_json(path / MANIFEST))
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise InputError(f"{path}: cannot be read as a task file: {why}") from error
-        try:
-            content = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            hint = "; quote paths with ${...} that stand inside {...}" if "${" in text else ""
-            raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}{hint}") from error
+            content = read_yaml(path, "a task file")
+        except InputError as error:
+            hint = "; quote paths with ${...} that stand inside {...}" if "${" in str(error) else ""
+            raise InputError(f"{error}{hint}") from error
         if not isinstance(content, dict) or "tasks" not in content:
             raise InputError(f"{path}: a task file begins with 'tasks:', then one block per task")
         return cls._validated(path, content)

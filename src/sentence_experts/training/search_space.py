@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from sentence_experts.config import read_yaml
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.training.config import TrainConfig
+from sentence_experts.yaml_files import read_settings
 
 
 class Range(BaseModel):
@@ -86,7 +86,7 @@ def read_space(path: Path | None) -> SearchSpace:
     """
     if path is None:
         return dict(PREPRINT_SPACE)
-    content = read_yaml(path)
+    content = read_settings(path)
     if not content:
         raise InputError(
             f"{path}: a search space is lines such as 'batch_size: {{type: int, low: 5, high: 20}}'"

@@ -9,9 +9,8 @@ from functools import cached_property, lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Protocol
 
-import yaml
-
 from sentence_experts.errors import UsageError
+from sentence_experts.yaml_files import parse_yaml
 
 if TYPE_CHECKING:
     from mteb.abstasks.abstask import AbsTask
@@ -56,7 +55,7 @@ class HubTask:
 @lru_cache(maxsize=1)
 def _file() -> dict[str, dict[str, Any]]:
     text = resources.files(__package__).joinpath("groups.yaml").read_text(encoding="utf-8")
-    content: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    content: dict[str, dict[str, Any]] = parse_yaml(text, "groups.yaml")
     return content
 
 

@@ -22,12 +22,12 @@ from sentence_experts.compat.tokenizers import (
 )
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.routing.routes import Route
+from sentence_experts.names import EXPERT
 
 # A Unicode noncharacter, which no text should hold; one that does reads U+FFFD (replacement character) there.
 MARKER = "\ufdd0"
 # Takes [CLS]'s place before an instruction, in models that have domain tokens too.
 INSTRUCTION_TOKEN = "[INSTRUCTION]"
-NAME = re.compile(r"[^\W_][\w -]*")
 # What may follow an instruction; its tokens must not depend on it.
 PROBES = ("", "a", "A", "the", "1", "(", ")", ".", "[x]", "é", "中", " a")
 
@@ -38,8 +38,10 @@ def domain_token(name: str) -> str:
     Raises:
         UsageError: the name is not a letter or digit followed by letters, digits, "_", "-" or spaces.
     """
-    if not NAME.fullmatch(name):
-        raise UsageError(f"expert name {name!r}: begin with a letter or digit, then also spaces, '_' and '-'")
+    try:
+        EXPERT.check("expert", name)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     return f"[{re.sub(r'[ -]', '_', name).upper()}]"
 
 

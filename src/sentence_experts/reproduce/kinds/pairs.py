@@ -21,6 +21,7 @@ from sentence_experts.reproduce.reading import checked
 from sentence_experts.reproduce.recipe import Protocol
 from sentence_experts.reproduce.steps import Step
 from sentence_experts.storage import write_text
+from sentence_experts.yaml_files import read_yaml
 
 # What the small scale takes from its articles: depends on their number and on what is known of them.
 # How pairs are made and split is the protocol's.
@@ -76,7 +77,7 @@ class PairsExperiment(Experiment):
             InputError: no corpus, one fetched for other domains, or the rules lack their MeSH descriptors.
         """
         if self.material is not None and self.rules is not None:
-            content = yaml.safe_load(self.material.rules.read_text(encoding="utf-8"))
+            content = read_yaml(self.material.rules)
             used = {name: rule for name, rule in content["domains"].items() if name in self.routes.values()}
             write_text(self.rules, yaml.safe_dump({**content, "domains": used}, sort_keys=False))
             self.material.prepare()
