@@ -78,7 +78,7 @@ def cost_of_8_bits(whole: Any, eight: Any, held: list[str]) -> list[list[str]]:
         ["cosine to fp32 on abstracts and titles: mean, least", "", f"{found.mean():.4f}, {found.min():.4f}"]
     ]
     for name in ("sts16", "stsb_dev"):
-        pairs = RatedPairs.read(DATA / "eval" / f"{name}.jsonl.gz", "sentence1", "sentence2", "score")
+        pairs = RatedPairs.read(DATA / "eval" / f"{name}.jsonl.gz")
         scores = [cosines(model.encode(pairs.first), model.encode(pairs.second)) for model in (whole, eight)]
         ranks = [f"{100 * spearmanr(one, pairs.scores).statistic:.2f}" for one in scores]
         alike = np.asarray(pairs.scores) >= ALIKE * max(pairs.scores)

@@ -10,6 +10,7 @@ from .encoding.config import EncodeConfig
 from .encoding.encode import encode
 from .errors import InputError, RouteError, SentenceExpertsError, UsageError
 from .evaluation.audit.run import audit
+from .evaluation.auto_route import auto_route
 from .evaluation.compare import compare
 from .evaluation.config import (
     AuditConfig,
@@ -24,7 +25,7 @@ from .models.export.config import ExportConfig, QuantizeConfig
 from .models.export.export import export
 from .models.export.quantize import quantize
 from .models.loading import LoadConfig, load
-from .models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
+from .models.routing.automatic import AutoRoutedEncoder
 from .models.routing.config import AutoRouteConfig
 from .models.surgery.config import ExtendConfig
 from .models.surgery.extend import extend
@@ -80,6 +81,7 @@ __all__ = [
     "__version__",
     "add_expert",
     "audit",
+    "auto_route",
     "compare",
     "compile_pairs",
     "compile_tasks",
@@ -90,7 +92,6 @@ __all__ = [
     "export",
     "extend",
     "fetch_corpus",
-    "fit_auto_routes",
     "import_corpus",
     "load",
     "quantize",

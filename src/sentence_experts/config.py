@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
 from sentence_experts.yaml_files import read_settings
+
+# Settings that several functions have.
+Device = Annotated[
+    str | None, Field(description="cpu, cuda, cuda:1, mps, ... Default: the best one that this machine has")
+]
+BatchSize = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Number of texts per batch. Default: batches of about 2,000 tokens per CPU core, or 32 "
+        "texts on other devices",
+    ),
+]
+TrustRemoteCode = Annotated[bool, Field(description="Run code that comes with the weights")]
+Revision = Annotated[str | None, Field(description="Revision of a hub model: a branch, tag or commit")]
 
 
 class Config(BaseModel):

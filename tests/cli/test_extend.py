@@ -26,9 +26,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def run(*arguments: str) -> int:
+def run(*arguments: str, verb: str = "extend") -> int:
     with pytest.raises(SystemExit) as stop:
-        main(["extend", *arguments])
+        main([verb, *arguments])
     return int(stop.value.code or 0)
 
 
@@ -103,16 +103,19 @@ def test_add_expert_from_task_file(tiny: str, tmp_path: Path, capsys: pytest.Cap
     before, after, tasks = tmp_path / "model", tmp_path / "grown", tmp_path / "tasks.yaml"
     tasks.write_text(TASKS)
     assert run(tiny, "--experts", "query,document", "--route", "prefix", "--out", str(before)) == 0
-    grow = (str(before), "--tasks", str(tasks), "--add-expert")
-    assert run(*grow, "same", "--out", str(after)) == 0
+
+    def grow(name: str, out: Path, *options: str) -> int:
+        return run(str(before), name, "--tasks", str(tasks), "--out", str(out), *options, verb="add-expert")
+
+    assert grow("same", after) == 0
     encoder = SentenceTransformer(str(after), device="cpu")
     assert encoder.prompts["same"] == "heart: "
     stock = SentenceTransformer(str(before), device="cpu")
     vectors = [each.encode(["lungs"], prompt_name="query") for each in (stock, encoder)]
     assert np.array_equal(*vectors)
-    assert run(*grow, "other", "--out", str(tmp_path / "none")) == 2
+    assert grow("other", tmp_path / "none") == 2
     assert "its routes: query, document, same" in " ".join(capsys.readouterr().err.split())
-    assert run(*grow, "same", "--prefixes", "same=x: ", "--out", str(tmp_path / "none")) == 2
+    assert grow("same", tmp_path / "none", "--prefix", "same: ") == 2
     assert "leave one out" in capsys.readouterr().err
 
 

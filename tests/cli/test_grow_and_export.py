@@ -1,4 +1,4 @@
-"""`sentence-experts extend --add-expert/--drop-expert`, `compare` and `export`."""
+"""`sentence-experts add-expert`, `drop-expert`, `compare` and `export`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest
     pairs = make_pairs_folder(tmp_path / "pairs")
     base = model.with_name(f"{model.name}-plain")
     grown, dropped = tmp_path / "grown", tmp_path / "dropped"
-    options = ["--add-expert", "marine", "--seed-from", "base", "--base", base]
-    status, out, error = run(capsys, "extend", model, *options, "--out", grown)
+    options = ["--seed-from", "base", "--base", base]
+    status, out, error = run(capsys, "add-expert", model, "marine", *options, "--out", grown)
     assert status == 0, error
     assert "[MARINE]" in out
     status, out, error = run(capsys, "compare", model, grown, "--pairs", pairs)
@@ -37,7 +37,7 @@ def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest
     assert "2 of 2 routes are bit-equal" in out
     assert "only after: marine" in out
     assert out.count("+0.0000") == 4
-    status, out, _ = run(capsys, "extend", grown, "--drop-expert", "crops", "--out", dropped)
+    status, out, _ = run(capsys, "drop-expert", grown, "crops", "--out", dropped)
     assert (status, "[CROPS]" in out) == (0, False)
     _, out, _ = run(capsys, "compare", grown, dropped)
     assert "only before: crops" in out
@@ -47,20 +47,16 @@ def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--experts", "a", "--add-expert", "b"], "for a base without experts"),
-        (["--add-expert", "a", "--drop-expert", "crops"], "give one of"),
-        (["--seed-from", "average"], "give one of"),
-        (["--drop-expert", "crops", "--seed-from", "average"], "for --add-expert"),
-        (["--add-expert", "a", "--seed-from", "b"], "choose average, base, or an expert"),
-        (["--add-expert", "a", "--seed-from", "base"], "give --base"),
-        (["--add-expert", "a", "--prefixes", "crops=crops: "], "only the new expert"),
-        (["--drop-expert", "a"], "no expert 'a'"),
+        (["add-expert", "a", "--seed-from", "b"], "choose average, base, or an expert"),
+        (["add-expert", "a", "--seed-from", "base"], "give --base"),
+        (["add-expert", "crops"], "an expert 'crops' already"),
+        (["drop-expert", "a"], "no expert 'a'"),
     ],
 )
-def test_usage_errors_of_extend(
+def test_usage_errors_of_add_and_drop(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
-    status, _, error = run(capsys, "extend", model, *options, "--out", tmp_path / "out")
+    status, _, error = run(capsys, options[0], model, *options[1:], "--out", tmp_path / "out")
     assert (status, message in error) == (2, True), error
     assert not (tmp_path / "out").exists()
 

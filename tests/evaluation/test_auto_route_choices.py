@@ -12,6 +12,7 @@ import pytest
 
 import sentence_experts
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
@@ -85,3 +86,16 @@ def test_cost_of_wrong_routes(encoder: ExpertEncoder, pairs: Pairs) -> None:
     model = fit_auto_routes(encoder, texts, domains, confidence=1, fallback="error")
     cost_of_mistakes(model, table)  # texts below the confidence are averaged here, not an error
     assert model.classifier.fallback == "error"
+
+
+def test_auto_route_teaches_and_measures(encoder: ExpertEncoder, pairs: Pairs) -> None:
+    of_pairs = sentence_experts.auto_route(encoder, pairs, confidence=0)
+    assert of_pairs.to_pandas()["domain"].tolist() == pairs.domains
+    assert set(of_pairs.cost or {}) >= set(pairs.domains)
+    rows = [{"text": text, "domain": domain} for text, domain in labelled_texts(pairs.split("train"))]
+    of_texts = sentence_experts.auto_route(encoder, texts=rows)
+    assert of_texts.cost is None
+    assert of_texts.choices is not None
+    assert of_texts.learned + of_texts.choices.texts() == len(rows)
+    with pytest.raises(UsageError, match="give `pairs`, or `texts`"):
+        sentence_experts.auto_route(encoder)

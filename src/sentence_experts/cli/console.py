@@ -14,7 +14,8 @@ VERBS = {
     "compile_pairs": "pairs",
     "compile_tasks": "tasks",
     "extend": "extend",
-    "fit_auto_routes": "auto-route",
+    "add_expert": "add-expert",
+    "auto_route": "auto-route",
 }
 
 results = Console(soft_wrap=True)

@@ -49,6 +49,20 @@ def import_(
     sources: Annotated[
         list[Path] | None, typer.Argument(metavar="SOURCE...", help="Folders, XML files and archives")
     ] = None,
+    papers: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of papers (Parquet, CSV, TSV or JSON lines, also .gz) with the columns id, title, "
+            "abstract and, if known, year, subjects, mesh, keywords, doi, pmid, pmcid"
+        ),
+    ] = None,
+    citations: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of citations with the columns citing, cited (paper ids, DOIs, PMIDs or PMCIDs) and, "
+            "if known, cited_title, cited_year"
+        ),
+    ] = None,
 ) -> None:
     """Read articles into a corpus: two Parquet tables, papers and citations.
 
@@ -62,7 +76,7 @@ def import_(
     """
     from sentence_experts.corpus.importing import import_corpus
 
-    _show_corpus(import_corpus(sources or [], out, config))
+    _show_corpus(import_corpus(sources or [], out, config, papers=papers, citations=citations))
 
 
 def fetch(

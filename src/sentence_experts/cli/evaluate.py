@@ -11,9 +11,8 @@ from pydantic import Field
 from typer.core import TyperGroup
 
 from sentence_experts.cli.console import note, results, show
-from sentence_experts.cli.options import Models, add_verb
-from sentence_experts.config import Config
-from sentence_experts.errors import SentenceExpertsError, UsageError
+from sentence_experts.cli.options import Models, MtebNames, TasksFolder, add_verb, one_of
+from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.evaluation.config import EvaluateConfig
 
 if TYPE_CHECKING:
@@ -36,33 +35,6 @@ class ModelsUnlessScores(TyperGroup):
         return ("" if name == DEFAULT else name), command, rest
 
 
-class Measured(Config):
-    """What `evaluate` measures, and what it measures it on."""
-
-    pairs: Path | None = Field(None, description="Pairs folder, or a table of pairs")
-    tasks: Path | None = Field(None, description="Tasks folder: its test sets are used")
-    mteb: list[str] = Field(
-        [], description="Tasks or benchmarks of mteb, or groups (mteb-en-56, moee, mteb-medical, ...)"
-    )
-    baseline: list[str] = Field([], description="Models to compare with, or tfidf (pairs only)")
-    name: dict[str, str] = Field({}, description="LABEL=MODEL: what to call a model in the results")
-    seeds: dict[str, list[str]] = Field(
-        {}, description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"
-    )
-
-    def data(self) -> Any:
-        """The one thing to measure on.
-
-        Raises:
-            UsageError: there is none, or more than one.
-        """
-        given = [name for name in ("pairs", "mteb", "tasks") if getattr(self, name)]
-        if len(given) != 1:
-            got = " and ".join(f"`{name}`" for name in given) or "none"
-            raise UsageError(f"give one of `pairs`, `mteb` and `tasks` (got {got})")
-        return getattr(self, given[0])
-
-
 def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
     verb = typer.Typer(cls=ModelsUnlessScores, add_completion=False)
@@ -76,7 +48,6 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate_models(
-    measured: Measured,
     config: EvaluateConfig,
     out: Annotated[
         Path,
@@ -85,6 +56,19 @@ def evaluate_models(
         ),
     ],
     models: Models = None,
+    pairs: Annotated[Path | None, typer.Option(help="Pairs folder, or a table of pairs")] = None,
+    tasks: TasksFolder = None,
+    mteb: MtebNames = None,
+    baseline: Annotated[
+        list[str] | None, Field(description="Models to compare with, or tfidf (pairs only)")
+    ] = None,
+    name: Annotated[
+        dict[str, str] | None, Field(description="LABEL=MODEL: what to call a model in the results")
+    ] = None,
+    seeds: Annotated[
+        dict[str, list[str]] | None,
+        Field(description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"),
+    ] = None,
 ) -> None:
     """Measure models on pairs of papers (--pairs), on MTEB (--mteb) or on your own tasks (--tasks).
 
@@ -108,9 +92,9 @@ def evaluate_models(
     from sentence_experts.evaluation.models import named_models
     from sentence_experts.report.write import write_report
 
-    data = measured.data()
-    named, baseline = named_models(models or [], measured.baseline, measured.name, measured.seeds)
-    evaluation = evaluate(named, data, config, out, baseline=baseline)
+    data = one_of(pairs=pairs, mteb=mteb, tasks=tasks)
+    named, others = named_models(models or [], baseline or [], name, seeds)
+    evaluation = evaluate(named, data, config, out, baseline=others)
     show_evaluation(evaluation, write_report(evaluation, out))
 
 

@@ -25,6 +25,8 @@ VERBS = (
     "tasks",
     "audit",
     "extend",
+    "add-expert",
+    "drop-expert",
     "train",
     "tune",
     "evaluate",

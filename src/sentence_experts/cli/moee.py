@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import Field
 
 from sentence_experts.cli.console import note, show
 from sentence_experts.cli.evaluate import show_evaluation
-from sentence_experts.cli.options import Fields, Input, Vectors, add_verb
-from sentence_experts.config import Config
+from sentence_experts.cli.options import Fields, Input, MtebNames, TasksFolder, Vectors, add_verb, one_of
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
+from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig, RatedColumns
 from sentence_experts.moee.config import MoeeConfig
-
-if TYPE_CHECKING:
-    from sentence_experts.moee.embedder import MoeEmbedder
 
 Model = Annotated[
     str,
@@ -27,14 +23,6 @@ Model = Annotated[
         help="Mixture-of-experts language model (folder or hub id), or a folder written by `moee make`",
     ),
 ]
-
-
-class RatedColumns(Config):
-    """The columns of a table of rated pairs."""
-
-    anchor: str = Field("anchor", description="Column of the first text of a pair")
-    positive: str = Field("positive", description="Column of the second text")
-    score: str = Field("score", description="Column of the score")
 
 
 def register(app: typer.Typer) -> None:
@@ -48,25 +36,6 @@ def register(app: typer.Typer) -> None:
     for command in (make, encode, evaluate, analyse):
         add_verb(verb, command)
     app.add_typer(verb, name="moee")
-
-
-def open_embedder(model: str, config: MoeeConfig) -> MoeEmbedder:
-    """The embedder of a language model, or of a folder that `make` wrote.
-
-    Raises:
-        UsageError: settings for a folder other than `parts`, `alpha` and `device`: it has its own.
-    """
-    from sentence_experts.models.loading import load
-    from sentence_experts.moee.embedder import MoeEmbedder, is_embedder
-
-    if not is_embedder(model):
-        return MoeEmbedder(model, config)
-    if foreign := sorted(config.model_fields_set - {"parts", "alpha", "device"}):
-        raise UsageError(f"`{foreign[0]}` is for a language model; {model} has settings of its own")
-    embedder = load(model, device=config.device)
-    assert isinstance(embedder, MoeEmbedder)
-    given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)
-    return embedder.with_parts(given.get("parts", embedder.parts), given.get("alpha"))
 
 
 def make(
@@ -84,32 +53,27 @@ def make(
 
     Example: sentence-experts moee make allenai/OLMoE-1B-7B-0924 --develop dev.jsonl --out olmoe-sum
     """
+    from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+    from sentence_experts.moee.loading import load_embedder
     from sentence_experts.tables import TextTable
 
     if develop is not None and ("alpha" in config.model_fields_set or config.parts != "sum"):
         raise UsageError("`develop` chooses the alpha of parts sum: leave out `alpha` and `parts`")
-    embedder = open_embedder(model, config)
+    rated = None if develop is None else RatedPairs.read(develop, columns)
+    if calibrate is not None:
+        TextTable(calibrate, column).check()
+    embedder = load_embedder(model, config)
     if calibrate is not None:
         texts = [text for text in TextTable(calibrate, column).texts() if text.strip()]
         embedder.fit_standard(texts)
         show(f"standard scores fitted on {len(texts):,} texts of {calibrate.name}")
-    if develop is not None:
-        embedder = _with_best_alpha(embedder, develop, columns)
+    if rated is not None:
+        choice = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
+        for alpha, value in choice.tried.items():
+            show(f"alpha {alpha:g}: Spearman {value:.4f}{'  chosen' if alpha == choice.alpha else ''}")
+        embedder = embedder.with_parts("sum", choice.alpha)
     embedder.save(str(out))
     show(f"{out}: {embedder.parts} of {model}")
-
-
-def _with_best_alpha(embedder: MoeEmbedder, develop: Path, columns: RatedColumns) -> MoeEmbedder:
-    from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-    from sentence_experts.moee.alpha import choose_alpha
-
-    pairs = RatedPairs.read(develop, columns.anchor, columns.positive, columns.score)
-    first, second = (embedder.standard_states(side) for side in (pairs.first, pairs.second))
-    choice = choose_alpha(first, second, list(pairs.scores))
-    for alpha, value in choice.tried.items():
-        chosen = "  chosen" if alpha == choice.alpha else ""
-        show(f"alpha {alpha:g}: Spearman {value:.4f}{chosen}")
-    return embedder.with_parts("sum", choice.alpha)
 
 
 def encode(
@@ -128,10 +92,11 @@ def encode(
     from sentence_experts.encoding.encode import check_out
     from sentence_experts.encoding.encode import encode as encode_file
     from sentence_experts.encoding.encoder import BatchEncoder
+    from sentence_experts.moee.loading import load_embedder
     from sentence_experts.tables import TextTable
 
     check_out(TextTable(input, encoding.column, encoding.id_column), out, encoding)
-    embedder = open_embedder(model, config)
+    embedder = load_embedder(model, config)
     encoded = encode_file(BatchEncoder(embedder, name=Path(model).name), input, encoding, out)
     show(f"{encoded.path}: {encoded.texts:,} texts, {encoded.dimension} dimensions ({embedder.parts})")
 
@@ -142,28 +107,26 @@ def evaluate(
     config: MoeeConfig,
     evaluation: Annotated[EvaluateConfig, Fields("only", "bootstrap", "seed")],
     parts: Annotated[
-        list[str] | None, typer.Option(help="hs, rw, concat or sum. Repeatable. Default: all four")
+        list[Literal["hs", "rw", "concat", "sum"]] | None,
+        Field(description="What to measure. Default: all four"),
     ] = None,
-    mteb: Annotated[
-        list[str] | None, typer.Option(help="Tasks of mteb, or groups (moee has the paper's). Repeatable.")
-    ] = None,
-    tasks: Annotated[Path | None, typer.Option(help="Tasks folder: its test sets are used")] = None,
+    mteb: MtebNames = None,
+    tasks: TasksFolder = None,
 ) -> None:
     """Measure HS, RW and their combinations on tasks of mteb or of your own. Each text is read once for all.
 
     Example: sentence-experts moee evaluate allenai/OLMoE-1B-7B-0924 --mteb moee --cache states --out results
     """
-    if bool(mteb) == bool(tasks):
-        raise UsageError("give one of `mteb` and `tasks`")
+    data = one_of(mteb=mteb, tasks=tasks)
     from sentence_experts.evaluation.evaluate import evaluate as measure
+    from sentence_experts.moee.loading import load_embedder
     from sentence_experts.moee.vectors import PARTS
     from sentence_experts.report.write import write_report
 
-    embedder = open_embedder(model, config)
+    embedder = load_embedder(model, config)
     embedder.cache_states(out / "states")
     variants = {f"{Path(model).name}-{part}": embedder.with_parts(part) for part in parts or PARTS}
-    names = [name for each in mteb or [] for name in each.split(",")]
-    found = measure(variants, names or tasks, evaluation, out)
+    found = measure(variants, data, evaluation, out)
     show_evaluation(found, write_report(found, out))
 
 
@@ -188,12 +151,13 @@ def analyse(
     from sentence_experts.errors import require
     from sentence_experts.evaluation.moee.analysis import analyse as analyse_states
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+    from sentence_experts.moee.loading import load_embedder
     from sentence_experts.report.moee_page import moee_page
     from sentence_experts.storage import write_json, write_text
 
     require("matplotlib", "report")  # before anything is read
-    data = [RatedPairs.read(file, columns.anchor, columns.positive, columns.score) for file in pairs]
-    embedder = open_embedder(model, config)
+    data = [RatedPairs.read(file, columns) for file in pairs]
+    embedder = load_embedder(model, config)
     embedder.cache_states(out / "states")
     found = analyse_states(
         data,

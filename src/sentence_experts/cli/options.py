@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
@@ -32,6 +32,11 @@ Input = Annotated[
 ]
 Vectors = Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in that folder")]
+TasksFolder = Annotated[Path | None, typer.Option(help="Tasks folder: its test sets are used")]
+MtebNames = Annotated[
+    list[str] | None,
+    Field(description="Tasks or benchmarks of mteb, or groups (mteb-en-56, mteb-medical, moee, ...)"),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
@@ -59,6 +64,20 @@ class Verb(TyperCommand):
             raise
 
 
+def one_of(**given: Any) -> Any:
+    """The one value that is given.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    names = [name for name, value in given.items() if value]
+    if len(names) != 1:
+        known = [f"`{name}`" for name in given]
+        got = " and ".join(f"`{name}`" for name in names) or "none"
+        raise UsageError(f"give one of {', '.join(known[:-1])} and {known[-1]} (got {got})")
+    return given[names[0]]
+
+
 def add_verb(
     app: typer.Typer,
     command: Callable[..., Any],
@@ -68,8 +87,9 @@ def add_verb(
 ) -> None:
     """Add `command` to `app`, with one option per field of each parameter that is a `Config`.
 
-    The other parameters of the command stay as they are. Each `Config` parameter receives the settings of the
-    command line, over those of the file that `--config` names.
+    Each `Config` parameter receives the settings of the command line, over those of the file that `--config`
+    names. A parameter annotated with pydantic's `Field(description=...)` is a flag of the same forms
+    (`NAME,NAME,...`, `NAME=VALUE`), which the file does not hold. Other parameters stay as typer has them.
 
     Args:
         app: where the verb belongs.
@@ -87,6 +107,7 @@ def with_options(
     """`command` with one keyword per field of its `Config` parameters, as typer reads them."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     own = [each for each in parameters if _config_of(each.annotation) is None]
+    described = {each.name: field for each in own if (field := _field_of(each)) is not None}
     configs = {p.name: config for p in parameters if (config := _config_of(p.annotation)) is not None}
     fields = {
         name: config.model_fields[name]
@@ -97,14 +118,21 @@ def with_options(
 
     @wraps(command)
     def run(config_file: Path | None = None, **values: Any) -> Any:
-        given = {name: _parsed(name, field, values.pop(name, None)) for name, field in fields.items()}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = _given(fields, values)
+        values.update(_given(described, values))
         file = None if config_file is None else find_config(config_file)
         return command(**values, **_build(configs, given, file))
 
-    options = [_option(name, field, short.get(name), fields) for name, field in fields.items()]
+    described |= fields
+    options = [_option(name, field, short.get(name), described) for name, field in fields.items()]
     if configs:
         options.insert(0, _keyword("config_file", ConfigFile, None))
+    own = [
+        _option(each.name, described[each.name], short.get(each.name), described)
+        if each.name in described
+        else each
+        for each in own
+    ]
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *options]
     )
@@ -134,6 +162,20 @@ def name_flags(message: str, parameters: Iterable[Any]) -> str:
         return f"{positive} {value}"
 
     return re.sub(r"`(?P<name>[a-z_][a-z0-9_]*)(?:=(?P<value>[^`]*))?`", flag, message)
+
+
+def _field_of(parameter: inspect.Parameter) -> FieldInfo | None:
+    """What pydantic's `Field` says of a command's own parameter."""
+    for each in get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ():
+        if isinstance(each, FieldInfo):
+            return FieldInfo.from_annotated_attribute(parameter.annotation, parameter.default)
+    return None
+
+
+def _given(fields: Mapping[str, FieldInfo], values: dict[str, Any]) -> dict[str, Any]:
+    """The values of the flags of `fields` that are given, taken out of `values`."""
+    found = {name: _parsed(name, field, values.pop(name, None)) for name, field in fields.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _has_flag(field: FieldInfo) -> bool:

@@ -28,6 +28,14 @@ def tune(
     config: TuneConfig,
     pairs: Pairs = None,
     tasks: Tasks = None,
+    space: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file of the settings to search, one per line: 'warmup: {type: float, low: 0, high: "
+            "0.5}'. Types: int and float (with log: true if wanted), categorical (choices: [a, b]). Default: "
+            "batch_size from 5 to 20, warmup and epochs, as in the 2024 preprint"
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a search, or add trials to it")] = False,
 ) -> None:
     """Try training settings on a sample of the training pairs; the best validation figure wins.
@@ -40,7 +48,7 @@ def tune(
 
     from sentence_experts.training.tune import tune as run
 
-    result = run(model, data, config, out, resume)
+    result = run(model, data, config, out, resume, space=space)
     results.print(_table(result))
     show(
         f"best: trial {result.best.number + 1}, validation {result.best.best:.4f}. This set chose the "

@@ -21,16 +21,6 @@ WORKERS = "Number of processes that parse articles; by default one per core. The
 class ImportConfig(Config):
     """Settings of `import_corpus`."""
 
-    papers: Path | None = Field(
-        None,
-        description="Table of papers (Parquet, CSV, TSV or JSON lines, also .gz) with the columns id, title, "
-        "abstract and, if known, year, subjects, mesh, keywords, doi, pmid, pmcid",
-    )
-    citations: Path | None = Field(
-        None,
-        description="Table of citations with the columns citing, cited (paper ids, DOIs, PMIDs or PMCIDs) "
-        "and, if known, cited_title, cited_year",
-    )
     workers: int | None = Field(None, ge=1, description=WORKERS)
     overwrite: bool = Field(False, description="Replace a corpus that was made from other sources")
 

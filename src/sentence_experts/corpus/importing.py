@@ -50,9 +50,7 @@ def import_corpus(
     config = ImportConfig.of(config, **settings)
     paths = [sources] if isinstance(sources, str | Path) else sources
     found = find_sources([Path(path) for path in paths])
-    tables = UserTables.of(
-        config.papers if papers is None else papers, config.citations if citations is None else citations
-    )
+    tables = UserTables.of(papers, citations)
     if not found and tables is None:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
     extras = [tables] if tables else []

@@ -6,12 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config
-
-BATCH_SIZE = (
-    "Number of texts per batch; by default each CPU core takes batches of about 2,000 tokens, and another "
-    "device takes 32 texts"
-)
+from sentence_experts.config import BatchSize, Config
 
 
 class EncodeConfig(Config):
@@ -25,4 +20,4 @@ class EncodeConfig(Config):
         "float32", description="Precision of the vectors in memory or in .npy"
     )
     chunk_size: int = Field(1024, ge=1, description="Number of texts encoded between two writes to disk")
-    batch_size: int | None = Field(None, ge=1, description=BATCH_SIZE)
+    batch_size: BatchSize = None

@@ -1,20 +1,34 @@
-"""How well routes are chosen automatically: accuracy on texts of known domains, and the cost of mistakes."""
+"""`auto_route`: teach a model to choose routes, and measure its choices and the cost of mistakes."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs, texts_by_domain
 from sentence_experts.evaluation.scorers import EncoderScorer
-from sentence_experts.models.routing.automatic import AutoRoutedEncoder
+from sentence_experts.models.encoder import check_experts
+from sentence_experts.models.loading import load
+from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
+from sentence_experts.models.routing.config import AutoRouteConfig
 from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import sha256_text
+from sentence_experts.tables import Table, TextTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sentence_transformers import SentenceTransformer
+
+HELD_OUT = 5  # of a table of texts, every fifth measures the accuracy
 
 Labelled = tuple[str, str]  # a text and its domain
 
@@ -52,6 +66,109 @@ class Choices:
         """The accuracy on the texts that reach the confidence threshold; None if there are none."""
         sure = _count(self.sure, domain)
         return _right(self.sure, domain) / sure if sure else None
+
+
+@dataclass(frozen=True, repr=False)
+class AutoRouteResult:
+    """A model that chooses routes, and how well it does on texts that it did not learn from.
+
+    Attributes:
+        model: the model, which knows the route "auto"; `model.save(folder)` keeps it.
+        learned: number of texts that it learned from.
+        choices: its choices on other texts; None if there were none.
+        cost: F1max with the true routes and with automatic ones, per view (`cost_of_mistakes`); None without
+            pairs.
+    """
+
+    model: AutoRoutedEncoder
+    learned: int
+    choices: Choices | None
+    cost: dict[str, tuple[float | None, float | None]] | None
+
+    def __repr__(self) -> str:
+        measured = f", accuracy={self.choices.accuracy():.3f}" if self.choices else ""
+        return f"AutoRouteResult({self.learned:,} texts{measured})"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per domain: `texts`, `accuracy`, `below_confidence`, `accuracy_above_confidence`."""
+        import pandas as pd
+
+        found = self.choices
+        if found is None:
+            return pd.DataFrame()
+        measures = (found.texts, found.accuracy, found.below_confidence, found.accuracy_above_confidence)
+        rows = [{each.__name__: each(domain) for each in measures} for domain in found.domains]
+        return pd.DataFrame(rows, index=pd.Index(found.domains, name="domain")).reset_index()
+
+
+def auto_route(
+    model: SentenceTransformer | str | Path,
+    pairs: Any = None,
+    config: AutoRouteConfig | None = None,
+    *,
+    texts: Table | None = None,
+    **settings: Any,
+) -> AutoRouteResult:
+    """Teach a model to choose the routes of texts, and measure how well it does.
+
+    Args:
+        model: a model with experts, or its folder; it stays unchanged.
+        pairs: pairs of any form (`Pairs.of`): their training texts and domains teach the routes, their
+            validation texts measure the choices.
+        config: the settings; those given by name come before it.
+        texts: a table of texts and routes to learn from, instead of those of `pairs`. Without pairs, every
+            fifth text measures the choices.
+
+    Raises:
+        UsageError: neither pairs nor texts, a route that the model does not have, or one without texts.
+        InputError: the model has no experts, or a table cannot be read or has a text without a route.
+
+    Example:
+        >>> result = auto_route("model", "pairs")
+        >>> result.model.encode(["Drought in rice"], prompt_name="auto").shape[0]
+        1
+    """
+    chosen = AutoRouteConfig.of(config, **settings)
+    if pairs is None and texts is None:
+        raise UsageError("give `pairs`, or `texts` with texts and their routes")
+    opened = None if pairs is None else Pairs.of(pairs)
+    known, unseen = _known_and_unseen(opened, texts, chosen)
+    encoder = check_experts(load(model, device=chosen.device, int8=False))
+    learned_from, routes = [text for text, _ in known], [route for _, route in known]
+    fitted = fit_auto_routes(encoder, learned_from, routes, chosen.confidence, chosen.fallback)
+    return AutoRouteResult(
+        fitted,
+        len(known),
+        choices(fitted, unseen) if unseen else None,
+        None if opened is None else cost_of_mistakes(fitted, opened.split(chosen.split)),
+    )
+
+
+def _known_and_unseen(
+    pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig
+) -> tuple[list[Labelled], list[Labelled]]:
+    """Texts to learn from, and others to measure on."""
+    of_each, seed = config.texts_per_route, config.seed
+    if texts is not None:
+        known = _read_labelled(texts, config.column, config.route_column)
+        if pairs is None:
+            return [one for number, one in enumerate(known) if number % HELD_OUT], known[::HELD_OUT]
+    else:
+        assert pairs is not None  # one of the two is given
+        known = labelled_texts(pairs.split("train"), of_each, seed)
+    learned = {text for text, _ in known}
+    return known, labelled_texts(pairs.split("validation"), of_each, seed, without=learned)
+
+
+def _read_labelled(texts: Table, column: str, route_column: str) -> list[Labelled]:
+    """The texts and routes of a table, in an order that does not depend on the routes."""
+    table = TextTable(texts, column, route_column)
+    routes: dict[str, str] = {}
+    for number, row in enumerate(table.rows(), start=1):
+        if not row.id:
+            raise InputError(f"{table.name}: row {number} has no {route_column}")
+        routes[row.text] = row.id
+    return [(text, routes[text]) for text in sampled(routes, None, seed=0)]
 
 
 def labelled_texts(

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config
+from sentence_experts.config import BatchSize, Config, Device
 
 
 class EncodingOptions(Config):
     """How models encode the texts that they are measured on."""
 
-    batch_size: int | None = Field(
-        default=None,
-        ge=1,
-        description="Number of texts per batch. Default: batches of about 2,000 tokens per CPU core, or 32 "
-        "texts on other devices",
-    )
-    device: str | None = Field(
-        default=None, description="cpu, cuda, cuda:1, mps. Default: the best one that this machine has"
-    )
+    batch_size: BatchSize = None
+    device: Device = None
 
 
 class EvaluateConfig(EncodingOptions):
@@ -119,3 +113,21 @@ class AnalyseConfig(Config):
         default=1000, ge=0, description="Number of bootstrap replicates over pairs; 0 for no intervals"
     )
     seed: int = Field(default=0, ge=0, description="Random seed of k-means and of the bootstrap")
+
+
+class RatedColumns(Config):
+    """The columns of a table of rated pairs (`RatedPairs`)."""
+
+    anchor: str | None = Field(
+        default=None, description="Column of the first text of a pair. Default: anchor, or sentence1"
+    )
+    positive: str | None = Field(
+        default=None, description="Column of the second text. Default: positive, or sentence2"
+    )
+    score: str = Field(default="score", description="Column of the score")
+
+    def names(self, columns: Sequence[str]) -> tuple[str, str, str]:
+        """The columns to read, of a table with `columns`."""
+        of_sts = {"sentence1", "sentence2"} <= set(columns) and "anchor" not in columns
+        first, second = ("sentence1", "sentence2") if of_sts else ("anchor", "positive")
+        return self.anchor or first, self.positive or second, self.score

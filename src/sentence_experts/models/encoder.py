@@ -232,7 +232,7 @@ class ExpertEncoder(SentenceTransformer):
 
     def _check_prompt_name(self, name: str | None) -> None:
         if name is not None and name not in self.prompts:
-            auto = "" if name != "auto" else " (automatic routes are trained by `fit_auto_routes`)"
+            auto = "" if name != "auto" else " (`auto_route` teaches a model to choose routes)"
             raise RouteError(f"no route is named {name!r}{auto}; {describe(self.routes)}")
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, Device, Revision, TrustRemoteCode
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
@@ -37,7 +37,7 @@ HUB = ("revision", "cache_folder", "token", "local_files_only")  # settings that
 class LoadConfig(Config):
     """Settings of `load`."""
 
-    device: str | None = Field(None, description="cpu, cuda, ...; by default the best there is")
+    device: Device = None
     dtype: Literal["float32", "float16", "bfloat16"] | None = Field(
         None, description="Number type to compute in; by default as saved (float32 turns `int8` off too)"
     )
@@ -62,11 +62,11 @@ class LoadConfig(Config):
     max_resident_bytes: int | None = Field(
         None, description="The same limit in bytes of experts; at least one expert stays"
     )
-    revision: str | None = Field(None, description="Revision of a hub model: a branch, tag or commit")
+    revision: Revision = None
     cache_folder: str | None = Field(None, description="Folder for hub downloads")
     token: str | None = Field(None, description="Access token for private hub models")
     local_files_only: bool = Field(False, description="Download nothing")
-    trust_remote_code: bool = Field(False, description="Run code that comes with the weights")
+    trust_remote_code: TrustRemoteCode = False
 
     @property
     def hub(self) -> dict[str, Any]:

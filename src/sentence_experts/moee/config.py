@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, Device, Revision, TrustRemoteCode
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTEOL, PROMPTS, Prompt
 
 
@@ -47,15 +47,13 @@ class MoeeConfig(Config):
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
         None, description="Number type to compute in. Default: as saved"
     )
-    device: str | None = Field(None, description="cpu, cuda, ... Default: the best one that this machine has")
+    device: Device = None
     device_map: str | None = Field(None, description="auto spreads the model over all devices (accelerate)")
     quantize: Literal["4bit", "8bit"] | None = Field(
         None, description="Load the weights in 4 or 8 bits, with bitsandbytes"
     )
-    trust_remote_code: bool = Field(
-        False, description="Run code that comes with the weights (DeepSeekMoE-16B needs it)"
-    )
-    revision: str | None = Field(None, description="Revision of a hub model: a branch, tag or commit")
+    trust_remote_code: TrustRemoteCode = False
+    revision: Revision = None
 
     @field_validator("prompt")
     @classmethod

@@ -18,6 +18,7 @@ from sentence_experts.compat.sentence_transformers import prompt_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
+from sentence_experts.moee.alpha import Choice, choose_alpha
 from sentence_experts.moee.batches import read_states
 from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.prompts import Prompt
@@ -257,6 +258,14 @@ class MoeEmbedder(SentenceTransformer):
         """
         self.standard = Standard.fit(self.states(texts, "calibrating"))
         return self.standard
+
+    def choose_alpha(self, first: Sequence[str], second: Sequence[str], scores: Sequence[float]) -> Choice:
+        """Try values of alpha on pairs of texts that people have scored; `with_parts` then takes the best.
+
+        Raises:
+            UsageError: too few pairs, or all pairs have one score.
+        """
+        return choose_alpha(self.standard_states(first), self.standard_states(second), scores)
 
     def get_embedding_dimension(self) -> int | None:
         """The length of a vector."""

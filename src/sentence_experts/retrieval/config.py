@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config
-from sentence_experts.encoding.config import BATCH_SIZE
+from sentence_experts.config import BatchSize, Config
 
 
 class SearchConfig(Config):
@@ -20,4 +19,4 @@ class SearchConfig(Config):
     unit: Literal["title+abstract", "abstract", "title"] = Field(
         "title+abstract", description="Text of a paper"
     )
-    batch_size: int | None = Field(None, ge=1, description=BATCH_SIZE)
+    batch_size: BatchSize = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -191,12 +190,6 @@ class TuneConfig(TrainConfig):
         0.1, gt=0, le=1, description="Fraction of each route's training pairs that the trials use"
     )
     trials: int = Field(20, ge=1, description="Number of trials, including those before a resume")
-    space: Path | None = Field(
-        None,
-        description="YAML file of the settings to search, one per line: 'warmup: {type: float, low: 0, high: "
-        "0.5}'. Types: int and float (with log: true if wanted), categorical (choices: [a, b]). By default "
-        "batch_size from 5 to 20, warmup and epochs, as in the 2024 preprint",
-    )
     sampler: Literal["random", "tpe"] = Field(
         "random", description="random, or tpe (learns from the trials before)"
     )

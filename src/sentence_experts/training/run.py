@@ -167,7 +167,7 @@ class _Run:
         fingerprint = fingerprint_of(model)
         if isinstance(model, AutoRoutedEncoder):
             # They were fitted to the experts as they are before this run.
-            logger.info("the trained model has no automatic routes: fit them again (`fit_auto_routes`)")
+            logger.info("the trained model has no automatic routes: teach it again with `auto_route`")
             model = model.without_auto_routes()
         check_settings(model, config)
         routes = trained_routes(objectives, config, model)

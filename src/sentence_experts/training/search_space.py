@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.yaml_files import read_settings
 
@@ -75,46 +75,52 @@ PREPRINT_SPACE: SearchSpace = {
 OVERRIDES = {"max_steps": "epochs", "warmup_steps": "warmup"}
 
 
-def read_space(path: Path | None) -> SearchSpace:
-    """The search space in a YAML file, or the preprint's.
+def read_space(source: Mapping[str, Any] | Path | str | None) -> SearchSpace:
+    """A search space: a mapping, one in a YAML file, or (None) the preprint's.
 
     The file has one line per setting, such as `batch_size: {type: int, low: 5, high: 20}`; the types are
     int, float (both with `log: true` if wanted) and categorical (with `choices`).
 
     Raises:
         InputError: no such file, or it is not a space of training settings.
+        UsageError: the mapping is not one.
     """
-    if path is None:
+    if source is None:
         return dict(PREPRINT_SPACE)
-    content = read_settings(path)
+    problem: type[SentenceExpertsError]
+    if isinstance(source, Mapping):
+        where, problem, content = "`space`", UsageError, dict(source)
+    else:
+        where, problem, content = str(source), InputError, read_settings(source)
     if not content:
-        raise InputError(
-            f"{path}: a search space is lines such as 'batch_size: {{type: int, low: 5, high: 20}}'"
+        raise problem(
+            f"{where}: a search space is lines such as 'batch_size: {{type: int, low: 5, high: 20}}'"
         )
     try:
         space = _READER.validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {where}: {first['msg']} (got {first['input']!r})") from error
-    _check_settings(path, space)
+        place = ".".join(str(part) for part in first["loc"])
+        raise problem(f"{where}: {place}: {first['msg']} (got {first['input']!r})") from error
+    if (wrong := _wrong_setting(space)) is not None:
+        raise problem(f"{where}: {wrong}")
     return space
 
 
-def _check_settings(path: Path, space: SearchSpace) -> None:
-    """Check that every setting is one of `train`, and may take every value in its range."""
+def _wrong_setting(space: SearchSpace) -> str | None:
+    """Why a setting is not one of `train`, or may not take every value in its range; None if all is well."""
     for name, drawn in space.items():
         if name not in TrainConfig.model_fields:
-            raise InputError(f"{path}: {name}: no such setting; known: {', '.join(TrainConfig.model_fields)}")
+            return f"{name}: no such setting; known: {', '.join(TrainConfig.model_fields)}"
         for value in drawn.extremes:
             try:
                 TrainConfig.model_validate({name: value})
             except ValidationError as error:
-                problem = error.errors()[0]["msg"]
-                raise InputError(f"{path}: {name}: {value!r} is not allowed: {problem}") from error
+                return f"{name}: {value!r} is not allowed: {error.errors()[0]['msg']}"
     for stronger, weaker in OVERRIDES.items():
         if stronger in space and weaker in space:
-            raise InputError(f"{path}: {stronger} overrides {weaker}; search one of them")
+            return f"{stronger} overrides {weaker}; search one of them"
+    return None
 
 
 def without_fixed(space: SearchSpace, config: TrainConfig, given: Collection[str]) -> SearchSpace:

@@ -95,7 +95,7 @@ def tune(
     config: TuneConfig | None = None,
     out: Path | str | None = None,
     resume: bool = False,
-    space: SearchSpace | None = None,
+    space: Mapping[str, Any] | Path | str | None = None,
     **settings: Any,
 ) -> TuneResult:
     """Try training settings on a sample of the training pairs; the best validation figure wins.
@@ -108,7 +108,9 @@ def tune(
             that are given are not searched.
         out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial).
         resume: go on with the search in `out`, or add trials to it.
-        space: the settings to search, in place of a file (`TuneConfig.space`).
+        space: the settings to search, or a YAML file of them: {"warmup": {"type": "float", "low": 0, "high":
+            0.5}}; types: "int" and "float" (with "log": true if wanted), "categorical" (with "choices"). By
+            default those of the 2024 preprint: batch_size from 5 to 20, warmup and epochs.
 
     Raises:
         UsageError: `out` holds something else; or the shared settings do not suit the model or the data,
@@ -125,7 +127,7 @@ def tune(
     chosen = TuneConfig.of(config, **settings)
     given = chosen.model_fields_set & TrainConfig.model_fields.keys()
     shared = {name: getattr(chosen, name) for name in {*given, "fraction"}}
-    varied = without_fixed(space or read_space(chosen.space), chosen, given)
+    varied = without_fixed(read_space(space), chosen, given)
     if resume and out is None:
         raise UsageError("`resume`: a search that goes on needs `out`, its folder")
     with ExitStack() as stack:
@@ -195,7 +197,7 @@ class _Search:
         identity = {
             "model": fingerprint_of(model),
             "data": [objective.fingerprint() for objective in self.data],
-            "config": self.config.model_dump(mode="json", exclude={"trials", "space"}),
+            "config": self.config.model_dump(mode="json", exclude={"trials"}),
             "space": {name: sampled.model_dump(mode="json") for name, sampled in self.space.items()},
         }
         open_output(

@@ -8,6 +8,8 @@ import pytest
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 
+NAMES = ("anchor", "positive", "score")
+
 
 def rows(count: int) -> list[dict]:
     return [{"a": f"text {n}", "b": f"other {n % 3}", "s": str(n / 2)} for n in range(count)]
@@ -21,7 +23,7 @@ def written(tmp_path, records):
 
 def test_bad_rows_are_logged_and_left_out(tmp_path, capsys):
     bad = [{"a": "", "b": "x", "s": 1}, {"a": "x", "b": "y", "s": "high"}, {"a": "x", "b": "y", "s": None}]
-    found = RatedPairs.read(written(tmp_path, [*rows(12), *bad]), "a", "b", "s")
+    found = RatedPairs.read(written(tmp_path, [*rows(12), *bad]), anchor="a", positive="b", score="s")
     assert (found.name, len(found.first), found.first[0]) == ("sts", 12, "text 0")
     assert np.array_equal(found.scores, np.arange(12) / 2)
     assert len(found.texts) == 15
@@ -38,4 +40,11 @@ def test_bad_rows_are_logged_and_left_out(tmp_path, capsys):
 )
 def test_unusable_table_is_an_error(tmp_path, records, columns, message):
     with pytest.raises(InputError, match=message):
-        RatedPairs.read(written(tmp_path, records), *columns)
+        RatedPairs.read(written(tmp_path, records), **dict(zip(NAMES, columns, strict=True)))
+
+
+@pytest.mark.parametrize("names", [("anchor", "positive"), ("sentence1", "sentence2")])
+def test_columns_of_sts_files_have_the_same_meaning(tmp_path, names):
+    records = [{names[0]: f"text {n}", names[1]: "other", "score": n} for n in range(12)]
+    found = RatedPairs.read(written(tmp_path, records))
+    assert (found.first[3], found.second[3], found.scores[3]) == ("text 3", "other", 3)

@@ -141,7 +141,7 @@ def test_too_few_texts(base: SentenceTransformer) -> None:
 def test_minilm_keeps_its_cosines(minilm: str, real_data: Path) -> None:
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 
-    pairs = RatedPairs.read(real_data / "eval" / "sts16.jsonl.gz", "sentence1", "sentence2", "score")
+    pairs = RatedPairs.read(real_data / "eval" / "sts16.jsonl.gz")
     texts = list(dict.fromkeys(pairs.first))
     whole = SentenceTransformer(minilm, device="cpu")
     eight = apply(copy.deepcopy(whole), calibrate(whole, texts[:256]))

@@ -180,7 +180,7 @@ def test_in_the_engine(routed: AutoRoutedEncoder, tmp_path: Path, capsys: pytest
 
 @ONE_FAMILY
 def test_no_automatic_routes(mixed: ExpertEncoder, tmp_path: Path) -> None:
-    with pytest.raises(RouteError, match=r"named 'auto' .*fit_auto_routes.*known routes are copd"):
+    with pytest.raises(RouteError, match=r"named 'auto' .*auto_route.*known routes are copd"):
         mixed.encode(["heart"], prompt_name="auto")
     save(mixed, tmp_path / "model")
     with pytest.raises(RouteError, match="no route 'auto'"):

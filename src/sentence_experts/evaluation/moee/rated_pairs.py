@@ -6,11 +6,13 @@ import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
+from sentence_experts.evaluation.config import RatedColumns
 from sentence_experts.tables import BadRowError, check_columns, read_columns, read_rows
 
 logger = logging.getLogger(__name__)
@@ -34,17 +36,23 @@ class RatedPairs:
     scores: NDArray[np.float64]
 
     @classmethod
-    def read(cls, path: Path, anchor: str, positive: str, score: str) -> RatedPairs:
-        """Read the columns of these names; rows without two texts and a number are left out and logged.
+    def read(cls, path: Path, config: RatedColumns | None = None, **settings: Any) -> RatedPairs:
+        """Read a table; rows without two texts and a number are left out and logged.
+
+        Args:
+            path: a file with two texts and a score in each row.
+            config, settings: a `RatedColumns`, or single fields of it.
 
         Raises:
             InputError: no such file or column, or too few usable rows.
         """
-        check_columns(str(path), (anchor, positive, score), read_columns(path))
+        columns = read_columns(path)
+        names = RatedColumns.of(config, **settings).names(columns)
+        check_columns(str(path), names, columns)
         rows, bad = [], []
         for number, row in enumerate(read_rows(path), start=1):
             try:
-                rows.append(_usable(row, anchor, positive, score))
+                rows.append(_usable(row, *names))
             except BadRowError as error:
                 bad.append(f"row {number}: {error}")
         if bad:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from sentence_experts.compat.sentence_transformers import takes_sentences
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder, prepend
-from sentence_experts.models.routing.config import AutoRouteConfig
 from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifier, fit_classifier
 from sentence_experts.models.storage.fingerprint import forget_origin
 from sentence_experts.models.surgery.merge import average_experts
@@ -179,8 +178,8 @@ def fit_auto_routes(
     model: ExpertEncoder,
     texts: Sequence[str],
     routes: Sequence[str],
-    config: AutoRouteConfig | None = None,
-    **settings: Any,
+    confidence: float = 0.5,
+    fallback: str = "average",
 ) -> AutoRoutedEncoder:
     """Fit a classifier of routes on texts whose routes are known, and put it around the model.
 
@@ -188,20 +187,12 @@ def fit_auto_routes(
         model: a model with experts, left unchanged.
         texts: some hundred per route are enough.
         routes: the route of each text.
-        config: the settings, and
-        **settings: single ones, by name (`AutoRouteConfig`).
+        confidence, fallback: as in `AutoRouteConfig`.
 
     Raises:
         UsageError: a route that the model does not have, a route without texts, a route that is called
             "auto", or fewer than two.
-
-    Example:
-        >>> train = Pairs.of("pairs").split("train")
-        >>> model = fit_auto_routes(load("model"), train["anchor"].to_pylist(), train["domain"].to_pylist())
-        >>> model.encode(["Drought in rice"], prompt_name="auto").shape[0]
-        1
     """
-    chosen = AutoRouteConfig.of(config, **settings)
     model = model.without_auto_routes()
     known = [route.name for route in model.routes]
     if AUTO in model.prompts:
@@ -217,7 +208,7 @@ def fit_auto_routes(
             part = list(texts[start : start + TEXTS_AT_ONCE])
             vectors.append(averaged.encode(part, show_progress_bar=False))
             advance(len(part))
-    classifier = fit_classifier(np.concatenate(vectors), routes, chosen.confidence, chosen.fallback)
+    classifier = fit_classifier(np.concatenate(vectors), routes, confidence, fallback)
     return AutoRoutedEncoder(model, classifier, averaged)
 
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, Device
 
 
 class AutoRouteConfig(Config):
-    """Settings of `fit_auto_routes`."""
+    """Settings of `auto_route`: when a choice is taken, and which texts teach and measure it."""
 
     confidence: float = Field(
         0.5, ge=0, le=1, description="Probability that a text's best route must reach to be taken"
@@ -18,3 +18,11 @@ class AutoRouteConfig(Config):
     fallback: Literal["average", "error"] = Field(
         "average", description="Below that: encode with the average of all experts, or stop with an error"
     )
+    column: str = Field("text", description="Column with the texts of `texts`")
+    route_column: str = Field("domain", description="Column with their routes")
+    texts_per_route: int = Field(2000, ge=2, description="Maximum number of texts to learn from, per route")
+    split: Literal["train", "validation", "test"] = Field(
+        "validation", description="Pairs on which the cost of mistakes is measured"
+    )
+    seed: int = Field(0, ge=0, description="Random seed of the sample of texts")
+    device: Device = None

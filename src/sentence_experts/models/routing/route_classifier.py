@@ -77,7 +77,7 @@ class RouteClassifier:
             return cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
         except Exception as error:  # any error that a broken file makes the libraries raise
             raise InputError(
-                f"{model / FOLDER}: cannot be read ({error}); write it again with `fit_auto_routes`"
+                f"{model / FOLDER}: cannot be read ({error}); write it again with `auto_route`"
             ) from error
 
 

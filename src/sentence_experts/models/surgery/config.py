@@ -27,6 +27,16 @@ class ExtendConfig(Config):
         "prefix (the text begins with an instruction), none (for a learned router). Routes of `tasks` are "
         "always instructions",
     )
+    prefixes: dict[str, str] = Field(
+        {},
+        description="ROUTE=INSTRUCTION: what the texts of a route begin with, for `route` prefix; by default "
+        "'name: '",
+    )
+    share: dict[str, str] = Field(
+        {},
+        description="ROUTE=EXPERT: one more route, which uses the expert of another, for `route` prefix "
+        "(clustering=document: MoTE, section 5.2)",
+    )
     router: Literal["route", "learned", "token"] = Field(
         "route",
         description="What chooses the expert: route (the text's route), learned (a linear layer per block "
@@ -84,6 +94,19 @@ class ExtendConfig(Config):
                 f"`router={self.router!r}` needs blocks with experts; `layers='none'` leaves none"
             )
         return self
+
+    def fields_of_model(self, blocks: int, with_tasks: bool) -> dict[str, Any]:
+        """The fields of the extended model's config, for a base with `blocks` blocks.
+
+        Raises:
+            UsageError: the base lacks a block.
+        """
+        return {
+            "router": self.router,
+            "top_k": self.top_k,
+            "expert_layers": self.block_numbers(blocks),
+            "expert_norms": with_tasks if self.expert_norms is None else self.expert_norms,
+        }
 
     def block_numbers(self, blocks: int) -> list[int]:
         """Return the numbers of the blocks that get experts, ascending, for a base with `blocks` blocks.

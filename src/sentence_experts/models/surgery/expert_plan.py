@@ -23,6 +23,7 @@ from sentence_experts.models.routing.route_tokens import (
     with_domain_tokens,
 )
 from sentence_experts.models.routing.routes import Route, is_domain_route
+from sentence_experts.models.surgery.config import ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
@@ -121,20 +122,14 @@ class ExpertPlan:
         return tokenizer, domains + behind_instruction_token(tokenizer, instructed)
 
 
-def plan_experts(
-    route: str,
-    experts: Sequence[str] | None,
-    domains: Any,
-    tasks: Any,
-    prefixes: Mapping[str, str] | None,
-    share: Mapping[str, str] | None,
-) -> ExpertPlan:
-    """Plan a model's experts from the arguments of `extend`.
+def plan_experts(experts: Sequence[str] | None, domains: Any, tasks: Any, config: ExtendConfig) -> ExpertPlan:
+    """Plan a model's experts from the arguments and settings of `extend`.
 
     Raises:
         UsageError: no experts, a name given twice, or arguments that do not go together.
         InputError: `domains` or `tasks` cannot be read.
     """
+    route, prefixes, share = config.route, config.prefixes, config.share
     names = [*([experts] if isinstance(experts, str) else experts or ()), *_domain_names(domains)]
     if tasks is not None and route == "none":
         raise UsageError("`tasks` makes a route of each instruction; leave out `route='none'`")
@@ -144,12 +139,12 @@ def plan_experts(
     instructions: dict[str, str] = {}
     shared: dict[str, str] = {}
     if route == "prefix":
-        shared = _checked_share(names, share or {})
-        instructions = {name: f"{name}: " for name in (*names, *(share or {}))}
-        if unknown := sorted(set(prefixes or {}) - set(instructions)):
+        shared = _checked_share(names, share)
+        instructions = {name: f"{name}: " for name in (*names, *share)}
+        if unknown := sorted(set(prefixes) - set(instructions)):
             raise UsageError(f"`prefixes`: {unknown[0]!r} is not an expert, nor a route that shares one")
-        instructions |= prefixes or {}
-    task_instructions, task_experts = _task_routes(tasks)
+        instructions |= prefixes
+    task_instructions, task_experts = task_routes(tasks)
     own = [name for name, expert in task_experts.items() if name == expert]
     routes = [*instructions, *task_instructions]
     if not names and not own:
@@ -191,7 +186,7 @@ def _domain_names(domains: Any) -> list[str]:
     return Pairs.of(domains).domains
 
 
-def _task_routes(tasks: Any) -> tuple[dict[str, str], dict[str, str]]:
+def task_routes(tasks: Any) -> tuple[dict[str, str], dict[str, str]]:
     """Route -> instruction and route -> expert, of a task file, a tasks folder, or either one opened."""
     if tasks is None:
         return {}, {}

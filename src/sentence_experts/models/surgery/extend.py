@@ -35,8 +35,6 @@ def extend(
     *,
     domains: Any = None,
     tasks: Any = None,
-    prefixes: Mapping[str, str] | None = None,
-    share: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> ExpertEncoder:
     """Turn the MLP of each chosen block into one expert per name, and give each expert a route.
@@ -57,8 +55,6 @@ def extend(
         domains: more names of experts: a list, or pairs (in memory or their folder), for their domains.
         tasks: a task file or tasks folder, or either one opened: an expert per instruction, or shared ones
             as the file says. By default the experts then own the norms too (MoTE, fig. 2b).
-        prefixes: with `route="prefix"`, route -> instruction; by default "name: ".
-        share: with `route="prefix"`, more routes -> the expert each uses: clustering -> document (MoTE, 5.2).
         **settings: fields of `ExtendConfig`, in place of the config's.
 
     Raises:
@@ -71,19 +67,14 @@ def extend(
         (2, 32)
     """
     config = ExtendConfig.of(config, **settings)
-    plan = plan_experts(config.route, experts, domains, tasks, prefixes, share)
+    plan = plan_experts(experts, domains, tasks, config)
     if config.default_route is not None and config.default_route not in plan.routes:
         known = ", ".join(plan.routes)
         raise UsageError(f"`default_route`: {config.default_route!r} is not a route; the routes are {known}")
     ROUTER_KINDS[config.router].check(config.top_k, len(plan.experts))
     encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
     dense = _dense_model(encoder)
-    fields = {
-        "router": config.router,
-        "top_k": config.top_k,
-        "expert_layers": config.block_numbers(dense.config.num_hidden_layers),
-        "expert_norms": tasks is not None if config.expert_norms is None else config.expert_norms,
-    }
+    fields = config.fields_of_model(dense.config.num_hidden_layers, with_tasks=tasks is not None)
     sources = [ExpertSource({}, base=dense.state_dict())] * len(plan.experts)
     prompts = _prompts(encoder, plan, config.default_route)
     default = config.default_route if plan.routes else encoder.default_prompt_name

@@ -21,7 +21,7 @@ from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import is_domain_route
 from sentence_experts.models.storage.weight_names import base_name, is_expert
 from sentence_experts.models.surgery.assemble import ExpertSource, equal_shares, with_experts
-from sentence_experts.models.surgery.expert_plan import ExpertPlan
+from sentence_experts.models.surgery.expert_plan import ExpertPlan, task_routes
 from sentence_experts.models.surgery.merge import dense_prompt
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ def add_expert(
     name: str,
     seed_from: str = AVERAGE,
     prefix: str | None = None,
+    tasks: Any = None,
     base: SentenceTransformer | str | Path | None = None,
 ) -> ExpertEncoder:
     """Add an expert and its route to a model; the others' weights and vectors stay bit-equal.
@@ -45,13 +46,15 @@ def add_expert(
             their tokens), "base" (the base's MLP; the token as [CLS]), or an expert's name.
         prefix: the new route's instruction; by default a domain token in models that have some, "name: " in
             models that are routed by instructions alone.
+        tasks: a task file or tasks folder, or either one opened, that has the new route's instruction.
         base: the dense base, for `seed_from="base"` where blocks hold experts.
 
     In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
     then never beats the best of the others, so no text goes to the new expert before it is trained.
 
     Raises:
-        UsageError: the name is taken, the seed is not known or lacks its base, or the route is not usable.
+        UsageError: the name is taken or not in `tasks`, the seed is not known or lacks its base, or the route
+            is not usable.
         InputError: the base is of another family or size.
 
     Example:
@@ -59,7 +62,7 @@ def add_expert(
         'botany'
     """
     encoder = _opened(model)
-    plan = ExpertPlan.of(encoder).with_expert(name, prefix)
+    plan = ExpertPlan.of(encoder).with_expert(name, prefix if tasks is None else _prefix(name, prefix, tasks))
     sources = [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
     sources.append(_seeded(encoder, seed_from, base))
     config = encoder.routed_model.config
@@ -110,10 +113,22 @@ def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEnc
     return with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
 
 
+def _prefix(name: str, prefix: str | None, tasks: Any) -> str:
+    """The instruction of a route that `tasks` has."""
+    if prefix is not None:
+        raise UsageError("`prefix` and `tasks` both give the new route's instruction: leave one out")
+    instructions, _ = task_routes(tasks)
+    if name not in instructions:
+        raise UsageError(f"`tasks` has no route {name!r}; its routes: {', '.join(instructions)}")
+    return instructions[name]
+
+
 def _opened(model: SentenceTransformer | str | Path) -> ExpertEncoder:
     """The model, if its experts can come and go."""
     loaded = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
     encoder = check_experts(loaded)
+    if encoder is not loaded:
+        logger.info("the new model has no automatic routes: teach it to choose them with `auto_route`")
     kind = router_kind(encoder.routed_model.config)
     kind.refuse_per_token("one expert more or fewer changes the vectors of every route")
     encoder.routed_model.check_whole("given other experts")

@@ -1,0 +1,55 @@
+"""`sentence-experts add-expert`: one expert more in a model that has experts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentence_experts.cli.extend import Out, save_and_describe
+from sentence_experts.cli.options import Model, Overwrite, add_verb
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    add_verb(app, add_expert, "add-expert")
+
+
+def add_expert(
+    model: Model,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new expert and its route")],
+    out: Out,
+    seed_from: Annotated[
+        str,
+        typer.Option(
+            help="What the expert begins as: average (of all experts), base, or the name of an expert"
+        ),
+    ] = "average",
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            help="Instruction that the route's texts begin with. Default: a domain token if the model has "
+            "some, else 'NAME: '"
+        ),
+    ] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(help="Task file or tasks folder that has the route's instruction")
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="With --seed-from base: the base that the model was made from, such as minilm"),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Add an expert and its route to a model; all other routes keep their vectors to the bit.
+
+    Then train it alone: sentence-experts train OUT --only-expert NAME --routes NAME ...
+
+    Example: sentence-experts add-expert runs/experts/model skin --out grown
+    """
+    from sentence_experts.models.encoder import check_vacant
+    from sentence_experts.models.surgery.grow import add_expert as add
+
+    check_vacant(out, overwrite)
+    save_and_describe(add(model, name, seed_from=seed_from, prefix=prefix, tasks=tasks, base=base), out)

@@ -1,0 +1,32 @@
+"""`sentence-experts drop-expert`: one expert fewer in a model that has experts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sentence_experts.cli.extend import Out, save_and_describe
+from sentence_experts.cli.options import Model, Overwrite, add_verb
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command line."""
+    add_verb(app, drop_expert, "drop-expert")
+
+
+def drop_expert(
+    model: Model,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the expert")],
+    out: Out,
+    overwrite: Overwrite = False,
+) -> None:
+    """Drop an expert, its routes and its token from a model; all other routes keep their vectors to the bit.
+
+    Example: sentence-experts drop-expert runs/experts/model skin --out without-skin
+    """
+    from sentence_experts.models.encoder import check_vacant
+    from sentence_experts.models.surgery.grow import drop_expert as drop
+
+    check_vacant(out, overwrite)
+    save_and_describe(drop(model, name), out)
