@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentence_experts.errors import InputError
+from sentence_experts.table_values import identifiers
 from sentence_experts.tables import BadRowError, TextTable, read_columns, read_rows, read_table, to_arrow
 
 TEXTS = ["Rice in drought", "", 'A "quoted", text', "Zürich", "two\fpages", "last"]
@@ -61,8 +63,8 @@ def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
         ("a.jsonl", b'{"abstract": "x"}\nnot json\n', "abstract", "row 2: not JSON"),
         ("a.jsonl", b"[1]\n", "abstract", "row 1: not a JSON object"),
         ("a.docx", b"x", None, "cannot tell its format"),
-        ("a.txt", b"\xff\xfe\x00", None, "row 1: column text is not UTF-8"),
-        ("a.txt.gz", b"not gzip", None, "row 1: the file breaks off here: Not a gzipped file"),
+        ("a.txt", b"\xff\xfe\x00", None, "not UTF-16-LE throughout"),
+        ("a.txt.gz", b"not gzip", None, "truncated or damaged .Not a gzipped file"),
         ("a.parquet", b"not parquet", "x", "is no Parquet file"),
         ("a.txt", None, None, "no such file"),
     ],
@@ -117,24 +119,126 @@ def test_other_objects_are_refused(nothing):
 def test_missing_values_of_pandas_are_empty():
     frame = pd.DataFrame({"text": ["a", np.nan, None], "number": [1.5, np.nan, 2.0]})
     assert TextTable(frame, "text").texts() == ["a", "", ""]
-    assert TextTable(frame, "number").texts() == ["1.5", "", "2.0"]
+    assert TextTable(frame, "number").texts() == ["1.5", "", "2"]
 
 
-def test_row_that_is_not_utf8_is_named(tmp_path: Path):
-    table = tmp_path / "latin.csv"
-    table.write_bytes("id,title\n1,plain\n2,café\n3,last\n".encode("latin-1"))
-    first, second, third = read_rows(table)
-    assert (first["title"], third["title"]) == ("plain", "last")
-    assert isinstance(second, BadRowError)
-    assert str(second) == "column title is not UTF-8: save the file as UTF-8"
+LATIN = [
+    ("a.csv", "id,title\n1,plain\n2,café\n"),
+    ("a.tsv", "id\ttitle\n1\tplain\n2\tcafé\n"),
+    ("a.jsonl", '{"title": "plain"}\n{"title": "café"}\n'),
+    ("a.txt", "plain\ncafé\n"),
+]
 
 
-def test_file_that_breaks_off_ends_with_a_bad_row(tmp_path: Path):
-    whole = gzip.compress("".join(f"text {n}\n" for n in range(5000)).encode())
-    (tmp_path / "a.txt.gz").write_bytes(whole[:-500])
-    *rows, last = read_rows(tmp_path / "a.txt.gz")
-    assert rows[0] == {"text": "text 0"}
-    assert "breaks off here" in str(last)
+@pytest.mark.parametrize(("name", "content"), LATIN)
+def test_a_file_in_another_encoding_is_refused_with_row_and_byte(tmp_path: Path, name, content):
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=rf"{name}: row 2.*the byte 0xe9 is not UTF-8.*save the file as"):
+        list(read_rows(tmp_path / name))
+
+
+def test_a_header_in_another_encoding_is_refused(tmp_path: Path):
+    (tmp_path / "a.csv").write_bytes("id,café\n1,x\n".encode("latin-1"))
+    with pytest.raises(InputError, match="header: the byte 0xe9 is not UTF-8"):
+        read_columns(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_bytes("id,title\n1,x\n".encode("utf-16-le"))
+    with pytest.raises(InputError, match="zero bytes in the header"):
+        read_columns(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize(("name", "content"), LATIN)
+def test_files_with_a_byte_order_mark_are_read(tmp_path: Path, name, content, encoding):
+    (tmp_path / name).write_bytes(content.encode(encoding))
+    column = "text" if name == "a.txt" else "title"
+    assert read_table(tmp_path / name, [column])[column].to_pylist() == ["plain", "café"]
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.csv.gz", "a.jsonl.gz", "a.parquet", "a.parquet.gz"])
+def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name):
+    texts = [f"{'text' * 20} {n}" for n in range(5000)]
+    path = write(tmp_path, name.removesuffix(".gz") if "parquet" in name else name, texts)
+    if name == "a.parquet.gz":
+        path = tmp_path / name
+        path.write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(InputError, match=rf"{name}.*(truncated|no Parquet file)"):
+        list(read_rows(path))
+
+
+def test_folders_and_pipes_are_no_tables(tmp_path: Path):
+    (tmp_path / "a.csv").mkdir()
+    os.mkfifo(tmp_path / "b.csv")
+    for name in ("a.csv", "b.csv"):
+        with pytest.raises(InputError, match="not a file"):
+            read_columns(tmp_path / name)
+
+
+def test_lines_have_a_limit(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("sentence_experts.table_files._MAX_LINE", 1000)
+    for name in ("a.txt", "a.csv", "a.jsonl"):
+        (tmp_path / name).write_text("x\n" + "y" * 2000)
+        with pytest.raises(InputError, match="line 2 has more than 1,000 characters"):
+            list(read_rows(tmp_path / name))
+
+
+def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path):
+    (tmp_path / "a.csv").write_text('id,title\n1,"open\n2,x\n3,y\n')
+    with pytest.raises(InputError, match="row 1: a quote is opened and never closed"):
+        list(read_rows(tmp_path / "a.csv"))
+    (tmp_path / "a.tsv").write_text('id\ttitle\n1\t"a" b\n2\tx\n')
+    first, second = read_rows(tmp_path / "a.tsv")
+    assert isinstance(first, BadRowError)
+    assert second == {"id": "2", "title": "x"}
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_bytes_that_are_texts_are_read_as_texts(tmp_path: Path, kind):
+    table = pa.table({"text": pa.array(["café".encode(), None], pa.binary()).cast(kind), "n": [1, 2]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    for source in (table, tmp_path / "a.parquet"):
+        assert TextTable(source, "text").texts() == ["café", ""]
+    lists = pa.table({"many": pa.array([[b"a", b"b"]], pa.list_(pa.binary()))})
+    assert list(read_rows(lists)) == [{"many": ["a", "b"]}]
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path):
+    table = pa.table({"text": pa.array(["café".encode("latin-1")])})
+    pq.write_table(table, tmp_path / "a.parquet")
+    for source, name in ((table, "the table"), (tmp_path / "a.parquet", "a.parquet")):
+        with pytest.raises(InputError, match=f"{name}: column 'text' holds bytes that are not UTF-8"):
+            list(read_rows(source))
+
+
+@pytest.mark.parametrize("value", [["a"], {"a": 1}])
+def test_lists_and_objects_are_no_texts(value):
+    with pytest.raises(InputError, match="row 2: a text is expected"):
+        TextTable(pa.table({"text": [None, value]}), "text").texts()
+
+
+def test_half_a_surrogate_pair_is_refused(tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a\\ud800"}\n')
+    with pytest.raises(InputError, match="row 1: half of a surrogate pair"):
+        TextTable(tmp_path / "a.jsonl", "text").texts()
+
+
+def test_whole_floats_are_identifiers_and_fractions_none():
+    frame = pd.DataFrame({"id": [11, None], "text": ["a", "b"]})
+    assert [row.id for row in TextTable(frame, "text", "id").rows()] == ["11", None]
+    with pytest.raises(InputError, match=r"row 1: 11\.5 is no identifier"):
+        TextTable({"id": [11.5], "text": ["a"]}, "text", "id").texts()
+    column = pa.chunked_array([[11.0, None, float("nan")]])
+    assert identifiers(column, "x").to_pylist() == ["11", None, None]
+    assert identifiers(pa.chunked_array([["11.0", "v1.0"]]), "x").to_pylist() == ["11", "v1.0"]
+    for wrong in ([0.5], [True], [[1]]):
+        with pytest.raises(InputError, match="x: "):
+            identifiers(pa.chunked_array([wrong]), "x")
+
+
+def test_rows_of_one_id_are_counted_and_named(caplog):
+    rows = [{"id": name, "text": "t"} for name in "abacb"]
+    TextTable(rows, "text", "id").texts()
+    assert caplog.messages == ["the table: 2 rows have the ids of earlier rows, the first is row 3 ('a')"]
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path):
@@ -142,6 +246,17 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path):
     for read in (read_columns, lambda path: list(read_rows(path))):
         with pytest.raises(InputError, match="two columns are called 'id'"):
             read(tmp_path / "a.csv")
+    twice = pa.table([[1], [2]], names=["id", "id"])
+    pq.write_table(twice, tmp_path / "a.parquet")
+    frame = pd.DataFrame([[1, 2]], columns=["id", "id"])
+    for source in (twice, tmp_path / "a.parquet", frame):
+        with pytest.raises(InputError, match=r"two columns are called 'id'|Duplicate column names"):
+            read_columns(source)
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "id": 2}\n{"id": 1, "in": {"a": 1, "a": 2}}\n')
+    assert [str(row) for row in read_rows(tmp_path / "a.jsonl")] == [
+        "the key 'id' stands twice",
+        "the key 'a' stands twice",
+    ]
 
 
 def test_whole_table_names_its_bad_row(tmp_path: Path):

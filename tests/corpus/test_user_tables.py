@@ -145,3 +145,34 @@ def test_data_frames_give_the_same_corpus_as_files(tmp_path: Path) -> None:
 def test_second_import_to_a_folder_is_refused(tmp_path: Path) -> None:
     with locked(tmp_path / "out", "import others"), pytest.raises(InputError, match="is in use by process"):
         import_corpus(out=tmp_path / "out", papers=PAPERS)
+
+
+def test_ids_that_pandas_made_floats_still_link(tmp_path: Path) -> None:
+    rows = [{"id": n, "title": f"T{n}", "abstract": "A"} for n in (11, 12)]
+    cited = pd.DataFrame({"citing": [11, 12, 12], "cited": [12, None, 11], "cited_title": [None, "x", None]})
+    assert cited["cited"].dtype == float
+    wanted = [("11", "12"), ("12", "11"), ("12", None)]
+    assert sorted(links(import_corpus(papers=pd.DataFrame(rows), citations=cited)), key=str) == wanted
+    cited.to_csv(tmp_path / "c.csv", index=False)
+    assert "12.0" in (tmp_path / "c.csv").read_text()
+    assert sorted(links(import_corpus(papers=rows, citations=tmp_path / "c.csv")), key=str) == wanted
+    corpus = import_corpus(papers=[{**rows[0], "id": 11.5}, rows[1]])
+    assert [line["detail"] for line in rejected(corpus)] == ["11.5 is no identifier"]
+
+
+def test_two_rows_of_one_id_are_counted_and_named(tmp_path: Path) -> None:
+    rows = [{"id": "a", "title": title, "abstract": "A"} for title in ("One", "Two")]
+    corpus = import_corpus(papers=rows)
+    assert corpus.manifest["counts"]["rejected"] == {"duplicate": 1}
+    (line,) = rejected(corpus)
+    assert (line["member"], line["record"], line["detail"]) == ("row 2", "a", "the same work as papers/row 1")
+
+
+def test_tables_in_another_encoding_or_cut_short_are_refused(tmp_path: Path) -> None:
+    content = "id,title,abstract\na,Café,x\n" + "".join(f"b{n},T{n},{n * 7919}\n" for n in range(5000))
+    (tmp_path / "p.csv").write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=r"p\.csv: row 1, column title: the byte 0xe9 is not UTF-8"):
+        import_corpus(out=tmp_path / "out", papers=tmp_path / "p.csv")
+    (tmp_path / "p.csv.gz").write_bytes(gzip.compress(content.encode())[:-20])
+    with pytest.raises(InputError, match=r"p\.csv\.gz: truncated or damaged"):
+        import_corpus(out=tmp_path / "out", papers=tmp_path / "p.csv.gz")

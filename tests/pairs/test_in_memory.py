@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.compile_pairs import RULES, SMALL, Compile
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.tables import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.dataset import PAIR_COLUMNS, Pairs
@@ -131,3 +131,22 @@ def test_negatives_are_kept_and_texts_with_the_same_words_are_one_paper(tmp_path
     assert row["anchor_id"] == row["positive_id"]
     assert row["negative"] == "a dog"
     assert pairs.save(tmp_path / "pairs").to_pandas()["negative"].tolist() == ["a dog"]
+
+
+def test_corpus_tables_have_one_row_per_paper_and_whole_ids() -> None:
+    papers = pd.DataFrame({"paper_id": [1, 2], "title": ["a", "b"]})
+    citations = pd.DataFrame({"citing": [1, 2], "cited": [2, None]})
+    with open_corpus((papers, citations)) as corpus:
+        assert pq.read_table(corpus.citations)["cited"].to_pylist() == ["2", None]
+    with pytest.raises(InputError, match="1 `paper_id` stand in several rows, the first is '1'"):
+        open_corpus((pd.concat([papers, papers[:1]]), citations)).__enter__()
+    with pytest.raises(InputError, match="1 of 3 rows have no `paper_id`"):
+        open_corpus(pd.DataFrame({"paper_id": ["x", "y", None]})).__enter__()
+
+
+@pytest.mark.parametrize("column", ["anchor", "positive", "negative"])
+@pytest.mark.parametrize("value", [1.5, ["a"], {"a": "b"}])
+def test_columns_that_are_no_texts_are_refused(column: str, value: object) -> None:
+    row = {"anchor": "a", "positive": "b", "negative": "c", column: value}
+    with pytest.raises(InputError, match=f"column {column}: texts are expected, not a column of"):
+        Pairs.of([row])

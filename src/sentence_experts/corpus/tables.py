@@ -10,10 +10,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError
 from sentence_experts.storage import read_json, replacing, sha256_file, sha256_text, write_parquet
+from sentence_experts.table_values import identifiers
 from sentence_experts.tables import to_arrow
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ PROVENANCE_SCHEMA = pa.schema([
 ])  # fmt: skip
 """For a fetched corpus: one row per record, by its id: where it came from, the version of the article, the
 licence that the service states, the SHA-256 of what was fetched."""
+
+_IDENTIFIERS = ("paper_id", "citing", "cited", "pmid")
 
 # A corpus, its folder, a table of papers, or a tuple of tables: papers and citations.
 Corpus = Any
@@ -193,7 +197,9 @@ def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
             folder = Path(name)
             if "retracted" not in papers.column_names:
                 papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))
-            write_parquet(folder / PAPERS, _with_schema(papers, PAPERS_SCHEMA, "papers"))
+            table = _with_schema(papers, PAPERS_SCHEMA, "papers")
+            _check_one_row_per_paper(table["paper_id"])
+            write_parquet(folder / PAPERS, table)
             write_parquet(folder / CITATIONS, _with_schema(citations, CITATIONS_SCHEMA, "citations"))
             tables: dict[str, Any] = {PAPERS: {}, CITATIONS: {}}
             if "domain" in papers.column_names:
@@ -204,6 +210,16 @@ def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
             yield CorpusFolder(folder, manifest)
 
 
+def _check_one_row_per_paper(ids: pa.ChunkedArray) -> None:
+    counts = ids.value_counts()
+    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    if len(twice):
+        raise InputError(
+            f"papers: {len(twice):,} `paper_id` stand in several rows, the first is {twice[0].as_py()!r}: "
+            "give one row per paper"
+        )
+
+
 def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     """The columns of a schema; those that may be null are filled with nulls where the table lacks them."""
     needed = [field.name for field in schema if not field.nullable]
@@ -212,9 +228,16 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     if missing:
         raise InputError(f"{name}: column {missing[0]!r} is missing, found {', '.join(table.column_names)}")
     columns = [
-        table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        pa.nulls(table.num_rows, field.type)
+        if field.name not in table.column_names
+        else identifiers(table[field.name], f"{name}, column {field.name}")
+        if field.name in _IDENTIFIERS
+        else table[field.name]
         for field in schema
     ]
+    for column, wanted in zip(columns, schema, strict=True):
+        if column.null_count and not wanted.nullable:
+            raise InputError(f"{name}: {column.null_count:,} of {len(column):,} rows have no `{wanted.name}`")
     try:
         return pa.table(columns, names=schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:

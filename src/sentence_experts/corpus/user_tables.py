@@ -31,6 +31,8 @@ from sentence_experts.tables import (
     BadRowError,
     Row,
     Table,
+    as_identifier,
+    as_text,
     check_columns,
     fingerprint,
     is_path,
@@ -111,7 +113,7 @@ def _parse(
 
 
 def _add_paper(part: CorpusPart, row: Row, number: int) -> None:
-    own = _text(row.get("id"))
+    own = _identifier(row.get("id"))
     if not own:
         raise BadRowError("no id")
     title, abstract = _text(row.get("title")), _text(row.get("abstract"))
@@ -138,7 +140,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int) -> None:
 
 
 def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: bool) -> None:
-    citing, cited = _text(row.get("citing")), _text(row.get("cited"))
+    citing, cited = _identifier(row.get("citing")), _identifier(row.get("cited"))
     title = _text(row.get("cited_title"))
     if not citing:
         raise BadRowError("no citing paper")
@@ -160,14 +162,11 @@ def _identifiers(value: str, digits_are_pmids: bool) -> tuple[str | None, str | 
 
 
 def _text(value: Any) -> str | None:
-    if value is None or (isinstance(value, float) and value != value):
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, dict | list):
-        raise BadRowError(f"a text is expected, not {str(value)[:60]!r}")
-    # JSON escapes can give lone surrogates, which no file can hold.
-    return clean(str(value).encode("utf-8", "replace").decode("utf-8"))
+    return clean(as_text(value) or "")
+
+
+def _identifier(value: Any) -> str | None:
+    return clean(as_identifier(value) or "")
 
 
 def _year(value: Any) -> int | None:
@@ -185,7 +184,7 @@ def _list(value: Any) -> tuple[str, ...]:
         if value.lstrip().startswith("["):
             try:
                 value = json.loads(value)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise BadRowError(f"not a JSON array: {value[:60]!r}") from error
         else:
             value = _LIST_SEPARATOR.split(value)

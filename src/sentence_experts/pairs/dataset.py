@@ -16,6 +16,7 @@ from sentence_experts.pairs.card import dataset_card
 from sentence_experts.pairs.splits import OTHER_NAMES, SPLITS, fold_texts
 from sentence_experts.pairs.table_folder import TableFolder
 from sentence_experts.storage import sha256_text
+from sentence_experts.table_values import identifiers, texts
 from sentence_experts.tables import check_columns, is_path, name_of_table, read_columns, read_table, to_arrow
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ PAIRS_SCHEMA = pa.schema([
 ])  # fmt: skip
 PAIR_COLUMNS = tuple(PAIRS_SCHEMA.names)
 LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
+# What the columns of users' tables are read as; the others are numbers.
+READ = {
+    **dict.fromkeys(("anchor", "positive"), texts),
+    **dict.fromkeys(("domain", "anchor_id", "positive_id"), identifiers),
+}
 NEGATIVE = "negative"  # an optional column of tables from the user
 ONE_DOMAIN = "all"
 
@@ -234,7 +240,8 @@ def _by_split(table: pa.Table, split: str | None, where: str) -> dict[str, pa.Ta
     if split is not None and "split" not in table.column_names:
         return {split: table}
     check_columns(where, ["split"], table.column_names)
-    names = [OTHER_NAMES.get(name, name) for name in table["split"].to_pylist()]
+    given = texts(table["split"], f"{where}, column split").to_pylist()
+    names = [OTHER_NAMES.get(name, name) for name in given]
     if unknown := [name for name in names if name not in SPLITS]:
         raise InputError(f"{where}: split {unknown[0]!r} is none of {', '.join(SPLITS)}")
     column = pa.array(names, pa.string())
@@ -248,15 +255,19 @@ def _pair_table(table: pa.Table, split: str) -> pa.Table:
         raise InputError(
             f"{split}: column {missing[0]!r} is missing, found {', '.join(table.column_names) or 'none'}"
         )
-    columns = {name: table[name] for name in PAIR_COLUMNS if name in table.column_names}
+    columns = {
+        name: READ[name](table[name], f"{split}, column {name}") if name in READ else table[name]
+        for name in PAIR_COLUMNS
+        if name in table.column_names
+    }
     rows = table.num_rows
     columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
     columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))
     columns.setdefault("count", columns["label"])
     for end in ("anchor", "positive"):
         if f"{end}_id" not in columns:
-            texts = fold_texts(columns[end].cast(pa.string())).to_pylist()
-            ids = [None if text is None else sha256_text(text)[:16] for text in texts]
+            folded = fold_texts(columns[end]).to_pylist()
+            ids = [None if text is None else sha256_text(text)[:16] for text in folded]
             columns[f"{end}_id"] = pa.array(ids, pa.string())
     try:
         whole = pa.table({name: columns[name] for name in PAIR_COLUMNS}).cast(PAIRS_SCHEMA)
@@ -272,7 +283,8 @@ def _pair_table(table: pa.Table, split: str) -> pa.Table:
     if not pc.all(pc.is_in(whole["label"], pa.array([0, 1]))).as_py() and rows:
         raise InputError(f"{split}: a label is 1 (linked) or 0 (a negative)")
     if NEGATIVE in table.column_names:
-        whole = whole.append_column(NEGATIVE, table[NEGATIVE].cast(pa.string()))
+        negative = texts(table[NEGATIVE], f"{split}, column {NEGATIVE}")
+        whole = whole.append_column(NEGATIVE, negative)
     return whole.combine_chunks()
 
 

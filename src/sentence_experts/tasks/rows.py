@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentence_experts.storage import sha256_text
+from sentence_experts.tables import BadRowError, as_text
 from sentence_experts.tasks.kinds import Kind
 from sentence_experts.tasks.reading import PAPER_ID, Record
 from sentence_experts.tasks.source import Source
@@ -115,14 +116,10 @@ def _row(record: Record, columns: dict[str, tuple[str, ...]], source: Source, ki
 
 
 def _text(value: Any, column: str) -> str:
-    if value is None or value != value:
-        return ""
-    if isinstance(value, dict | list):
-        raise _BadFieldError(column, f"a text is expected, not {str(value)[:40]!r}")
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    # JSON escapes can give lone surrogates, which no file can hold.
-    return str(value).encode("utf-8", "replace").decode("utf-8").strip()
+    try:
+        return (as_text(value) or "").strip()
+    except BadRowError as error:
+        raise _BadFieldError(column, str(error)) from error
 
 
 def _label(value: Any, column: str, several: str) -> str:
@@ -139,7 +136,7 @@ def _label(value: Any, column: str, several: str) -> str:
 def _score(value: Any, column: str, kind: Kind) -> float:
     try:
         score = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
         raise _BadFieldError(column, f"no number: {str(value)[:40]!r}")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import RatedColumns
-from sentence_experts.tables import BadRowError, check_columns, read_columns, read_rows
+from sentence_experts.tables import BadRowError, as_text, check_columns, read_columns, read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -72,12 +72,12 @@ def _usable(row: object, anchor: str, positive: str, score: str) -> tuple[str, s
     if isinstance(row, BadRowError):
         raise row
     assert isinstance(row, dict)
-    texts = [str(row[name]).strip() if row.get(name) is not None else "" for name in (anchor, positive)]
+    texts = [(as_text(row.get(name)) or "").strip() for name in (anchor, positive)]
     if not all(texts):
         raise BadRowError(f"no text in {anchor if not texts[0] else positive}")
     try:
         value = float(row[score])
-    except (TypeError, ValueError, KeyError):
+    except (TypeError, ValueError, KeyError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
         raise BadRowError(f"{score} is {row.get(score)!r}, not a number")
