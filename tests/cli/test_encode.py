@@ -101,7 +101,7 @@ def test_loading_one_route_gives_same_bytes(experts_model, texts, tmp_path, caps
     assert run(capsys, *common, "--route", "neuro", "--out", whole)[0] == 0
     assert run(capsys, *common, "--route", "neuro", "--routes", "neuro", "--out", part)[0] == 0
     assert whole.read_bytes() == part.read_bytes()
-    status, _, err = run(capsys, *common, "--routes", "x", "--route", "x", "--out", tmp_path / "x.npy")
+    status, _, err = run(capsys, *common, "--routes", "x", "--route", "neuro", "--out", tmp_path / "x.npy")
     assert (status, "no route is named 'x'" in err) == (1, True)
 
 

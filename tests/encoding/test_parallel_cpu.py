@@ -48,17 +48,17 @@ def test_a_batch_calls_few_experts(experts_model):
     routed: Any = model[0].auto_model
     texts = [prompt + text for text in TEXTS for prompt in encoder.routes.values()]
     called: list[int] = []
-    plan = routed._plan
+    run = routed._run_by_expert
 
-    def watched(expert_ids, lengths, explicit):
-        called.append(len(expert_ids.unique()))
-        return plan(expert_ids, lengths, explicit)
+    def watched(inputs, kwargs, experts, explicit):
+        called.append(len(experts.unique()))
+        return run(inputs, kwargs, experts, explicit)
 
-    routed._plan = watched
+    routed._run_by_expert = watched
     try:
         ParallelCpuEncoder(model, 1).encode(texts)
     finally:
-        del routed._plan
+        del routed._run_by_expert
     assert len(called) > 3
     assert sum(number > 1 for number in called) <= 1
 

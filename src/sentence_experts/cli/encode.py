@@ -29,10 +29,7 @@ def encode(
     Example: sentence-experts encode runs/experts/model --input papers.csv --column text --out v.npy
     """
     from sentence_experts.encoding import encode as encoding
-    from sentence_experts.models.loading import load
-    from sentence_experts.tables import TextTable
 
-    encoding.check_out(TextTable(input, config.column, config.id_column), out, config)
-    encoded = encoding.encode(load(model, load_config), input, config, out)
+    encoded = encoding.encode(model, input, config, out, load_config=load_config)
     empty = f", {encoded.empty:,} of them empty" if encoded.empty else ""
     show(f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions")

@@ -36,13 +36,12 @@ def search(
     Example: sentence-experts search runs/experts/model --corpus corpus "drought in rice" --route crops -k 5
     """
     from sentence_experts.corpus.tables import CorpusFolder
-    from sentence_experts.models.loading import load
     from sentence_experts.retrieval.search import search as search_corpus
 
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
     folder = CorpusFolder.open(corpus)
-    result = search_corpus(load(model, load_config), folder, queries, config)
+    result = search_corpus(model, folder, queries, config, load_config=load_config)
     if as_json:
         answers = [{"query": query, "papers": papers} for query, papers in result]
         typer.echo(json.dumps(answers, indent=1, ensure_ascii=False))

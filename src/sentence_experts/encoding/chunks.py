@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.encoder import Vectors
 from sentence_experts.progress import Advance
 from sentence_experts.storage import PartStore, replacing
 
 logger = logging.getLogger(__name__)
+
+Vectors = NDArray[np.float32]
 
 
 def encode_chunks(

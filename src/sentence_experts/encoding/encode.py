@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -14,19 +14,17 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import encode_chunks
 from sentence_experts.encoding.config import EncodeConfig
-from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.encoder import BatchEncoder, Model, open_encoder
 from sentence_experts.encoding.precisions import check_precision, in_precision, write_in_precision
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.loading import load
+from sentence_experts.models.loading import LoadConfig
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, locked, replacing
 from sentence_experts.tables import Table, TextRow, TextTable, is_path
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sentence_transformers import SentenceTransformer
 
-Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
 ENDINGS = (".parquet", ".npy")
 
 
@@ -61,22 +59,25 @@ class Encoded:
 @overload
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
-    out: None = None, **settings: Any,
+    out: None = None, *, load_config: LoadConfig | None = None, **settings: Any,
 ) -> NDArray[Any]: ...  # fmt: skip
 @overload
 def encode(
-    model: Model, texts: Table, config: EncodeConfig | None, out: str | Path, **settings: Any
+    model: Model, texts: Table, config: EncodeConfig | None, out: str | Path,
+    *, load_config: LoadConfig | None = None, **settings: Any,
 ) -> Encoded: ...  # fmt: skip
 @overload
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
-    *, out: str | Path, **settings: Any,
+    *, out: str | Path, load_config: LoadConfig | None = None, **settings: Any,
 ) -> Encoded: ...  # fmt: skip
 def encode(
     model: Model,
     texts: Table,
     config: EncodeConfig | None = None,
     out: str | Path | None = None,
+    *,
+    load_config: LoadConfig | None = None,
     **settings: Any,
 ) -> NDArray[Any] | Encoded:
     """Encode texts, in their order.
@@ -93,6 +94,7 @@ def encode(
             `datasets.Dataset`).
         config: settings; those given by name come before it.
         out: a file that ends in .npy or .parquet.
+        load_config: how to open a model that is given by its path or name; see `load`.
 
     Returns:
         Without `out`, an array of shape (texts, dimensions), float32 unless `precision` says otherwise.
@@ -110,19 +112,12 @@ def encode(
     config = EncodeConfig.of(config, **settings)
     source = TextTable(texts, config.column, config.id_column)
     check_out(source, None if out is None else Path(out), config)
-    encoder = encoder_of(model, config.batch_size)
+    encoder = open_encoder(model, config.route, config.batch_size, load_config)
     config = config.model_copy(update={"route": encoder.chosen_route(config.route)})
     if out is None:
         return _encode_in_memory(encoder, source, config)
     with locked(out, f"encode {Path(source.name).name}"):
         return _encode_to_file(encoder, source, config, Path(out))
-
-
-def encoder_of(model: Model, batch_size: int | None = None) -> BatchEncoder:
-    """A model ready to encode many texts; a path or name is opened as `load` does."""
-    if isinstance(model, BatchEncoder):
-        return model
-    return BatchEncoder(load(model), batch_size)
 
 
 def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder, batching
-from sentence_experts.errors import InputError, RouteError
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.encoding.parallel_cpu import BATCHING, ParallelCpuEncoder
+from sentence_experts.errors import InputError
 from sentence_experts.models.decoders import is_decoder
-from sentence_experts.models.layers.packed_forward import is_packed
+from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.pooling import pooling_of
-from sentence_experts.models.routing.task_types import without_task_types
+from sentence_experts.models.routing.known_routes import KnownRoutes, check_route
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-logger = logging.getLogger(__name__)
-
-Vectors = NDArray[np.float32]
+Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
 BATCH_SIZE = 32  # texts per batch by default, where batches are not cut by tokens
 
 
@@ -54,8 +53,7 @@ class BatchEncoder:
         self.model = model
         self.name = name or name_of(model)
         self.batch_size = batch_size
-        prompts = without_task_types(model.prompts or {})
-        self.routes = {route: prompt for route, prompt in prompts.items() if prompt}
+        self.routes = self._known_routes.prompts
         self.pooling = pooling_of(model)
 
     @cached_property
@@ -64,13 +62,16 @@ class BatchEncoder:
         return fingerprint_of(self.model)
 
     @property
-    def _config(self) -> Any:
-        return getattr(getattr(self.model[0], "auto_model", None), "config", None)
+    def _known_routes(self) -> KnownRoutes:
+        config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
+        experts = getattr(config, "experts", None)
+        return KnownRoutes.of(self.name, self.model.prompts, self.model.default_prompt_name, experts)
 
     @property
     def has_experts(self) -> bool:
         """Whether the model routes between experts (and so cannot encode without a route)."""
-        return bool(getattr(self._config, "experts", None) and getattr(self._config, "routes", None))
+        config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
+        return bool(getattr(config, "experts", None) and getattr(config, "routes", None))
 
     @property
     def texts_at_once(self) -> int:
@@ -87,28 +88,13 @@ class BatchEncoder:
         """The length of a vector."""
         return int(self.model.get_embedding_dimension() or self.encode([""]).shape[1])
 
-    @property
-    def default_route(self) -> str | None:
-        """The route taken when none is named."""
-        default = self.model.default_prompt_name
-        return default if default in self.routes else None
-
     def chosen_route(self, route: str | None) -> str | None:
         """The route that `route` means for this model: None only for a model without routes.
 
         Raises:
             RouteError: the model has routes and none is named or set as default, or it does not know `route`.
         """
-        blocks_choose = bool(getattr(self._config, "experts", None))
-        none = "none, its blocks choose experts by themselves" if blocks_choose else "none"
-        known = ", ".join(sorted(self.routes)) or none
-        if route is None:
-            if self.routes and self.default_route is None:
-                raise RouteError(f"{self.name} needs a route; its routes: {known}")
-            return self.default_route
-        if route not in self.routes:
-            raise RouteError(f"{self.name} has no route {route!r}; its routes: {known}")
-        return route
+        return self._known_routes.choose(route)
 
     def encode(self, texts: Sequence[str], route: str | None = None, normalize: bool = False) -> Vectors:
         """Vectors of shape (texts, dimensions), float32, in the order of the texts.
@@ -163,9 +149,11 @@ class BatchEncoder:
 
     def exact_settings(self, route: str | None) -> dict[str, Any]:
         """What decides a vector to the last bit: the key of the parts of an unfinished file."""
+        from sentence_experts.models.layers.packed_forward import is_packed
+
         machine = {
-            "batches": batching() if self._parallel_cpu else self.texts_at_once,
-            "packed": is_packed(self.model),
+            "batches": BATCHING if self._parallel_cpu else self.texts_at_once,
+            "packed": bool(is_packed(self.model)),
             "device": self.model.device.type,
         }
         return self.vector_settings(route) | machine
@@ -183,6 +171,24 @@ class BatchEncoder:
     @cached_property
     def _empty_has_no_token(self) -> bool:
         return is_decoder(self.model) and not self.model.tokenizer("")["input_ids"]
+
+
+def open_encoder(
+    model: Model,
+    route: str | None = None,
+    batch_size: int | None = None,
+    config: LoadConfig | None = None,
+) -> BatchEncoder:
+    """A model ready to encode many texts; a path or name is opened as `load` does, once `route` is known.
+
+    Raises:
+        RouteError: the model has routes and none is named or set as default, or it does not know `route`.
+        UsageError, InputError: as `load`.
+    """
+    if isinstance(model, BatchEncoder):
+        return model
+    check_route(model, route)
+    return BatchEncoder(load(model, config), batch_size)
 
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.chunks import write_matrix
-from sentence_experts.encoding.encoder import Vectors
+from sentence_experts.encoding.chunks import Vectors, write_matrix
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import replacing
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.encoder import BatchEncoder, Vectors
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.models import ANY_KEY
 from sentence_experts.evaluation.pairs import cosine_by_text

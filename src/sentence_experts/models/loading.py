@@ -17,7 +17,6 @@ from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
 from sentence_experts.models.sources import (
     check_hub,
-    check_source,
     hub_commit,
     load_quietly,
     model_folder,
@@ -119,17 +118,17 @@ def load(
         >>> load("minilm", max_length=64).encode("a text").shape
         (384,)
     """
+    chosen = LoadConfig.of(config, **settings)
+    if not isinstance(source, str | Path):
+        require("sentence_transformers", "models")
+        return _apply(_own(source, chosen), chosen, chosen.model_fields_set)
+    place = model_folder(str(source))
+    if not Path(place).exists():
+        check_hub(place, **chosen.hub)
     require("sentence_transformers", "models")
     from sentence_experts.models.export import int8
     from sentence_experts.models.storage.fingerprint import Origin, set_origin
 
-    chosen = LoadConfig.of(config, **settings)
-    if not isinstance(source, str | Path):
-        return _apply(_own(source, chosen), chosen, chosen.model_fields_set)
-    name, place = source_name(str(source)), model_folder(str(source))
-    check_source(place)
-    if not Path(place).exists():
-        check_hub(place, **chosen.hub)
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
     try:
@@ -139,7 +138,8 @@ def load(
     except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {chosen.device}" if chosen.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {error}") from error
-    origin = Origin(name, place, hub_commit(place, chosen.revision, chosen.cache_folder))
+    commit = None if Path(place).exists() else hub_commit(place, chosen.revision, chosen.cache_folder)
+    origin = Origin(source_name(str(source)), place, commit)
     set_origin(model, origin)
     if opener is not None:
         return model
@@ -153,11 +153,17 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     """The model of a folder or hub id, of the class that fits it."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import is_sentence_transformer_model
+    from transformers import PreTrainedConfig
 
     from sentence_experts.models.decoders import is_decoder, pad_on_the_right
     from sentence_experts.models.pooling import set_pooling
 
-    if _model_type(place, config) in MODEL_TYPES:
+    hub = {"cache_dir" if name == "cache_folder" else name: value for name, value in config.hub.items()}
+    try:
+        found, _ = PreTrainedConfig.get_config_dict(place, **hub)
+    except OSError:  # no config, as where no transformer is
+        found = {}
+    if found.get("model_type") in MODEL_TYPES:
         return _open_experts(place, config)
     options = {"trust_remote_code": config.trust_remote_code, **config.hub}
     model = SentenceTransformer(place, device=config.device, **options)
@@ -167,18 +173,6 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
             set_pooling(model, "mean")
             logger.info(f"{place}: a decoder language model; its vectors are the mean over the tokens")
     return model
-
-
-def _model_type(place: str, config: LoadConfig) -> str | None:
-    """The `model_type` of the model's config; None if there is no config, as where no transformer is."""
-    from transformers import PreTrainedConfig
-
-    hub = {"cache_dir" if name == "cache_folder" else name: value for name, value in config.hub.items()}
-    try:
-        found, _ = PreTrainedConfig.get_config_dict(place, **hub)
-    except OSError:
-        return None
-    return found.get("model_type")
 
 
 def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
@@ -212,7 +206,7 @@ def _own(model: SentenceTransformer, config: LoadConfig) -> SentenceTransformer:
 
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.export.int8 import Int8Linear
-    from sentence_experts.models.layers.packed_forward import can_pack, is_packed
+    from sentence_experts.models.layers.packed_forward import is_packed
     from sentence_experts.models.pooling import pooling_of
 
     if not isinstance(model, SentenceTransformer):
@@ -225,7 +219,7 @@ def _own(model: SentenceTransformer, config: LoadConfig) -> SentenceTransformer:
         config.partial
         or (config.device is not None and not _is_on(model, config.device))
         or (config.dtype is not None and str(model.dtype) != f"torch.{config.dtype}")
-        or ("packed" in given and can_pack(model) and is_packed(model) != config.packed)
+        or ("packed" in given and is_packed(model) is (not config.packed))
     ):
         return copy.deepcopy(model)
     longest = model.max_seq_length
@@ -265,7 +259,7 @@ def _apply(model: SentenceTransformer, config: LoadConfig, given: set[str]) -> S
     import torch
 
     from sentence_experts.models.encoder import ExpertEncoder
-    from sentence_experts.models.layers.packed_forward import can_pack, use_packing
+    from sentence_experts.models.layers.packed_forward import use_packing
     from sentence_experts.models.pooling import pooling_of, set_pooling
 
     if isinstance(model, ExpertEncoder):
@@ -279,12 +273,12 @@ def _apply(model: SentenceTransformer, config: LoadConfig, given: set[str]) -> S
         raise UsageError("this model has no experts that `max_resident_experts` could limit")
     if config.device is not None and not _is_on(model, config.device):
         model.to(config.device)
-    if config.pooling not in (None, pooling_of(model)):
+    if config.pooling is not None and config.pooling != pooling_of(model):
         set_pooling(model, config.pooling)
     if config.max_length is not None:
         model.max_seq_length = min(config.max_length, model.max_seq_length or config.max_length)
     if config.dtype is not None:
         model.to(dtype=getattr(torch, config.dtype))
-    if "packed" in given and can_pack(model):
-        use_packing(model, config.packed)
+    if "packed" in given:
+        use_packing(model, config.packed, required=False)
     return model

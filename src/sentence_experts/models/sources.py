@@ -46,26 +46,25 @@ def minilm_path() -> str:
 
 
 def model_folder(source: str) -> str:
-    """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name."""
-    return minilm_path() if source == NAME and not Path(source).exists() else source
-
-
-def source_name(source: str) -> str:
-    """What a model is called in results by default: the folder's base name, or the hub id."""
-    return Path(source).resolve().name if Path(source).is_dir() else source
-
-
-def check_source(source: str) -> None:
-    """Check that a source which looks like a folder is one with a model in it; hub ids are not looked up.
+    """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name.
 
     Raises:
-        InputError: there is no such folder, or no model in it.
+        InputError: `source` looks like a folder and there is none, or no model in it; hub ids are not looked
+            up.
     """
+    if source == NAME and not Path(source).exists():
+        return minilm_path()
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
     if looks_local and not Path(source).is_dir():
         raise InputError(f"{source}: no such model folder")
     if Path(source).is_dir() and not any(Path(source).glob("*.json")):
         raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
+    return source
+
+
+def source_name(source: str) -> str:
+    """What a model is called in results by default: the folder's base name, or the hub id."""
+    return Path(source).resolve().name if Path(source).is_dir() else source
 
 
 def check_hub(source: str, **hub: Any) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sentence_experts.compat.transformers import records_router_logits
 from sentence_experts.errors import InputError, require
-from sentence_experts.models.sources import check_source, load_quietly
+from sentence_experts.models.sources import load_quietly, model_folder
 from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.families import RouterFamily, family_of, is_known
 from sentence_experts.moee.prompts import Prompt
@@ -50,7 +50,7 @@ class MoeTransformer(Transformer):
             InputError: there is no such model or tokenizer, or the model has no routers.
         """
         loading = _loading_options(config)
-        check_source(model_name_or_path)
+        model_folder(model_name_or_path)
         load_quietly()
         try:
             super().__init__(model_name_or_path, **loading)

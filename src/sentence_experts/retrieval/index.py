@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.chunks import encode_chunks, write_matrix
-from sentence_experts.encoding.encoder import BatchEncoder, Vectors
+from sentence_experts.encoding.chunks import Vectors, encode_chunks, write_matrix
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.pooling import unit
 from sentence_experts.progress import progress

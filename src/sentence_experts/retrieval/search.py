@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.corpus.tables import Corpus, open_corpus
-from sentence_experts.encoding.encode import Model, encoder_of
+from sentence_experts.encoding.encoder import Model, open_encoder
 from sentence_experts.errors import UsageError
+from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
 from sentence_experts.retrieval.index import corpus_index, describe_papers
 
@@ -54,6 +55,8 @@ def search(
     corpus: Corpus,
     queries: str | Sequence[str],
     config: SearchConfig | None = None,
+    *,
+    load_config: LoadConfig | None = None,
     **settings: Any,
 ) -> SearchResult:
     """Find the papers of a corpus nearest to each query, by the cosine of their vectors.
@@ -66,6 +69,7 @@ def search(
         corpus: a corpus, its folder, or a table of papers (`paper_id`, and `title` or `abstract`).
         queries: one text or several.
         config: settings; those given by name come before it.
+        load_config: how to open a model that is given by its path or name; see `load`.
 
     Raises:
         UsageError: a bad setting, or an empty query.
@@ -81,7 +85,7 @@ def search(
     queries = [queries] if isinstance(queries, str) else list(queries)
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
-    encoder = encoder_of(model, config.batch_size)
+    encoder = open_encoder(model, config.route, config.batch_size, load_config)
     route = encoder.chosen_route(config.route)
     query_vectors = encoder.encode(queries, route)
     with open_corpus(corpus) as folder:

@@ -21,7 +21,8 @@ from scipy.sparse import csr_array
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
-from sentence_experts.encoding.encoder import BatchEncoder, Vectors
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs

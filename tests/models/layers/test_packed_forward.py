@@ -172,11 +172,11 @@ def test_models_that_cannot_be_packed_are_refused() -> None:
 
 def test_sequences_of_equal_length_share_a_call() -> None:
     mask = torch.tensor([[1, 1, 1], [1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 0, 0]])
-    one = Packing.of(mask)
+    one = Packing.of(mask, mask)
     assert one.order is not None
     assert one.order.tolist() == [4, 1, 3, 2, 0]
     assert list(equal_runs(one.cu_seq_lens.tolist())) == [(0, 2, 1), (2, 1, 2), (4, 1, 3)]
-    grouped = Packing.of(mask, groups=torch.tensor([0, 1, 1, 0, 1]))
+    grouped = Packing.of(mask, mask, groups=torch.tensor([0, 1, 1, 0, 1]))
     assert grouped.order is not None
     assert grouped.order.tolist() == [3, 0, 4, 1, 2]
     assert one.places.tolist() == [3, 9, 7, 8, 0, 1, 2]

@@ -9,7 +9,8 @@ from mteb.models import ModelMeta
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
 
-from sentence_experts.encoding.encoder import BatchEncoder, Vectors
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.mteb.routes import ROUTES, TaskRoutes
 from sentence_experts.evaluation.scorers import encode_in_parts
 from sentence_experts.progress import progress

@@ -30,8 +30,6 @@ from sentence_experts.models.routing.routes import (
     no_route_error,
     without_inner_route_tokens,
 )
-from sentence_experts.models.routing.sequence_router import SequencePass
-from sentence_experts.models.routing.token_router import TokenPass
 from sentence_experts.models.storage.residency import Residency
 from sentence_experts.models.storage.shards import WEIGHTS, split_by_expert
 from sentence_experts.models.storage.weight_names import EXPERT_PATTERN
@@ -106,12 +104,6 @@ class RoutedModel:
             UsageError: `expert_ids` has the wrong shape or names an expert that is not there, or a mask of
                 another shape hides from routes or routers where a sequence begins and ends.
         """
-        packed = kwargs.get("cu_seq_lens_q")
-        unknown = self.config.inner_route_token_id
-        if input_ids is not None and unknown is not None:
-            # A mask of another shape is the caller's own attention pattern and says nothing about padding.
-            padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
-            input_ids = without_inner_route_tokens(self.routes, unknown, input_ids, padding, packed)
         given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -120,64 +112,40 @@ class RoutedModel:
             "inputs_embeds": inputs_embeds,
         }
         inputs = {name: value for name, value in given.items() if value is not None}
-        example = input_ids if input_ids is not None else inputs_embeds
+        example = inputs.get("input_ids", inputs_embeds)
         if example is None:
             raise UsageError("give input_ids or inputs_embeds")
-        if packed is None:
-            lengths = torch.full((example.shape[0],), example.shape[1], device=example.device)
-        else:
-            lengths = packed.diff()
-        experts = self._experts_of(inputs, expert_ids, packed, len(lengths))
-        explicit = expert_ids is not None
+        packed, packing = kwargs.get("cu_seq_lens_q"), None
+        experts = self._read_routes(inputs, expert_ids, packed)
         if packed is None and packs(self.config, example, attention_mask):
-            outputs = self._packed_forward(inputs, kwargs, experts, explicit)
-        else:
-            outputs = self._laid_out_forward(inputs, kwargs, experts, explicit, lengths)
+            mask = inputs.pop("attention_mask", None)
+            packing = Packing.of(example, mask, experts, in_order=router_kind(self.config).is_learned)
+            inputs, kwargs = packing.pack(inputs), kwargs | packing.keywords(self.config)
+            if experts is not None and packing.order is not None:
+                experts = experts[packing.order]
+        outputs = self._run_by_expert(inputs, kwargs, experts, explicit=expert_ids is not None)
+        if packing is not None:
+            outputs = packing.unpack_outputs(outputs, getattr(self, "pooler", None))
         wants_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
         return outputs.to_tuple() if wants_tuple else outputs
 
-    def _packed_forward(
-        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], experts: Tensor | None, explicit: bool
-    ) -> Any:
-        """Run a padded batch as one row of its tokens (`packing`), each expert's sequences side by side."""
-        example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
-        mask = inputs.pop("attention_mask", None)
-        if mask is None:
-            mask = torch.ones(example.shape[:2], dtype=torch.bool, device=example.device)
-        packing = Packing.of(mask, experts, in_order=router_kind(self.config).is_learned)
-        if packing.order is not None and experts is not None:
-            experts = experts[packing.order]
-        kwargs = kwargs | packing.keywords(self.config)
-        lengths = packing.cu_seq_lens.diff()
-        outputs: Any = self._laid_out_forward(packing.pack(inputs), kwargs, experts, explicit, lengths)
-        return packing.unpack_outputs(outputs, getattr(self, "pooler", None))
-
-    def _laid_out_forward(
-        self,
-        inputs: dict[str, Tensor],
-        kwargs: dict[str, Any],
-        experts: Tensor | None,
-        explicit: bool,
-        lengths: Tensor,
-    ) -> ModelOutput:
-        """Run a batch in the layout it has, padded or packed; `lengths` (sequences,) in tokens."""
-        packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
-        plan = None if experts is None else self._plan(experts, lengths, explicit)
-        kind = router_kind(self.config)
-        choices = kind.begin(self.config, lengths, mask, packed, plan if explicit else None)
-        if choices is not None:
-            return self._choosing_forward(inputs, kwargs, choices)
-        assert plan is not None
-        with self.residency.using([number for number, *_ in plan.slices]):
-            return self._grouped_forward(inputs, kwargs, plan, packed)
-
-    def _experts_of(
-        self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None, sequences: int
+    def _read_routes(
+        self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None
     ) -> Tensor | None:
-        """The expert of each sequence, (sequences,); None where nothing but the routers chooses."""
+        """The expert of each sequence, (sequences,); None where nothing but the routers chooses.
+
+        Route tokens inside a text are replaced in `inputs`.
+        """
         input_ids, mask = inputs.get("input_ids"), inputs.get("attention_mask")
+        if input_ids is not None and (unknown := self.config.inner_route_token_id) is not None:
+            # A mask of another shape is the caller's own attention pattern and says nothing about padding.
+            padding = mask if mask is not None and mask.dim() == 2 else None
+            input_ids = without_inner_route_tokens(self.routes, unknown, input_ids, padding, packed)
+            inputs["input_ids"] = input_ids
         if expert_ids is not None:
-            given = torch.as_tensor(expert_ids, device=next(iter(inputs.values())).device)
+            example = inputs["inputs_embeds"] if input_ids is None else input_ids
+            sequences = len(example) if packed is None else len(packed) - 1
+            given = torch.as_tensor(expert_ids, device=example.device)
             if given.shape != (sequences,) or given.is_floating_point():
                 raise UsageError(f"expert_ids must be {sequences} integers, one per sequence; got {given!r}")
             return given
@@ -190,15 +158,42 @@ class RoutedModel:
             raise RouteError("this model has no routes in its config; pass expert_ids")
         return experts_of(self.routes, input_ids, mask, packed)
 
-    def _plan(self, expert_ids: Tensor, lengths: Tensor, explicit: bool) -> Dispatch:
-        plan = dispatch(expert_ids, lengths, len(self.config.experts))
-        if plan is not None:
-            return plan
+    def _run_by_expert(
+        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], experts: Tensor | None, explicit: bool
+    ) -> ModelOutput:
+        """The base model's forward, each expert's sequences side by side; outputs in the inputs' order."""
+        base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
+        packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
+        example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
+        if packed is None:
+            lengths = torch.full((example.shape[0],), example.shape[1], device=example.device)
+        else:
+            lengths = packed.diff()
+        plan = None if experts is None else dispatch(experts, lengths, len(self.config.experts))
+        if experts is not None and plan is None:
+            raise self._stray_error(experts, explicit)
+        kind = router_kind(self.config)
+        choices = kind.begin(self.config, lengths, mask, packed, plan if explicit else None)
+        if choices is not None:  # each block puts the batch in order for its own experts
+            outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
+            outputs["router_logits"] = tuple(choices.logits)
+            return outputs
+        assert plan is not None
+        kwargs = {**kwargs, "plan": Dispatch(None, plan.slices), "return_dict": True}
+        with self.residency.using([number for number, *_ in plan.slices]):
+            if plan.order is None:
+                return base_forward(**inputs, **kwargs)
+            if packed is None:
+                return put_back(base_forward(**take(inputs, plan.order), **kwargs), plan.order)
+            order, packing = reorder_packed(packed, plan.order, example.shape[1])
+            return put_back(base_forward(**take(inputs, order, dim=1), **{**kwargs, **packing}), order, dim=1)
+
+    def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
         if not explicit:
-            raise no_route_error(self.routes, expert_ids, self.config.auto_routes)
+            return no_route_error(self.routes, expert_ids, self.config.auto_routes)
         names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
         stray = expert_ids[(expert_ids < 0) | (expert_ids >= len(self.config.experts))]
-        raise UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")
+        return UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")
 
     def check_whole(self, what: str) -> None:
         """Refuse what needs the weights of every expert and no adapter beside them.
@@ -233,27 +228,3 @@ class RoutedModel:
     @classmethod
     def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
         """Do nothing: saved folders import this class from the package, and need no copy of its file."""
-
-    def _grouped_forward(
-        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], plan: Dispatch, packed: Tensor | None
-    ) -> ModelOutput:
-        """The base model's forward in the plan's order, its outputs in the inputs' order."""
-        kwargs = {**kwargs, "plan": Dispatch(None, plan.slices), "return_dict": True}
-        base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
-        if plan.order is None:
-            return base_forward(**inputs, **kwargs)
-        if packed is None:
-            return put_back(base_forward(**take(inputs, plan.order), **kwargs), plan.order)
-        tokens = next(iter(inputs.values())).shape[1]
-        order, packing = reorder_packed(packed, plan.order, tokens)
-        outputs = base_forward(**take(inputs, order, dim=1), **{**kwargs, **packing})
-        return put_back(outputs, order, dim=1)
-
-    def _choosing_forward(
-        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], choices: SequencePass | TokenPass
-    ) -> ModelOutput:
-        """The base model's forward in which each block puts the batch in order for its own experts."""
-        base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
-        outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
-        outputs["router_logits"] = tuple(choices.logits)
-        return outputs

@@ -9,14 +9,11 @@ stays None). DistributedDataParallel therefore needs `find_unused_parameters=Tru
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch
 
 
@@ -93,21 +90,3 @@ class IdleExpert(nn.ModuleDict):
         super().__init__()
         # Past `Module.__setattr__`, so that the model does not count them among its modules.
         self.__dict__.update(blueprint=blueprint, kept=kept)
-
-
-def take_experts(block: nn.Module, config: Any, layer: int) -> Experts | None:
-    """Move the modules that experts own out of a base block and into one copy per expert.
-
-    Returns None, and leaves the block as it is, where `config.expert_layers` lacks this layer.
-    """
-    if layer not in config.expert_layers:
-        return None
-    owned = {}
-    for name, path in family_of(config.model_type).owned(config.expert_norms).items():
-        owned[name] = block.get_submodule(path)
-        parent, _, leaf = path.rpartition(".")
-        delattr(block.get_submodule(parent), leaf)
-    if config.experts_on_disk:
-        blueprint = nn.ModuleDict(owned).to("meta")
-        return Experts(IdleExpert(blueprint) for _ in config.experts)
-    return Experts(nn.ModuleDict(copy.deepcopy(owned)) for _ in config.experts)

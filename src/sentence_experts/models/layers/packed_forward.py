@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -25,7 +24,7 @@ DENSE = {"bert": False, "modernbert": False, "nomic_bert": False, "roberta": Tru
 _TOKEN_INPUTS = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
 
 
-def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
+def use_packing(model: nn.Module, packed: bool = True, required: bool = True) -> nn.Module:
     """Let every encoder in a model leave the padding out on the CPU, or have it pad again.
 
     The vectors stay the same but for rounding. Encoders that run another attention than the two paths (eager,
@@ -33,10 +32,10 @@ def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
     place and returned.
 
     Raises:
-        UsageError: there is no encoder in it whose padding can be left out.
+        UsageError: packing is `required`, and there is no encoder in it whose padding can be left out.
     """
     encoders = list(_encoders(model))
-    if not encoders and packed:
+    if not encoders and packed and required:
         known = ", ".join(sorted(DENSE))
         raise UsageError(
             f"no encoder that can be packed in {type(model).__name__}; known: {known}, with experts"
@@ -49,18 +48,14 @@ def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
     return model
 
 
-def can_pack(model: nn.Module) -> bool:
-    """Whether `use_packing` finds an encoder."""
-    return any(_encoders(model))
-
-
-def is_packed(model: nn.Module) -> bool:
-    """Whether an encoder in the model leaves the padding out on the CPU."""
-    return any(
+def is_packed(model: nn.Module) -> bool | None:
+    """Whether an encoder in the model leaves the padding out on the CPU; None if none of them could."""
+    packed = [
         attention_of(encoder.config) == PACKED
         and (isinstance(encoder, RoutedModel) or isinstance(encoder.forward, PackedForward))
         for encoder in _encoders(model)
-    )
+    ]
+    return any(packed) if packed else None
 
 
 def _encoders(model: nn.Module) -> Iterator[PreTrainedModel]:
@@ -87,11 +82,9 @@ class PackedForward:
         unusual = args or kwargs.get("cu_seq_lens_q") is not None or kwargs.get("return_dict") is False
         if unusual or example is None or not packs(encoder.config, example, mask):
             return forward(encoder, *args, **kwargs)
-        if mask is None:
-            mask = torch.ones(example.shape[:2], dtype=torch.bool, device=example.device)
         if DENSE[encoder.config.model_type] and "position_ids" not in inputs and "input_ids" in inputs:
             inputs["position_ids"] = _positions_after(inputs["input_ids"], encoder.config.pad_token_id)
-        packing = Packing.of(mask)
+        packing = Packing.of(example, mask)
         others = {name: kwargs[name] for name in kwargs.keys() - {*_TOKEN_INPUTS, "attention_mask"}}
         others |= packing.keywords(encoder.config) | {"return_dict": True}
         outputs = forward(encoder, **packing.pack(inputs), **others)

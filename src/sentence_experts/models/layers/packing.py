@@ -45,26 +45,30 @@ class Packing:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, mask: Tensor, groups: Tensor | None = None, in_order: bool = False) -> Packing:
-        """Plan the packing of a batch with this mask.
+    def of(
+        cls, example: Tensor, mask: Tensor | None, groups: Tensor | None = None, in_order: bool = False
+    ) -> Packing:
+        """Plan the packing of a batch.
 
         Sequences of equal length come side by side, so that one attention call serves them all.
 
         Args:
-            mask: (sequences, length), 0 at padding, on either side.
+            example: input_ids or embeddings, (sequences, length, ...).
+            mask: (sequences, length), 0 at padding, on either side; None for no padding.
             groups: (sequences,) integers; those of one group (one expert, say) come side by side first.
             in_order: leave the sequences in the batch's order instead.
         """
-        real = mask != 0
+        shape, device = (example.shape[0], example.shape[1]), example.device
+        real = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask != 0
         lengths = real.sum(dim=1)
-        places = torch.arange(mask.numel(), device=mask.device).view(mask.shape)
+        places = torch.arange(real.numel(), device=device).view(shape)
         order = None
         if not in_order:
-            keys = lengths if groups is None else groups * (mask.shape[1] + 1) + lengths
+            keys = lengths if groups is None else groups * (shape[1] + 1) + lengths
             order = torch.argsort(keys, stable=True)
             real, places, lengths = real[order], places[order], lengths[order]
         starts = nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
-        return cls(places[real], order, starts, (mask.shape[0], mask.shape[1]))
+        return cls(places[real], order, starts, shape)
 
     def pack(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What belongs to tokens, each (sequences, length, ...) or (1, length, ...), as (1, tokens, ...).

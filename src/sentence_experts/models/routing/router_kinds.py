@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,9 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, TokenDispatch
-from sentence_experts.models.layers.experts import Experts, take_experts
+from sentence_experts.models.layers.experts import Experts, IdleExpert
 from sentence_experts.models.routing.sequence_router import LEARNED, SequencePass, SequenceRouter
 from sentence_experts.models.routing.token_router import TOKEN, TokenPass, TokenRouter, Tokens
 from sentence_experts.models.storage.weight_names import is_router
@@ -130,11 +132,26 @@ class RoutedBlock:
     expert_norms: bool
 
     def put_experts(self, config: Any, layer: int) -> None:
-        """Put the experts into the block, and a router if learned ones choose, where it is to have them."""
-        self.experts = take_experts(self, config, layer)  # type: ignore[arg-type]
-        router = None if self.experts is None else router_kind(config).router
-        self.router = None if router is None else router(config.hidden_size, len(config.experts))
-        self.expert_norms = config.expert_norms
+        """Move the modules that experts own out of the block and into one copy per expert.
+
+        A block with experts also gets a router, if learned ones choose; `config.expert_layers` names them.
+        """
+        self.experts, self.router, self.expert_norms = None, None, config.expert_norms
+        if layer not in config.expert_layers:
+            return
+        block: Any = self
+        owned = {}
+        for name, path in family_of(config.model_type).owned(config.expert_norms).items():
+            owned[name] = block.get_submodule(path)
+            parent, _, leaf = path.rpartition(".")
+            delattr(block.get_submodule(parent), leaf)
+        if config.experts_on_disk:
+            blueprint = nn.ModuleDict(owned).to("meta")
+            self.experts = Experts(IdleExpert(blueprint) for _ in config.experts)
+        else:
+            self.experts = Experts(nn.ModuleDict(copy.deepcopy(owned)) for _ in config.experts)
+        if (router := router_kind(config).router) is not None:
+            self.router = router(config.hidden_size, len(config.experts))
 
     def __call__(self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any) -> Any:
         """Run the block."""

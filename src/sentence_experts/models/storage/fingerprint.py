@@ -60,16 +60,6 @@ def forget_origin(model: SentenceTransformer) -> None:
     model.__dict__.pop(_ATTRIBUTE, None)
 
 
-def origin_of(model: SentenceTransformer) -> Origin | None:
-    """Where the model was found; None for one that was made in memory, or has been trained since."""
-    origin: Origin | None = getattr(model, _ATTRIBUTE, None)
-    if origin is None:
-        return None
-    known, usual = origin.changes, origin.usual_changes
-    changed = any(count > known.get(name, usual) for name, count in _changes(model).items())
-    return None if changed else origin
-
-
 def _changes(model: SentenceTransformer) -> dict[str, int]:
     from sentence_experts.compat.torch import changes_of
 
@@ -93,9 +83,12 @@ def fingerprint_of(model: SentenceTransformer) -> str:
     """
     if (own := getattr(model, "fingerprint", None)) is not None:
         return str(own)
-    origin = origin_of(model)
+    origin: Origin | None = getattr(model, _ATTRIBUTE, None)
     if origin is None:
         return weights_fingerprint(model)
+    known, usual = origin.changes, origin.usual_changes
+    if any(count > known.get(name, usual) for name, count in _changes(model).items()):
+        return weights_fingerprint(model)  # it has been trained since
     found = source_fingerprint(origin.place, origin.commit) or weights_fingerprint(model)
     return sha256_text(found, origin.arithmetic) if origin.arithmetic else found
 

@@ -1,0 +1,83 @@
+"""The routes that a model's texts can name; a saved model's are read from its JSON alone, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentence_experts.errors import RouteError
+from sentence_experts.models.openers import OPENERS
+from sentence_experts.models.routing.task_types import without_task_types
+from sentence_experts.models.sources import model_folder, source_name
+from sentence_experts.storage import read_json
+
+SETTINGS = "config_sentence_transformers.json"
+
+
+@dataclass(frozen=True)
+class KnownRoutes:
+    """The routes of one model.
+
+    Attributes:
+        model: what messages call the model.
+        prompts: route name -> prompt text.
+        default: the route that is taken when none is named.
+        blocks_choose: without routes, blocks choose experts by themselves.
+    """
+
+    model: str
+    prompts: Mapping[str, str]
+    default: str | None
+    blocks_choose: bool
+
+    @classmethod
+    def of(
+        cls, model: str, prompts: Mapping[str, str | None] | None, default: str | None, experts: Any
+    ) -> KnownRoutes:
+        """From a model's prompts (empty ones are no routes), its default prompt's name, and its experts."""
+        routes = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
+        return cls(model, routes, default if default in routes else None, bool(experts))
+
+    @classmethod
+    def read(cls, source: Any) -> KnownRoutes | None:
+        """Those of a model's folder; None for what must be loaded to know: hub models, embedders, others.
+
+        Raises:
+            InputError: there is no such folder, no model in it, or its JSON cannot be read.
+        """
+        if not isinstance(source, str | Path):
+            return None
+        folder = Path(model_folder(str(source)))
+        if not folder.is_dir() or any((folder / file).is_file() for file in OPENERS):
+            return None
+        files = {name: folder / name for name in (SETTINGS, "config.json")}
+        found = {name: read_json(file) if file.is_file() else {} for name, file in files.items()}
+        prompts, default = (found[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
+        return cls.of(source_name(str(source)), prompts, default, found["config.json"].get("experts"))
+
+    def choose(self, route: str | None) -> str | None:
+        """The route that `route` means for this model: None only for a model without routes.
+
+        Raises:
+            RouteError: the model has routes and none is named or set as default, or it does not know `route`.
+        """
+        none = "none, its blocks choose experts by themselves" if self.blocks_choose else "none"
+        known = ", ".join(sorted(self.prompts)) or none
+        if route is None and self.prompts and self.default is None:
+            raise RouteError(f"{self.model} needs a route; its routes: {known}")
+        if route is not None and route not in self.prompts:
+            raise RouteError(f"{self.model} has no route {route!r}; its routes: {known}")
+        return self.default if route is None else route
+
+
+def check_route(source: Any, route: str | None) -> None:
+    """Check a route before the model is loaded, if `source` is a model's folder.
+
+    Raises:
+        RouteError: as `KnownRoutes.choose`.
+        InputError: as `KnownRoutes.read`.
+    """
+    if (known := KnownRoutes.read(source)) is not None:
+        known.choose(route)
