@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import encode_chunks
 from sentence_experts.encoding.config import EncodeConfig
-from sentence_experts.encoding.encoder import BatchEncoder, Model, open_encoder
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.precisions import check_precision, in_precision, write_in_precision
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.loading import LoadConfig
+from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.routing.known_routes import check_route
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, locked, replacing
 from sentence_experts.tables import Table, TextRow, TextTable, is_path
 
 if TYPE_CHECKING:
     import pandas as pd
+    from sentence_transformers import SentenceTransformer
 
+Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
 ENDINGS = (".parquet", ".npy")
 
 
@@ -118,6 +121,24 @@ def encode(
         return _encode_in_memory(encoder, source, config)
     with locked(out, f"encode {Path(source.name).name}"):
         return _encode_to_file(encoder, source, config, Path(out))
+
+
+def open_encoder(
+    model: Model,
+    route: str | None = None,
+    batch_size: int | None = None,
+    config: LoadConfig | None = None,
+) -> BatchEncoder:
+    """A model ready to encode many texts; a path or name is opened as `load` does, once `route` is known.
+
+    Raises:
+        RouteError: the model has routes and none is named or set as default, or it does not know `route`.
+        UsageError, InputError: as `load`.
+    """
+    if isinstance(model, BatchEncoder):
+        return model
+    check_route(model, route)
+    return BatchEncoder(load(model, config), batch_size)
 
 
 def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +13,13 @@ from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.parallel_cpu import BATCHING, ParallelCpuEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.models.decoders import is_decoder
-from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.pooling import pooling_of
-from sentence_experts.models.routing.known_routes import KnownRoutes, check_route
+from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
 BATCH_SIZE = 32  # texts per batch by default, where batches are not cut by tokens
 
 
@@ -171,24 +168,6 @@ class BatchEncoder:
     @cached_property
     def _empty_has_no_token(self) -> bool:
         return is_decoder(self.model) and not self.model.tokenizer("")["input_ids"]
-
-
-def open_encoder(
-    model: Model,
-    route: str | None = None,
-    batch_size: int | None = None,
-    config: LoadConfig | None = None,
-) -> BatchEncoder:
-    """A model ready to encode many texts; a path or name is opened as `load` does, once `route` is known.
-
-    Raises:
-        RouteError: the model has routes and none is named or set as default, or it does not know `route`.
-        UsageError, InputError: as `load`.
-    """
-    if isinstance(model, BatchEncoder):
-        return model
-    check_route(model, route)
-    return BatchEncoder(load(model, config), batch_size)
 
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.corpus.tables import Corpus, open_corpus
-from sentence_experts.encoding.encoder import Model, open_encoder
+from sentence_experts.encoding.encode import Model, open_encoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
