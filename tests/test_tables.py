@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -9,34 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.errors import InputError
 from sentence_experts.table_values import identifiers
 from sentence_experts.tables import BadRowError, TextTable, read_columns, read_rows, read_table, to_arrow
-
-TEXTS = ["Rice in drought", "", 'A "quoted", text', "Zürich", "two\fpages", "last"]
-
-
-def write(folder, name: str, texts=TEXTS):
-    path = folder / name
-    records = [{"id": f"p{number}", "abstract": text} for number, text in enumerate(texts)]
-    kind = name.removesuffix(".gz").rsplit(".", 1)[1]
-    if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(records), path)
-        return path
-    opener = gzip.open if name.endswith(".gz") else open
-    with opener(path, "wt", encoding="utf-8", newline="") as file:
-        if kind == "txt":
-            file.writelines(f"{text}\n" for text in texts)
-        elif kind == "jsonl":
-            file.writelines(json.dumps(record) + "\n" for record in records)
-        else:
-            writer = csv.DictWriter(file, ["id", "abstract"], delimiter="," if kind == "csv" else "\t")
-            writer.writeheader()
-            writer.writerows(records)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -44,7 +21,7 @@ def write(folder, name: str, texts=TEXTS):
 )
 def test_every_format_gives_the_same_texts(tmp_path, name):
     column = None if ".txt" in name else "abstract"
-    assert [row.text for row in TextTable(write(tmp_path, name), column).rows()] == TEXTS
+    assert [row.text for row in TextTable(write_texts(tmp_path, name), column).rows()] == list(TEXTS)
 
 
 def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
@@ -157,7 +134,7 @@ def test_files_with_a_byte_order_mark_are_read(tmp_path: Path, name, content, en
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.csv.gz", "a.jsonl.gz", "a.parquet", "a.parquet.gz"])
 def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name):
     texts = [f"{'text' * 20} {n}" for n in range(5000)]
-    path = write(tmp_path, name.removesuffix(".gz") if "parquet" in name else name, texts)
+    path = write_texts(tmp_path, name.removesuffix(".gz") if "parquet" in name else name, texts)
     if name == "a.parquet.gz":
         path = tmp_path / name
         path.write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
@@ -265,3 +242,31 @@ def test_whole_table_names_its_bad_row(tmp_path: Path):
         read_table(tmp_path / "a.csv", ["id"])
     with pytest.raises(InputError, match="lacks the column year; it has: id, title"):
         read_table(tmp_path / "a.csv", ["year"])
+
+
+@pytest.mark.parametrize(
+    "one_column",
+    [
+        pd.Series(TEXTS, name="abstract"),
+        pd.Series(TEXTS),
+        np.array(TEXTS),
+        pytest.importorskip("polars").Series("abstract", TEXTS),
+    ],
+    ids=["named", "unnamed", "numpy", "polars"],
+)
+def test_a_series_is_a_table_of_one_column(one_column):
+    assert TextTable(one_column).texts() == list(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (["a", None], "item 2 of the list is None, not a text"),
+        (["a", "b", 3], "item 3 of the list is 3, not a text"),
+        ([3], "item 1 of the list is 3, not a text or a row"),
+        ([{"text": "a"}, "b"], "item 2 of the list is 'b', not a text or a row"),
+    ],
+)
+def test_items_that_are_no_texts_are_named(items, message):
+    with pytest.raises(InputError, match=message):
+        to_arrow(items)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
+from types import CodeType
 from typing import Annotated, Any, Self
 
 import yaml
@@ -29,6 +32,19 @@ TrustRemoteCode = Annotated[bool, Field(description="Run code that comes with th
 Revision = Annotated[str | None, Field(description="Revision of a hub model: a branch, tag or commit")]
 
 
+def unknown_setting(name: str, known: Iterable[str]) -> str:
+    """What an error says of a setting that does not exist."""
+    close = get_close_matches(name, known := list(known), cutoff=0.7)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+    return f"no such setting; {hint}"
+
+
+def parameters_of(function: CodeType) -> list[str]:
+    """The names of a function's parameters that can be given by name, but for `config` and `self`."""
+    names = function.co_varnames[: function.co_argcount + function.co_kwonlyargcount]
+    return [name for name in names if name not in ("cls", "config", "self")]
+
+
 class Config(BaseModel):
     """Settings of one public function, and of the verb of the same name.
 
@@ -48,6 +64,10 @@ class Config(BaseModel):
         """
         if config is not None and not isinstance(config, cls | Mapping):
             raise UsageError(f"`config` must be a {cls.__name__} or a dict, got a {type(config).__name__}")
+        if unknown := next((name for name in settings if name not in cls.model_fields), None):
+            frame = inspect.currentframe()
+            others = () if frame is None or frame.f_back is None else parameters_of(frame.f_back.f_code)
+            raise UsageError(f"`{unknown}`: {unknown_setting(unknown, [*cls.model_fields, *others])}")
         given = config.model_dump(exclude_unset=True) if isinstance(config, cls) else dict(config or {})
         return cls.checked({**given, **settings}, settings, None)
 
@@ -74,10 +94,10 @@ class Config(BaseModel):
             return cls.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
-            name = str(first["loc"][0]) if first["loc"] else ""
-            message = first["msg"].removeprefix("Value error, ")
+            name, place = (".".join(map(str, part)) for part in (first["loc"][:1], first["loc"][1:]))
+            message = f"{place and f'{place}: '}{first['msg'].removeprefix('Value error, ')}"
             if first["type"] == "extra_forbidden":
-                message = f"no such setting; known: {', '.join(cls.model_fields)}"
+                message = f"{place}: no such setting" if place else unknown_setting(name, cls.model_fields)
             elif name:
                 message = f"{message} (got {first['input']!r})"
             if path is None or name in settings:

@@ -43,6 +43,11 @@ _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # of JSON lines, whose columns are those of the first rows
 
 
+def has_table_ending(path: Path) -> bool:
+    """Whether a file's name ends as that of a table."""
+    return _ending(path) in _FORMATS
+
+
 def file_columns(path: Path) -> list[str]:
     """The names of a file's columns; of JSON lines, those of its first rows.
 
@@ -87,11 +92,14 @@ def file_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row 
 # ---- opening -------------------------------------------------------------------------------------
 
 
+def _ending(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], str]]:
     """The file, unpacked, and its kind; what goes wrong while it is read becomes an InputError."""
-    ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending not in _FORMATS:
+    if not has_table_ending(path):
         raise InputError(
             f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, optionally with .gz"
         )
@@ -101,7 +109,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], str]]:
         with open(path, "rb") as plain:
             packed = plain.read(2) == b"\x1f\x8b" or path.name.lower().endswith(".gz")
             plain.seek(0)
-            yield gzip.GzipFile(fileobj=plain) if packed else plain, _FORMATS[ending]  # type: ignore[misc]
+            yield gzip.GzipFile(fileobj=plain) if packed else plain, _FORMATS[_ending(path)]  # type: ignore[misc]
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -94,9 +94,13 @@ def to_arrow(data: Table) -> pa.Table:
 
 
 def _to_arrow(data: Table) -> pa.Table | None:
-    library = type(data).__module__.partition(".")[0]
     if isinstance(data, pa.Table):
         return data
+    library = type(data).__module__.partition(".")[0]
+    if hasattr(data, "to_frame"):  # a series of pandas or polars: one column
+        data = data.to_frame(data.name or TEXT)
+    if library == "numpy":
+        data = data.tolist()
     if library == "pandas":
         return pa.Table.from_pandas(data, preserve_index=False)
     if library == "datasets":
@@ -108,7 +112,11 @@ def _to_arrow(data: Table) -> pa.Table | None:
 
         return from_dataframe(data)
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
-        texts = all(isinstance(item, str) for item in data)
+        texts = isinstance(next(iter(data), ""), str)
+        for number, item in enumerate(data, start=1):
+            if not isinstance(item, str if texts else Mapping):
+                what = "a text" if texts else "a text or a row (a dict)"
+                raise InputError(f"item {number} of the list is {item!r}, not {what}")
         return pa.table({TEXT: pa.array(data, pa.string())}) if texts else pa.Table.from_pylist(data)
     return None
 

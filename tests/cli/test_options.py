@@ -114,7 +114,7 @@ def test_flags_override_the_file(tmp_path: Path) -> None:
 def test_errors_of_the_file_name_it(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("top_q: 7\n")
-    with pytest.raises(InputError, match=r"settings\.yaml: top_q: no such setting; known: top_k, scale"):
+    with pytest.raises(InputError, match=r"settings\.yaml: top_q: no such setting; did you mean top_k"):
         run("m", "--config", str(file))
     file.write_text("top_k: 0\n")
     with pytest.raises(InputError, match=r"settings\.yaml: top_k: .*greater than or equal to 1.*got 0"):

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import csv
-import gzip
-import json
 import os
 import subprocess
 import sys
@@ -14,51 +11,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.storage import locked
 
-TEXTS = ["Rice in drought", "", 'A "quoted", text', "Zürich", "two\fpages", "last"]
-
-
-def write(folder, name: str, texts=TEXTS):
-    path = folder / name
-    records = [{"id": f"p{number}", "abstract": text} for number, text in enumerate(texts)]
-    kind = name.removesuffix(".gz").rsplit(".", 1)[1]
-    if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(records), path)
-        return path
-    opener = gzip.open if name.endswith(".gz") else open
-    with opener(path, "wt", encoding="utf-8", newline="") as file:
-        if kind == "txt":
-            file.writelines(f"{text}\n" for text in texts)
-        elif kind == "jsonl":
-            file.writelines(json.dumps(record) + "\n" for record in records)
-        else:
-            writer = csv.DictWriter(file, ["id", "abstract"], delimiter="," if kind == "csv" else "\t")
-            writer.writeheader()
-            writer.writerows(records)
-    return path
-
 
 def test_output_has_one_vector_per_text_in_order(tmp_path, plain):
-    source = write(tmp_path, "a.jsonl")
+    source = write_texts(tmp_path, "a.jsonl")
     found = encode(plain, source, out=tmp_path / "v.parquet", column="abstract", id_column="id", chunk_size=4)
     assert (found.texts, found.empty, found.dimension) == (6, 1, 32)
     table = pq.read_table(tmp_path / "v.parquet")
     assert table["id"].to_pylist() == [f"p{number}" for number in range(6)]
     assert table["row"].to_pylist() == list(range(6))
     assert table.schema.field("vector").type == pa.list_(pa.float32(), 32)
-    assert np.abs(np.array(table["vector"].to_pylist()) - plain.encode(TEXTS)).max() < 1e-6
+    assert np.abs(np.array(table["vector"].to_pylist()) - plain.encode(list(TEXTS))).max() < 1e-6
     encode(plain, source, out=tmp_path / "v.npy", column="abstract", chunk_size=4)
     assert np.array_equal(np.load(tmp_path / "v.npy"), np.array(table["vector"].to_pylist(), np.float32))
     assert {file.name for file in tmp_path.iterdir()} == {"a.jsonl", "v.parquet", "v.npy"}
 
 
 def test_chunk_size_does_not_change_vectors(tmp_path, plain):
-    source = write(tmp_path, "a.txt")
+    source = write_texts(tmp_path, "a.txt")
     for chunk in (1, 4, 100):
         encode(plain, source, out=tmp_path / f"{chunk}.npy", chunk_size=chunk)
     assert np.abs(np.load(tmp_path / "1.npy") - np.load(tmp_path / "100.npy")).max() < 1e-6
@@ -71,7 +47,7 @@ class StoppedError(Exception):
 
 @pytest.mark.parametrize("ending", ["npy", "parquet"])
 def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeypatch, ending):
-    source = write(tmp_path, "a.txt", [f"text number {n} " * (n % 5) for n in range(23)])
+    source = write_texts(tmp_path, "a.txt", [f"text number {n} " * (n % 5) for n in range(23)])
     encode(plain, source, out=tmp_path / f"whole.{ending}", chunk_size=4)
     real, seen = plain.encode, []
 
@@ -92,7 +68,7 @@ def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeyp
 
 
 def test_other_settings_or_texts_do_not_reuse_parts(tmp_path, experts):
-    source = write(tmp_path, "a.txt")
+    source = write_texts(tmp_path, "a.txt")
     out = tmp_path / "v.npy"
     encode(experts, source, out=out, route="crops", chunk_size=4)
     before = np.load(out)
@@ -105,7 +81,7 @@ def test_other_settings_or_texts_do_not_reuse_parts(tmp_path, experts):
 
 
 def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, capsys):
-    source = write(tmp_path, "a.txt", [f"text number {n} " * (1 + n % 7) for n in range(160)])
+    source = write_texts(tmp_path, "a.txt", [f"text number {n} " * (1 + n % 7) for n in range(160)])
     part = tmp_path / "part.npy"
     command = ["encode", str(plain_model), "--input", str(source), "--out", str(part), "--chunk-size", "2"]
     program = "from sentence_experts.cli.main import main; main()"
@@ -125,10 +101,10 @@ def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, cap
 
 
 def test_wrong_use_is_refused_before_anything_is_written(tmp_path, plain, experts):
-    source = write(tmp_path, "a.txt")
+    source = write_texts(tmp_path, "a.txt")
     with pytest.raises(UsageError, match=r"must end in \.parquet or \.npy"):
         encode(plain, source, out=tmp_path / "v.txt")
-    table = write(tmp_path, "a.parquet")
+    table = write_texts(tmp_path, "a.parquet")
     with pytest.raises(UsageError, match="would overwrite the input"):
         encode(plain, table, out=tmp_path / "a.parquet", column="abstract")
     with pytest.raises(RouteError, match="needs a route"):
@@ -142,7 +118,7 @@ def test_wrong_use_is_refused_before_anything_is_written(tmp_path, plain, expert
 def test_texts_in_memory_give_an_array(tmp_path, plain):
     vectors = encode(plain, TEXTS, chunk_size=4)
     assert vectors.dtype == np.float32
-    assert np.abs(vectors - plain.encode(TEXTS)).max() < 1e-6
+    assert np.abs(vectors - plain.encode(list(TEXTS))).max() < 1e-6
     frame = pd.DataFrame({"id": range(6), "text": TEXTS})
     assert np.array_equal(encode(plain, frame, column="text", chunk_size=4), vectors)
     assert np.array_equal(encode(plain.model, TEXTS, chunk_size=4, batch_size=4), vectors)
@@ -164,3 +140,11 @@ def test_result_gives_its_vectors_back(tmp_path, plain):
 def test_second_run_to_one_file_is_refused(tmp_path, plain):
     with locked(tmp_path / "v.npy", "encode others"), pytest.raises(InputError, match="is in use by process"):
         encode(plain, TEXTS, out=tmp_path / "v.npy")
+
+
+def test_one_text_is_given_as_a_list(plain):
+    with pytest.raises(UsageError, match="`texts`: there is no file 'Rice in drought'; give one text as"):
+        encode(plain, "Rice in drought")
+    with pytest.raises(InputError, match="no such file"):
+        encode(plain, "texts.csv")
+    assert encode(plain, pd.Series(["Rice in drought"])).shape == (1, 32)

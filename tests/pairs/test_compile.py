@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+import yaml
 
 from helpers.compile_pairs import RULES, SMALL, Compile
 from sentence_experts.corpus.importing import import_corpus
@@ -351,3 +352,12 @@ def test_links_of_real_articles_agree_with_an_independent_count(real_data: Path,
         assert counts[least] == expected[f"title_cocitation_pairs_ge{least}"]
     # tests/corpus/test_real_corpora.py names the records that make the difference.
     assert 0 <= expected["title_cocitation_pairs_ge1"] - counts["1"] < 1e-4 * counts["1"]
+
+
+def test_rules_can_be_a_dict(corpus: CorpusFolder) -> None:
+    content = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    for rules in (content, content["domains"]):
+        found = compile_pairs(corpus, domains=rules, **SMALL)
+        assert found.fingerprint() == compile_pairs(corpus, domains=RULES, **SMALL).fingerprint()
+    with pytest.raises(InputError, match=r"`domains`: domains\.crops\.titel: unknown key \(domain rules"):
+        compile_pairs(corpus, domains={"crops": {"titel": ["rice"]}})

@@ -36,7 +36,8 @@ def test_routes_are_a_list_or_names_between_commas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("batchsize: 8", "known: routes"),
+        ("batchsize: 8", "did you mean batch_size or batches?"),
+        ("colour: 8", "known: routes"),
         ("batch_size: many", "batch_size"),
         ("batch_size: 1", "greater than or equal to 2"),
         ("- a\n- b", "key: value"),

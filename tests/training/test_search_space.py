@@ -52,7 +52,7 @@ def test_default_space_is_that_of_the_preprint() -> None:
         ("batch_size: {type: int, low: 20, high: 5}", "low must be below high"),
         ("warmup: {type: float, low: 0, high: 0.5, log: true}", "above 0 with log"),
         ("batch_size: {type: int, low: 1, high: 20}", "batch_size: 1 is not allowed"),
-        ("batch: {type: int, low: 5, high: 20}", "batch: no such setting; known: .*batch_size"),
+        ("batch: {type: int, low: 5, high: 20}", "batch: no such setting; did you mean batches"),
         ("scheduler: {type: categorical, choices: [cosine, square]}", "'square' is not allowed"),
         ("scheduler: {type: categorical, choices: []}", "choices"),
         (

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, unknown_setting
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.yaml_files import read_settings
 
@@ -202,7 +202,7 @@ def _build(
     content = {} if file is None else read_settings(file)
     known = [name for _, names in configs.values() for name in names]
     if unknown := [str(name) for name in content if name not in known]:
-        raise InputError(f"{file}: {unknown[0]}: no such setting; known: {', '.join(known)}")
+        raise InputError(f"{file}: {unknown[0]}: {unknown_setting(unknown[0], known)}")
     built: dict[str, Config] = {}
     for parameter, (config, names) in configs.items():
         of_file, of_flags = (
@@ -254,6 +254,7 @@ class _Kind:
 
     def __init__(self, field: FieldInfo) -> None:
         members = [each for each in _members(field.annotation) if each is not type(None)]
+        members = [Path] if Path in members else members  # what a file can also hold has no form as a flag
         text = (field.description or "").strip()
         self.description = text if text.endswith("...") else text.removesuffix(".")
         origins = [get_origin(each) or each for each in members]

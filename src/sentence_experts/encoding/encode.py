@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -21,6 +22,7 @@ from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import check_route
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, locked, replacing
+from sentence_experts.table_files import has_table_ending
 from sentence_experts.tables import Table, TextRow, TextTable, is_path
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def encode(
     Args:
         model: a model in memory, or the path or name of one.
         texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
-            text per line; optionally gzipped), or a table in memory (pandas, polars, Arrow,
+            text per line; optionally gzipped), or a table or series in memory (pandas, polars, Arrow,
             `datasets.Dataset`).
         config: settings; those given by name come before it.
         out: a file that ends in .npy or .parquet.
@@ -103,7 +105,7 @@ def encode(
         Without `out`, an array of shape (texts, dimensions), float32 unless `precision` says otherwise.
 
     Raises:
-        UsageError: a bad setting, or `out` is also the input.
+        UsageError: a bad setting, `texts` is a text and no file, or `out` is also the input.
         InputError: the texts cannot be read, there are none, one is empty and the model cannot encode it, or
             another process is writing `out`.
         RouteError: the model needs a route, or does not know this one.
@@ -113,6 +115,8 @@ def encode(
         (2, 32)
     """
     config = EncodeConfig.of(config, **settings)
+    if isinstance(texts, str) and not isfile(texts) and not has_table_ending(Path(texts)):
+        raise UsageError(f"`texts`: there is no file {texts[:60]!r}; give one text as a list, [text]")
     source = TextTable(texts, config.column, config.id_column)
     check_out(source, None if out is None else Path(out), config)
     encoder = open_encoder(model, config.route, config.batch_size, load_config)

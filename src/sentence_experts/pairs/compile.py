@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import yaml
 
 from sentence_experts.corpus.tables import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
@@ -65,7 +67,7 @@ def compile_pairs(
         with opened(config, beside=None if out is None else Path(out)) as engine:
             pairs, known_links, made = _compiled(LinkGraph(folder, config, engine), config)
         manifest = {
-            "domain_rules": config.domains.read_text(encoding="utf-8") if config.domains else None,
+            "domain_rules": _rules_text(config.domains),
             "corpus": {
                 "fingerprint": folder.fingerprint(),
                 "licences": folder.manifest["counts"].get("by_licence"),
@@ -74,6 +76,13 @@ def compile_pairs(
         }
     in_memory = Pairs.in_memory(pairs, known_links, manifest)
     return in_memory if out is None else in_memory.save(out)
+
+
+def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
+    """The rules as they were given, for the manifest."""
+    if isinstance(rules, Mapping):
+        return yaml.safe_dump(dict(rules), sort_keys=False)
+    return None if rules is None else rules.read_text(encoding="utf-8")
 
 
 def _compiled(

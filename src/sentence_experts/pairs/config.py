@@ -46,7 +46,7 @@ def check_shares(value: Any, example: str) -> list[float] | None:
 class PairsConfig(Config):
     """Settings of `compile_pairs`."""
 
-    domains: Path | None = Field(
+    domains: Path | dict[str, Any] | None = Field(
         None,
         description="YAML rules that sort papers into domains; without, the domains whose queries found the "
         "papers (of a fetched corpus), or else one domain 'all'",

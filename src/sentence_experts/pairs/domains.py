@@ -82,14 +82,33 @@ class DomainRules(BaseModel):
         return name
 
     @classmethod
+    def of(cls, source: Path | str | Mapping[str, Any]) -> DomainRules:
+        """Rules from a file, or from a dict: that of the file, or its `domains` alone.
+
+        Raises:
+            InputError: no such file, not YAML, or a field that does not have the form above.
+        """
+        if not isinstance(source, Mapping):
+            return cls.read(Path(source))
+        return cls._checked(source if "domains" in source else {"domains": source}, "`domains`")
+
+    @classmethod
     def read(cls, path: Path) -> DomainRules:
         """Read a rules file; a relative `mesh_descriptors` is relative to it.
 
         Raises:
             InputError: no such file, not YAML, or a field that does not have the form above.
         """
+        rules = cls._checked(read_yaml(path, "domain rules"), str(path))
+        if rules.mesh_descriptors is not None:
+            beside = Path(path).parent / rules.mesh_descriptors
+            rules = rules.model_copy(update={"mesh_descriptors": beside})
+        return rules
+
+    @classmethod
+    def _checked(cls, content: Any, name: str) -> DomainRules:
         try:
-            rules = cls.model_validate(read_yaml(path, "domain rules"))
+            return cls.model_validate(content)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -97,13 +116,10 @@ class DomainRules(BaseModel):
                 " (domain rules need 'domains: NAME: subjects|mesh|keywords|journals|title|years: [...]'; "
                 "also several, none, mesh_descriptors)"
             )
-            message = first["msg"].removeprefix("Value error, ")
+            unknown = first["type"] == "extra_forbidden"
+            message = "unknown key" if unknown else first["msg"].removeprefix("Value error, ")
             own = first["type"] == "value_error"
-            raise InputError(f"{path}: {where}: {message}{'' if own else form}") from error
-        if rules.mesh_descriptors is not None:
-            beside = Path(path).parent / rules.mesh_descriptors
-            rules = rules.model_copy(update={"mesh_descriptors": beside})
-        return rules
+            raise InputError(f"{name}: {where}: {message}{'' if own else form}") from error
 
     def classifier(self) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
         """Make a function from a paper (a row of papers.parquet) to its domains, usually one.

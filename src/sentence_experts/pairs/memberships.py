@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import ibis
 import ibis.expr.types as ir
@@ -24,7 +25,7 @@ def domains_of_works(
     texts: ir.Table,
     papers: ir.Table,
     citations: ir.Table,
-    rules_file: Path | None,
+    given_rules: Path | Mapping[str, Any] | None,
     found_in: Path | None = None,
 ) -> ir.Table:
     """`paper_id, domain`: a row for each domain of each work of `texts` (`folded_texts`) that has any.
@@ -38,11 +39,12 @@ def domains_of_works(
     # A paper without text is in no pair, but the works that it cites outside the corpus get its domain.
     votes = unit in BEYOND_THE_CORPUS
     years: dict[str, tuple[int, int]] = {}
-    if rules_file is not None:
-        rules = DomainRules.read(rules_file)
+    if given_rules is not None:
+        rules = DomainRules.of(given_rules)
         batches = list(_classified(engine, papers if votes else papers.semi_join(texts, "paper_id"), rules))
         if not batches:
-            raise InputError(f"{rules_file}: no paper of the corpus falls into any of its domains")
+            name = "`domains`" if isinstance(given_rules, Mapping) else given_rules
+            raise InputError(f"{name}: no paper of the corpus falls into any of its domains")
         inside = engine.stored(pa.concat_tables(batches))
         years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
     elif found_in is not None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from sentence_experts.config import unknown_setting
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.yaml_files import read_settings
@@ -111,7 +112,7 @@ def _wrong_setting(space: SearchSpace) -> str | None:
     """Why a setting is not one of `train`, or may not take every value in its range; None if all is well."""
     for name, drawn in space.items():
         if name not in TrainConfig.model_fields:
-            return f"{name}: no such setting; known: {', '.join(TrainConfig.model_fields)}"
+            return f"{name}: {unknown_setting(name, TrainConfig.model_fields)}"
         for value in drawn.extremes:
             try:
                 TrainConfig.model_validate({name: value})

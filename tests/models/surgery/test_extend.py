@@ -42,6 +42,7 @@ from sentence_experts.models.encoder import save
             "makes no routes",
         ),
         ({"experts": ["a,b"]}, "expert name"),
+        ({"expert": ["a"]}, "`expert`: no such setting; did you mean experts"),
     ],
 )
 def test_wrong_arguments(
