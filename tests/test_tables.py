@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from helpers.text_tables import TEXTS, write_texts
