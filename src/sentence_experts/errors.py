@@ -26,6 +26,11 @@ class RouteError(SentenceExpertsError, ValueError):
     """A text has no route, or one that the model does not know. The message lists the known routes."""
 
 
+def brief(error: BaseException, longest: int = 300) -> str:
+    """Another library's message as one line: its words, or its class if it has none."""
+    return " ".join(str(error).split())[:longest] or type(error).__name__
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import `module`; if it is missing, name the extra of this package that installs it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer
 from sentence_experts.compat.transformers import (
     attention_of,
     ignore_on_load,
+    loading_reports,
     padded_attention,
     padded_mask,
     set_attention,
@@ -102,3 +104,22 @@ def test_weights_can_be_left_out_without_a_report(tmp_path, capfd: pytest.Captur
 def test_the_padded_attention_is_the_librarys_own() -> None:
     assert AttentionInterface()["sdpa"] is padded_attention
     assert AttentionMaskInterface()["sdpa"] is padded_mask
+
+
+def test_what_loading_finds_wrong_is_collected_and_not_printed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = BertModel(BertConfig(vocab_size=40, **SIZES))
+    weights = model.state_dict()
+    lost = weights.pop("encoder.layer.0.output.dense.bias")
+    weights["encoder.layer.1.output.dense.bias"] = lost[1:].clone()
+    model.save_pretrained(tmp_path, state_dict={**weights, "cls.bias": lost})
+    with loading_reports() as reports:
+        BertModel.from_pretrained(tmp_path)
+    (report,) = reports
+    assert report.missing_keys == {"encoder.layer.0.output.dense.bias"}
+    assert report.unexpected_keys == {"cls.bias"}
+    assert [key for key, *_ in report.mismatched_keys] == ["encoder.layer.1.output.dense.bias"]
+    assert "LOAD REPORT" not in caplog.text
+    with pytest.raises(RuntimeError):  # outside, all is as it was
+        BertModel.from_pretrained(tmp_path)

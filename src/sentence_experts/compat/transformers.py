@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock, get_ident
 from typing import Any
 
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+from transformers.utils.loading_report import LoadStateDictInfo
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
 padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
@@ -32,6 +36,33 @@ def ignore_on_load(model: Any, pattern: str) -> None:
     """Let `from_pretrained` skip weights of a checkpoint whose names match `pattern`, without a report."""
     ignored = set(model._keys_to_ignore_on_load_unexpected or ())
     model._keys_to_ignore_on_load_unexpected = ignored | {pattern}
+
+
+_loading = RLock()
+
+
+@contextmanager
+def loading_reports() -> Iterator[list[LoadStateDictInfo]]:
+    """Collect what `from_pretrained` finds wrong with a checkpoint's weights, in place of its printed table.
+
+    The public `output_loading_info` does not reach a model that sentence-transformers loads, and tells of the
+    adapter alone where there is one. Missing weights are random after loading, so the caller must look.
+    """
+    reports: list[LoadStateDictInfo] = []
+    thread, table = get_ident(), LoadStateDictInfo.create_loading_report
+
+    def collect(report: LoadStateDictInfo, *args: Any, **kwargs: Any) -> str | None:
+        if get_ident() != thread:
+            return table(report, *args, **kwargs)
+        reports.append(report)
+        return None
+
+    with _loading:
+        LoadStateDictInfo.create_loading_report = collect  # type: ignore[method-assign]
+        try:
+            yield reports
+        finally:
+            LoadStateDictInfo.create_loading_report = table  # type: ignore[method-assign]
 
 
 def records_router_logits(model: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from sentence_experts.config import Config, Device, Revision, TrustRemoteCode
-from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, require
+from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
 from sentence_experts.models.sources import (
@@ -137,7 +137,7 @@ def load(
         raise
     except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {chosen.device}" if chosen.device else ""
-        raise InputError(f"{source}: this model cannot be loaded{where}: {error}") from error
+        raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
     commit = None if Path(place).exists() else hub_commit(place, chosen.revision, chosen.cache_folder)
     origin = Origin(source_name(str(source)), place, commit)
     set_origin(model, origin)
@@ -157,6 +157,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
     from sentence_experts.models.decoders import is_decoder, pad_on_the_right
     from sentence_experts.models.pooling import set_pooling
+    from sentence_experts.models.storage.complete import checked_weights, transformers_of
 
     hub = {"cache_dir" if name == "cache_folder" else name: value for name, value in config.hub.items()}
     try:
@@ -166,7 +167,9 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     if found.get("model_type") in MODEL_TYPES:
         return _open_experts(place, config)
     options = {"trust_remote_code": config.trust_remote_code, **config.hub}
-    model = SentenceTransformer(place, device=config.device, **options)
+    with checked_weights(place) as loaded:
+        model = SentenceTransformer(place, device=config.device, **options)
+        loaded += transformers_of(model)
     if is_decoder(model):
         pad_on_the_right(model)
         if config.pooling is None and not is_sentence_transformer_model(place, **config.hub):
@@ -179,21 +182,35 @@ def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
     """A model with experts, only those in memory that are asked for."""
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.routing.automatic import AutoRoutedEncoder
-    from sentence_experts.models.routing.route_classifier import RouteClassifier, has_auto_route
-    from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, shared_part
+    from sentence_experts.models.routing.route_classifier import AGAIN, RouteClassifier, has_auto_route
+    from sentence_experts.models.routing.route_classifier import FOLDER as CLASSIFIER
+    from sentence_experts.models.storage.complete import checked_weights, transformers_of
+    from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, named, shared_part
 
     folder = Path(place)
     if folder.exists() and not (folder / "modules.json").is_file():
         raise InputError(f"{place}: not a sentence-transformers directory (no modules.json)")
-    if config.partial:
-        with shared_part(place, **config.hub) as part:
-            options = {"config_kwargs": {"experts_on_disk": True}, **config.hub}
-            model = ExpertEncoder(part, device=config.device, **options)
-    else:
-        model = ExpertEncoder(place, device=config.device, **config.hub)
+    with checked_weights(place) as loaded:
+        if config.partial:
+            with shared_part(place, **config.hub) as part:
+                options = {"config_kwargs": {"experts_on_disk": True}, **config.hub}
+                model = ExpertEncoder(part, device=config.device, **options)
+        else:
+            model = ExpertEncoder(place, device=config.device, **config.hub)
+        loaded += transformers_of(model)
+    residency = model.routed_model.residency
     if config.partial or (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
-        model.routed_model.residency.files = WeightFiles.find(place, **config.hub)
-    return AutoRoutedEncoder(model, RouteClassifier.read(folder)) if has_auto_route(folder) else model
+        residency.files = WeightFiles.find(place, **config.hub)
+    if config.partial:
+        residency.check_files()
+    if not has_auto_route(folder):
+        return model
+    classifier, width = RouteClassifier.read(folder), model.get_embedding_dimension()
+    strangers = set(classifier.routes) - {route.name for route in model.routes}
+    if strangers or classifier.weights.shape[1] != width:
+        other = f"it knows {named(strangers)}" if strangers else f"its vectors are not of length {width}"
+        raise InputError(f"{folder / CLASSIFIER}: automatic routes of another model: {other}; {AGAIN}")
+    return AutoRoutedEncoder(model, classifier)
 
 
 def _own(model: SentenceTransformer, config: LoadConfig) -> SentenceTransformer:

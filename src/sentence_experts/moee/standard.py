@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.storage.complete import read_arrays
 from sentence_experts.moee.vectors import Rows, States
 from sentence_experts.storage import replacing
 
@@ -41,7 +42,17 @@ class Standard:
         return cls(_moments(states.hidden), _moments(states.routing))
 
     def apply(self, states: States) -> States:
-        """The states as standard scores."""
+        """The states as standard scores.
+
+        Raises:
+            InputError: the scores were fitted to another model.
+        """
+        fitted, own = ([rows.shape[-1] for rows in (of.hidden, of.routing)] for of in (self, states))
+        if fitted != own:
+            raise InputError(
+                f"the standard scores are of hidden states and routing weights of lengths {fitted}, this "
+                f"model's are {own}; fit them again (`fit_standard`)"
+            )
         return States(_scores(states.hidden, self.hidden), _scores(states.routing, self.routing))
 
     def write(self, folder: Path) -> None:
@@ -53,10 +64,15 @@ class Standard:
 
     @classmethod
     def read(cls, folder: Path) -> Standard:
-        """Read what `write` wrote."""
-        from safetensors.numpy import load_file
+        """Read what `write` wrote.
 
-        return cls(**load_file(folder / FILE))
+        Raises:
+            InputError: the file is damaged, or holds something else.
+        """
+        moments = read_arrays(folder / FILE, ("hidden", "routing"))
+        if any(array.ndim != 2 or len(array) != 2 for array in moments.values()):
+            raise InputError(f"{folder / FILE}: not means and deviations; make the embedder again")
+        return cls(**moments)
 
 
 def batch_scores(states: States, batch_size: int) -> States:

@@ -16,8 +16,9 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from sentence_experts.compat.transformers import records_router_logits
-from sentence_experts.errors import InputError, require
+from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 from sentence_experts.models.sources import load_quietly, model_folder
+from sentence_experts.models.storage.complete import checked_weights
 from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.families import RouterFamily, family_of, is_known
 from sentence_experts.moee.prompts import Prompt
@@ -53,9 +54,13 @@ class MoeTransformer(Transformer):
         model_folder(model_name_or_path)
         load_quietly()
         try:
-            super().__init__(model_name_or_path, **loading)
+            with checked_weights(model_name_or_path) as loaded:
+                super().__init__(model_name_or_path, **loading)
+                loaded.append(self.model)
+        except SentenceExpertsError:
+            raise
         except Exception as error:  # missing or broken files make the libraries raise anything
-            reason = " ".join(str(error).split())[:300]
+            reason = brief(error)
             of_tokenizer = "tokenizer" in reason.lower() or "processor" in reason.lower()
             what = "no tokenizer could be loaded" if of_tokenizer else "this model cannot be loaded"
             raise InputError(f"{model_name_or_path}: {what}: {reason}") from error

@@ -101,7 +101,11 @@ def test_a_saved_calibration_gives_the_same_vectors(base: SentenceTransformer, t
     assert np.array_equal(again.encode(TEXTS), apply(copy.deepcopy(base), found).encode(TEXTS))
     assert not apply_saved(copy.deepcopy(base), tmp_path / "nothing")
     save_file({"0.other.layer.1.range": torch.zeros(2)}, tmp_path / int8.FILE)
-    with pytest.raises(InputError, match="of another model"):
+    with pytest.raises(InputError, match=r"missing: 0.model.*not of this model: 0.other.layer.1;"):
+        apply_saved(copy.deepcopy(base), tmp_path)
+    first = min(found)
+    save_file({**found, first: found[first][:1]}, tmp_path / int8.FILE)
+    with pytest.raises(InputError, match=rf"int8.safetensors: of another model: {first} "):
         apply_saved(copy.deepcopy(base), tmp_path)
     (tmp_path / int8.FILE).write_bytes(b"no")
     with pytest.raises(InputError, match="cannot be read"):

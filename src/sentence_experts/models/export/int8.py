@@ -22,7 +22,8 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from sentence_experts.compat.onnxruntime import can_multiply_int8, int8_linear
-from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.errors import InputError, UsageError, brief, require
+from sentence_experts.models.storage.shards import REMEDY, check_names, named
 from sentence_experts.models.storage.weight_names import is_expert, is_router
 from sentence_experts.storage import replacing
 
@@ -136,8 +137,12 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str], batch_size: in
     return calibration
 
 
-def apply(encoder: SentenceTransformer, calibration: Mapping[str, Tensor]) -> SentenceTransformer:
+def apply(
+    encoder: SentenceTransformer, calibration: Mapping[str, Tensor], source: str | Path = FILE
+) -> SentenceTransformer:
     """Replace the calibrated layers by layers in 8 bits, in place, and return the encoder.
+
+    Errors name `source`, the file of the calibration.
 
     Raises:
         InputError: it does not have these layers.
@@ -153,8 +158,13 @@ def apply(encoder: SentenceTransformer, calibration: Mapping[str, Tensor]) -> Se
     layers = dict(block_layers(encoder))
     names = {name.removesuffix(".range") for name in calibration if name.endswith(".range")}
     # Experts that are not in memory have no layers to change.
-    if unknown := sorted(name for name in names - set(layers) if not is_expert(name)):
-        raise InputError(f"{FILE} is of another model: it names {unknown[0]}")
+    unknown = {name for name in names - set(layers) if not is_expert(name)}
+    check_names(source, set(layers) - names, unknown)
+    shapes = {f"{name}.range": (2,) for name in names}
+    shapes |= {f"{name}.smooth": (layers[name].in_features,) for name in names & set(layers)}
+    check_names(source, (), set(calibration) - set(shapes) - {f"{name}.smooth" for name in names})
+    if other := {name for name, each in calibration.items() if each.shape != shapes.get(name, each.shape)}:
+        raise InputError(f"{source}: of another model: {named(other)} has another shape; {REMEDY}")
     for name in sorted(names & set(layers)):
         low, high = calibration[f"{name}.range"].tolist()
         eight = Int8Linear(layers[name], calibration.get(f"{name}.smooth"), low, high)
@@ -200,9 +210,9 @@ def apply_saved(encoder: SentenceTransformer, folder: Path) -> bool:
         )
         return False
     try:
-        apply(encoder, load_file(file))
-    except (SafetensorError, KeyError) as error:
-        raise InputError(f"{file}: cannot be read: {error}") from error
+        apply(encoder, load_file(file), file)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{file}: cannot be read ({brief(error)}); {REMEDY}") from error
     return True
 
 

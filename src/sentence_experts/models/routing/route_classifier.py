@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.models.pooling import unit
+from sentence_experts.models.storage.complete import read_arrays
 from sentence_experts.storage import read_json, replacing_folder, write_json
 
 AUTO = "auto"
 FOLDER, SETTINGS, WEIGHTS = "auto_route", "auto_route.json", "auto_route.safetensors"
+AGAIN = "write it again with `auto_route`"
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,22 @@ class RouteClassifier:
         Raises:
             InputError: it is not there, or not whole.
         """
-        from safetensors.numpy import load_file
-
         settings = read_json(model / FOLDER / SETTINGS)
         if "otherwise" in settings:  # its name in version 0.1.0
             settings["fallback"] = settings.pop("otherwise")
+        arrays = read_arrays(model / FOLDER / WEIGHTS, ("weights", "biases"))
         try:
-            arrays = load_file(model / FOLDER / WEIGHTS)
-            return cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
-        except Exception as error:  # any error that a broken file makes the libraries raise
+            found = cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
+            fits = found.weights.ndim == 2 and found.biases.shape == (len(found.weights),) == (
+                len(found.routes),
+            )
+        except (TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"{model / FOLDER}: cannot be read ({error}); write it again with `auto_route`"
+                f"{model / FOLDER / SETTINGS}: cannot be read ({brief(error)}); {AGAIN}"
             ) from error
+        if not fits:
+            raise InputError(f"{model / FOLDER / WEIGHTS}: not of these {len(found.routes)} routes; {AGAIN}")
+        return found
 
 
 def has_auto_route(source: str | Path) -> bool:

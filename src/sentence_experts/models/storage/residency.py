@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.layers.experts import Experts, IdleExpert
-from sentence_experts.models.storage.shards import WeightFiles
+from sentence_experts.models.storage.shards import REMEDY, WeightFiles, check_names, named, weights_file
 
 DISK, CPU = "disk", "cpu"
 
@@ -132,6 +132,22 @@ class Residency:
         thread.start()
         return thread
 
+    def check_files(self) -> None:
+        """Check that the files hold the weights of every expert, and no others.
+
+        Raises:
+            InputError: they do not.
+        """
+        assert self.files is not None
+        known = {
+            name
+            for path, experts in self._blocks().items()
+            for number in range(len(experts))
+            for name in _names(path, number, _modules(experts.expert(number)))
+        }
+        found = self.files.expert_weights()
+        check_names(weights_file(self.files.source), known - found, found - known)
+
     def idle_weights(self) -> dict[str, Tensor]:
         """The weights of the idle experts by name: what the model's `state_dict` lacks."""
         found: dict[str, Tensor] = {}
@@ -149,8 +165,7 @@ class Residency:
         """The memory that one expert takes, over all blocks."""
         total = 0
         for experts in self._blocks().values():
-            first: Any = experts.expert(0)
-            weights = getattr(first, "blueprint", first).parameters()
+            weights = _modules(experts.expert(0)).parameters()
             total += sum(weight.numel() * weight.element_size() for weight in weights)
         return total
 
@@ -199,7 +214,9 @@ class Residency:
                 expert = copy.deepcopy(place.blueprint)
                 names = _names(path, number, expert)
                 read = self._read(list(names))
-                state = {names[name]: weight.to(self._model.dtype) for name, weight in read}
+                state = {names[name]: weight for name, weight in read}
+                self._check_shapes(number, expert.state_dict(), state)
+                state = {name: weight.to(self._model.dtype) for name, weight in state.items()}
                 expert.load_state_dict(state, assign=True)
             experts[number] = expert.to(self._model.device).train(self._model.training)
         with self._lock:
@@ -209,6 +226,20 @@ class Residency:
         if self.files is None:
             raise UsageError("save the model and load it again first: its idle experts are in no file")
         return self.files.read(names)
+
+    def _check_shapes(self, number: int, known: dict[str, Tensor], read: dict[str, Tensor]) -> None:
+        other = {
+            name
+            for name, one in read.items()
+            if one.shape != known[name].shape or not one.is_floating_point()
+        }
+        if other:
+            assert self.files is not None
+            file, name = weights_file(self.files.source), self._model.config.experts[number]
+            raise InputError(
+                f"{file}: weights of expert {name!r} have another shape or kind of number than the config "
+                f"says: {named(other)}; {REMEDY}"
+            )
 
     def _check_unchanged(self, dropped: Sequence[int]) -> None:
         """Refuse to drop weights that are in no file."""
@@ -227,6 +258,11 @@ class Residency:
                             "and dropping it would lose that; save the model, or keep idle experts with "
                             "idle='cpu'"
                         )
+
+
+def _modules(expert: nn.ModuleDict) -> nn.ModuleDict:
+    """The expert's modules, without weights if it is idle."""
+    return expert.blueprint if isinstance(expert, IdleExpert) else expert
 
 
 def _names(path: str, number: int, expert: nn.ModuleDict) -> dict[str, str]:

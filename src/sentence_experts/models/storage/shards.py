@@ -9,13 +9,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, brief
 from sentence_experts.models.storage.weight_names import expert_of
 from sentence_experts.storage import read_json, replacing, write_json
 
@@ -25,6 +25,32 @@ if TYPE_CHECKING:
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARED, EXPERT = "model-shared.safetensors", "model-expert-{:03d}.safetensors"
 EXPERT_FILES = "model-expert-*.safetensors"
+REMEDY = "copy or download the model again, or save it once more"
+MAX_NAMED = 3
+
+
+def named(names: Iterable[str]) -> str:
+    """The first few names, and how many more there are."""
+    names = sorted(names)
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}"
+
+
+def check_names(source: str | Path, missing: Iterable[str], unexpected: Iterable[str] = ()) -> None:
+    """Refuse weights that are missing or unexpected.
+
+    Raises:
+        InputError: there are some; the message names `source` and the first few.
+    """
+    faults = (("weights are missing", set(missing)), ("weights are not of this model", set(unexpected)))
+    if found := [f"{fault}: {named(names)}" for fault, names in faults if names]:
+        raise InputError(f"{source}: {'; '.join(found)}; {REMEDY}")
+
+
+def weights_file(source: str) -> str:
+    """The file in a folder that holds its weights, or lists their files; the id of a hub model."""
+    files = [Path(source) / name for name in (WEIGHTS, INDEX)]
+    return str(next((file for file in files if file.is_file()), source))
 
 
 def split_by_expert(folder: Path) -> None:
@@ -115,10 +141,23 @@ class WeightFiles:
             path = self._unchanged(name)
             try:
                 with safe_open(path, framework="pt") as file:
+                    held, of_key = set(file.keys()), self.of_key or {}
+                    listed = {key for key, place in of_key.items() if place == name} or held
+                    check_names(path, set(wanted) - held, held - listed)
                     for key in wanted:
                         yield key, file.get_tensor(key)
             except SafetensorError as error:
-                raise InputError(f"{path}: an expert cannot be read: {error}") from error
+                raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
+
+    def expert_weights(self) -> set[str]:
+        """The names of all experts' weights."""
+        from safetensors import safe_open
+
+        names: Any = self.of_key
+        if names is None:
+            with safe_open(self._unchanged(WEIGHTS), framework="pt") as file:
+                names = file.keys()
+        return {name for name in names if expert_of(name) is not None}
 
     def _by_file(self, keys: Sequence[str]) -> dict[str, list[str]]:
         if self.of_key is None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.compat.peft import PEFT_PREFIX, forget_adapters, lora_layers
-from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.errors import InputError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES, family_of
+from sentence_experts.models.storage.shards import REMEDY, named
 from sentence_experts.storage import replacing_folder
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ def load_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
     try:
         stored = load_file(Path(folder) / WEIGHTS_FILE)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{folder}: no adapter weights could be read: {error}") from error
+        raise InputError(
+            f"{Path(folder) / WEIGHTS_FILE}: cannot be read ({brief(error)}); {REMEDY}"
+        ) from error
     weights = {name.removeprefix(PEFT_PREFIX): weight for name, weight in stored.items()}
     add_lora(encoder, **settings)
     peft = require("peft.functional", "lora")
@@ -130,7 +133,11 @@ def load_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
     shapes, wanted = ({name: one.shape for name, one in each.items()} for each in (weights, expected))
     if shapes != wanted:
         _take_out(model)
-        raise InputError(f"{folder}: this adapter is of a model with other blocks or another width")
+        other = [name for name, _ in set(shapes.items()) ^ set(wanted.items())]
+        raise InputError(
+            f"{folder}: this adapter is of a model with other blocks or another width, or not whole: "
+            f"{named(set(other))} are missing, unexpected or of another shape"
+        )
     peft.set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
 
 
