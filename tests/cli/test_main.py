@@ -102,3 +102,16 @@ def test_command_line_starts_without_heavy_imports() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert json.loads(out) == []
+
+
+def test_truncated_file_is_no_interruption(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def breaks_off(*_: object, **__: object) -> None:
+        raise EOFError("marker missing")
+
+    monkeypatch.setattr("sentence_experts.corpus.tables.CorpusFolder.open", breaks_off)
+    code, _, error = run(capsys, "corpus", "show", tmp_path)
+    assert code == 1
+    assert "truncated (marker missing)" in error
+    assert is_one_line(error)

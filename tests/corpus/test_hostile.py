@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import multiprocessing
 import os
 import socket
@@ -20,6 +21,7 @@ from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper
 from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError
 
 LAUGHS = "<!DOCTYPE article [<!ENTITY a 'ha ha ha ha ha '>" + "".join(
     f"<!ENTITY {name} '{f'&{before};' * 10}'>" for before, name in zip("abcdefghi", "bcdefghij", strict=True)
@@ -72,9 +74,8 @@ def test_entities_reach_nothing_outside(folder: Callable[..., Path], tmp_path: P
 
 
 def test_entity_bombs_are_refused_quickly(folder: Callable[..., Path], tmp_path: Path) -> None:
-    corpus = import_corpus(
-        [folder(laughs=LAUGHS + "]>" + jats(title="&j;"), quadratic=QUADRATIC)], tmp_path / "o", workers=1
-    )
+    documents = folder(laughs=LAUGHS + "]>" + jats(title="&j;"), quadratic=QUADRATIC, good=jats())
+    corpus = import_corpus([documents], tmp_path / "o", workers=1)
     assert reasons(corpus) == {"laughs.xml": "entity-bomb", "quadratic.xml": "entity-bomb"}
 
 
@@ -250,8 +251,30 @@ def test_zip_members_and_broken_zips(tmp_path: Path) -> None:
         ("none.tar.gz", b"hello"),
     ):
         (tmp_path / name).write_bytes(content)
-        corpus = import_corpus([tmp_path / name], tmp_path / f"out-{name}", workers=1)
-        assert [line["reason"] for line in rejected(corpus)] == ["broken-archive"], name
+        out = tmp_path / f"out-{name}"
+        with pytest.raises(InputError, match=rf"{name}: no article could be read; 1 were .*broken-archive"):
+            import_corpus([tmp_path / name], out, workers=1)
+        assert [json.loads(line)["reason"] for line in (out / "rejected.jsonl").open()] == ["broken-archive"]
+
+
+def test_sources_without_an_article_make_no_corpus(folder: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "a.png").write_bytes(b"x")
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="figures: holds no article"):
+        import_corpus([tmp_path / "figures"], out, workers=1)
+    with pytest.raises(InputError, match="no article could be read; 1 were set aside, the first is a.xml"):
+        import_corpus([folder(a="<broken")], out, workers=1)
+    with pytest.raises(InputError, match="holds no corpus"):
+        CorpusFolder.open(out)
+    # The folder is as good as new.
+    assert import_corpus([folder(b=jats())], out, workers=1).manifest["counts"]["papers"] == 1
+
+
+def test_a_pipe_is_no_source(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tar")
+    with pytest.raises(InputError, match="a pipe or device"):
+        import_corpus([tmp_path / "a.tar"], workers=1)
 
 
 @pytest.mark.parametrize("ending", ["zip", "tar.xz"])

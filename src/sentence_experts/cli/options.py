@@ -62,6 +62,8 @@ class Verb(TyperCommand):
         except SentenceExpertsError as error:
             error.args = (name_flags(str(error), self.params),)
             raise
+        except EOFError as error:  # which typer takes for the end of a dialogue
+            raise InputError(f"a file that was read ends too early, it is truncated ({error})") from error
 
 
 def one_of(**given: Any) -> Any:

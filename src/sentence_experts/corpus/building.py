@@ -168,6 +168,8 @@ def _write_corpus(
     rejections += fetch.rejections() if fetch else []
     rejections.sort(key=_by_place)
     write_rejections(out / REJECTED, rejections)
+    if not counts["papers"]:
+        raise _nothing_read(out, parts, [str(source["name"]) for source in described], rejections)
     counts["rejected"] = dict(Counter(rejection.reason for rejection in rejections))
     counts["other_files"] = ignored
     manifest: dict[str, Any] = {
@@ -185,9 +187,23 @@ def _write_corpus(
         manifest |= fetched
     write_json(out / MANIFEST, manifest)
     parts.remove()
-    if not counts["papers"]:
-        logger.info(f"warning: no article was found in the sources; {out / REJECTED} says what was set aside")
     return CorpusFolder.open(out)
+
+
+def _nothing_read(out: Path, parts: PartStore, sources: list[str], rejected: list[Rejection]) -> InputError:
+    """The error of a corpus without papers; leaves only the list of what was set aside."""
+    parts.remove()
+    for name in (PAPERS, CITATIONS):
+        (out / name).unlink(missing_ok=True)
+    where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
+    if not rejected:
+        return InputError(f"{where}: holds no article (.xml, .nxml, or an archive of them) and no record")
+    first = rejected[0]
+    named = "/".join(filter(None, [first.member, first.record])) or first.source
+    return InputError(
+        f"{where}: no article could be read; {len(rejected):,} were set aside, the first is {named} "
+        f"({first.reason}: {first.detail}); all are listed in {out / REJECTED}"
+    )
 
 
 def _by_place(rejection: Rejection) -> tuple[Any, ...]:

@@ -153,8 +153,8 @@ def _fetch_to(out: Path, config: FetchConfig) -> CorpusFolder:
         fetched = _fetch(config, requests)
         if requests.set_aside:
             logger.info(
-                f"{len(requests.set_aside)} requests failed, {config.attempts} times each; what they were "
-                "for is listed in rejected.jsonl, and requested again next time"
+                f"{len(requests.set_aside)} answers or records were missing or unusable, after "
+                f"{config.attempts} attempts each; they are listed in rejected.jsonl, and requested next time"
             )
         # Whatever this replaces can be made again from the journal.
         replacing = ImportConfig.of(workers=config.workers, overwrite=True)

@@ -138,7 +138,7 @@ def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
     patience = {"email": "a@b.org", "attempts": 2, "first_wait": 0.01}
     corpus = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)
     assert rejected(corpus)["not-fetched"] == [lost]
-    assert "1 requests failed" in capsys.readouterr().err
+    assert "1 answers or records were missing or unusable" in capsys.readouterr().err
     world.fault = lambda number, path: None
     world.asked.clear()
     again = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)

@@ -80,6 +80,8 @@ def find_sources(paths: list[Path]) -> list[Source]:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
         real = path.resolve()
+        if not (real.is_dir() or real.is_file()):
+            raise InputError(f"{path}: a pipe or device; give files and folders")
         name = real.name or "root"
         if real.is_dir():
             sources.append(Source(name, "folder", real))

@@ -7,7 +7,8 @@ Source: "Entrez Programming Utilities Help" (NCBI Bookshelf, NBK25499). PubMed's
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import chain
@@ -16,9 +17,10 @@ from lxml import etree
 
 from sentence_experts.corpus.formats.markup import Element
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.sources.http import TOOL, FailedError, RefusedError, is_xml
-from sentence_experts.corpus.sources.requests import Requests, batches_of
-from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.corpus.sources.answers import count_of, has_root, is_search_result, json_value, xml_root
+from sentence_experts.corpus.sources.http import TOOL, FailedError, RefusedError
+from sentence_experts.corpus.sources.requests import IMPLAUSIBLE, Requests, batches_of
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import sha256_text
 
 MAX_RESULTS = 9_999
@@ -28,6 +30,7 @@ _LINKS_PER_REQUEST = 100
 _EXAMPLES = 3
 _MAX_ADDRESS = 2_000
 """Characters of a query beyond which NCBI wants a form (POST)."""
+ID = re.compile(r"[1-9][0-9]{0,14}")
 _FIRST_DAY = date(1600, 1, 1)
 _LAST_DAY = date(2100, 12, 31)
 
@@ -60,7 +63,7 @@ class Entrez:
             InputError: one day alone has more records than a query may give.
         """
         key = f"esearch/{database}/{sha256_text(query)[:16]}"
-        kept = self._requests.once(key, lambda: json.dumps(self._all_ids(database, query)).encode())
+        kept = self._requests.once(key, lambda: json.dumps(self._all_ids(database, query)).encode(), are_ids)
         ids: list[str] = json.loads(kept.body or b"[]")
         return ids
 
@@ -78,7 +81,7 @@ class Entrez:
     ) -> Iterator[list[str]]:
         """The ids of a period, halved until no part has more than a query may give."""
         key = f"esearch/{database}/{sha256_text(query)[:16]}/{first}..{last}"
-        before = self._requests.journal.get(key)
+        before = self._requests.stored(key, are_ids_or_count)
         known = None if before is None else json.loads(before.body or b"[]")
         if isinstance(known, list):
             yield known
@@ -110,7 +113,7 @@ class Entrez:
             first, last = (day.strftime("%Y/%m/%d") for day in period)
             dates = {"datetype": "pdat", "mindate": first, "maxdate": last}
         root = self._ask("esearch", db=database, term=query, usehistory="y", retmax=0, **dates)
-        count = int(root.findtext("Count") or 0)
+        count = count_of(root)
         if period is None:
             _refuse_misunderstood(root, database, query, count)
         return Search(count, root.findtext("WebEnv") or "", root.findtext("QueryKey") or "")
@@ -122,13 +125,18 @@ class Entrez:
             where = {"term": f"#{search.query_key}", "WebEnv": search.environment, "usehistory": "y"}
             wanted = min(_PAGE, search.count - len(found))
             root = self._ask("esearch", db=database, retstart=len(found), retmax=wanted, **where)
-            page = [str(node.text) for node in root.iterfind("IdList/Id")]
+            page = [node.text or "" for node in root.iterfind("IdList/Id")]
             if not page:
                 raise FailedError(
                     f"{database}: esearch says {search.count:,} records and gives {len(found):,}: {query!r}"
                 )
             found += page
-        return found
+        odd = {one for one in found if not ID.fullmatch(one)}
+        for one in sorted(odd):
+            self._requests.set_odd_aside(
+                database, one[:100], ValueError("esearch gave an id that is no number")
+            )
+        return [one for one in found if one not in odd]
 
     def records(self, pmids: list[str]) -> Iterator[None]:
         """Fetch PubMed records into the journal under `pubmed/PMID`; yields after each batch.
@@ -141,6 +149,8 @@ class Entrez:
         def fetch(batch: list[str]) -> None:
             root = self._ask("efetch", db="pubmed", id=",".join(batch), retmode="xml")
             wanted = set(batch)
+            if len(batch) >= IMPLAUSIBLE and not len(root):
+                raise FailedError(f"efetch gave none of {len(batch)} records")
             for record in root:
                 pmid = record.findtext("MedlineCitation/PMID") or record.findtext("BookDocument/PMID")
                 if pmid in wanted:
@@ -184,7 +194,8 @@ class Entrez:
                 root = self._ask("elink", dbfrom=origin, db=target, linkname=name, id=batch)
                 return json.dumps(linked(root, name)).encode()
 
-            answered: dict[str, list[str]] = json.loads(self._requests.once(key, request).body or b"{}")
+            body = self._requests.once(key, request, are_links).body
+            answered: dict[str, list[str]] = json.loads(body or b"{}")
             return answered
 
         for answered in self._requests.in_turn("elink", batches_of(ids, _LINKS_PER_REQUEST), ask):
@@ -198,10 +209,7 @@ class Entrez:
             who["api_key"] = self._requests.api_key
         long = sum(len(str(value)) for value in params.values()) > _MAX_ADDRESS
         address = f"{self._base}/{utility}.fcgi"
-        body = self._requests.client.get(address, {**params, **who}, is_xml, form=long)
-        root = etree.fromstring(
-            body, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
-        )
+        root = xml_root(self._requests.client.get(address, {**params, **who}, _CHECKS[utility], form=long))
         errors = [" ".join(str(node.text).split()) for node in root.iter("ERROR") if node.text]
         if errors:
             raise RefusedError(f"{utility}: {'; '.join(errors)}")
@@ -212,13 +220,55 @@ def linked(root: Element, name: str) -> dict[str, list[str]]:
     """Id -> the ids that it is linked to under a name, from an elink answer with one LinkSet per record."""
     found: dict[str, list[str]] = {}
     for links in root.iterfind("LinkSet"):
-        origins = [str(node.text) for node in links.iterfind("IdList/Id")]
-        targets = [str(node.text) for node in links.iterfind(f"LinkSetDb[LinkName='{name}']/Link/Id")]
+        origins = _numbers(links.iterfind("IdList/Id"))
+        targets = _numbers(links.iterfind(f"LinkSetDb[LinkName='{name}']/Link/Id"))
         if len(origins) == 1:
             found.setdefault(origins[0], []).extend(targets)
         elif targets:
-            raise SentenceExpertsError(f"elink gave the links of {len(origins)} records in one set")
+            raise FailedError(f"elink gave the links of {len(origins)} records in one set")
     return found
+
+
+def _numbers(nodes: Iterable[Element]) -> list[str]:
+    """The ids in some elements.
+
+    Raises:
+        FailedError: one is no number.
+    """
+    ids = [node.text or "" for node in nodes]
+    if odd := [one for one in ids if not ID.fullmatch(one)]:
+        raise FailedError(f"elink gave the id {odd[0][:100]!r}, which is no number")
+    return ids
+
+
+_CHECKS = {
+    "esearch": is_search_result,
+    "efetch": has_root("PubmedArticleSet", "PubmedBookArticleSet"),
+    "esummary": has_root("eSummaryResult"),
+    "elink": has_root("eLinkResult"),
+}
+
+
+def are_ids(body: bytes) -> None:
+    """Raise ValueError unless a stored answer is a list of ids."""
+    value = json_value(body)
+    if not (isinstance(value, list) and all(isinstance(one, str) and ID.fullmatch(one) for one in value)):
+        raise ValueError("no list of ids")
+
+
+def are_ids_or_count(body: bytes) -> None:
+    """Raise ValueError unless a stored answer is a list of ids, or the count of a period that was split."""
+    if not (type(count := json_value(body)) is int and count > 0):
+        are_ids(body)
+
+
+def are_links(body: bytes) -> None:
+    """Raise ValueError unless a stored answer has a list of ids per id."""
+    value = json_value(body)
+    if not isinstance(value, dict):
+        raise ValueError("no lists of ids")
+    for one, linked_ids in value.items():
+        are_ids(json.dumps([one, *(linked_ids if isinstance(linked_ids, list) else [None])]).encode())
 
 
 def _refuse_misunderstood(root: Element, database: str, query: str, count: int) -> None:

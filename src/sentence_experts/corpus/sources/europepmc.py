@@ -13,9 +13,19 @@ from typing import Any
 
 from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.formats.markup import clean, unique
+from sentence_experts.corpus.formats.references import year_in
 from sentence_experts.corpus.identifiers import normalise_doi, normalise_pmcid, normalise_pmid
 from sentence_experts.corpus.paper import Paper
-from sentence_experts.corpus.sources.http import FailedError, is_json
+from sentence_experts.corpus.sources.answers import (
+    EuropePmcRecord,
+    LinkedWork,
+    LinkPage,
+    SearchPage,
+    StoredPage,
+    fits,
+    name_in,
+    shaped,
+)
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_text
@@ -35,14 +45,14 @@ class EuropePmc:
 
     def count(self, query: str) -> int:
         """The number of papers that a query finds now; none is a UsageError."""
-        found = int(self._page(query, "*", 1).get("hitCount") or 0)
+        found = self._page(query, "*", 1).hit_count
         if not found:
             raise UsageError(f"Europe PMC: no record matches {query!r}")
         return found
 
     def examples(self, query: str) -> list[str]:
         """The titles of the first few records that a query finds; nothing is stored."""
-        records = self._page(query, "*", 3).get("resultList", {}).get("result", [])
+        records = self._records(self._page(query, "*", 3))
         return [title for record in records if (title := to_paper(record).title)]
 
     def search(self, query: str) -> Iterator[list[str]]:
@@ -51,58 +61,77 @@ class EuropePmc:
         journal, name = self._requests.journal, f"epmc-search/{sha256_text(query)[:16]}"
         mark: str | None = "*"
         for number in range(1_000_000):
-            kept = journal.get(f"{name}/{number:06d}")
+            kept = self._requests.stored(f"{name}/{number:06d}", fits(StoredPage))
             if kept is None:
                 page = self._page(query, str(mark), _PAGE)
-                records = page.get("resultList", {}).get("result", [])
-                ids = [f"{record['source']}/{record['id']}" for record in records]
-                for one, record in zip(ids, records, strict=True):
-                    journal.put(f"europepmc/{one}", json.dumps(record, ensure_ascii=False).encode())
-                body = {"ids": ids, "next": page.get("nextCursorMark"), "count": page.get("hitCount")}
-                kept = journal.put(f"{name}/{number:06d}", json.dumps(body).encode())
-            stored = json.loads(kept.body or b"{}")
-            if stored["ids"]:
-                yield stored["ids"]
+                ids = []
+                for record in self._records(page):
+                    ids.append(f"{record['source']}/{record['id']}")
+                    body = json.dumps(record, ensure_ascii=False).encode()
+                    journal.put(f"europepmc/{ids[-1]}", body)
+                # A page whose records are all of a wrong shape is not the last.
+                more = bool(page.result_list.result)
+                stored = {
+                    "ids": ids,
+                    "next": page.next_cursor_mark if more else None,
+                    "count": page.hit_count,
+                }
+                kept = journal.put(f"{name}/{number:06d}", json.dumps(stored).encode())
+            found = shaped(StoredPage, kept.body)
+            if found.ids:
+                yield found.ids
             # The last page repeats the mark of its request, or has none.
-            if not stored["ids"] or not stored["next"] or stored["next"] == mark:
+            if not found.next or found.next == mark:
                 return
-            mark = stored["next"]
+            mark = found.next
 
-    def _page(self, query: str, mark: str, size: int) -> dict[str, Any]:
+    def _records(self, page: SearchPage) -> Iterator[dict[str, Any]]:
+        """The records of a page; one of another shape is set aside."""
+        for item in page.result_list.result:
+            try:
+                shaped(EuropePmcRecord, item)
+            except ValueError as error:
+                self._requests.set_odd_aside("europe pmc", name_in(item, "source", "id"), error)
+            else:
+                yield item
+
+    def _page(self, query: str, mark: str, size: int) -> SearchPage:
         params: dict[str, str | int | list[str]] = {
             "query": query, "format": "json", "resultType": "core", "pageSize": size, "cursorMark": mark,
         }  # fmt: skip
-        page: dict[str, Any] = json.loads(self._requests.client.get(f"{self._base}/search", params, is_json))
-        if "hitCount" not in page:
-            raise FailedError(f"Europe PMC gave no hit count: {str(page)[:200]}")
-        return page
+        return shaped(SearchPage, self._requests.client.get(f"{self._base}/search", params, fits(SearchPage)))
 
     def linked(self, relation: str, paper: str) -> list[str]:
         """The works that a paper (`SOURCE/ID`) cites (`references`), or that cite it (`citations`):
         `pmid:...`, `pmc:PMC...` or `doi:...`."""
-        one = relation.removesuffix("s")
         found: list[str] = []
         for number in range(1, 1_000):
             page = self._links(paper, relation, number)
-            items = (page.get(f"{one}List") or {}).get(one) or []
-            found += [key for item in items if (key := _key(item))]
-            if not items or number * _PAGE >= int(page.get("hitCount") or 0):
+            items = page.items(relation)
+            for item in items:
+                try:
+                    key = _key(shaped(LinkedWork, item))
+                except ValueError as error:
+                    self._requests.set_odd_aside("europe pmc", f"{paper} {relation}", error)
+                    continue
+                found += [key] if key else []
+            if not items or number * _PAGE >= page.hit_count:
                 break
         return found
 
-    def _links(self, paper: str, relation: str, number: int) -> dict[str, Any]:
+    def _links(self, paper: str, relation: str, number: int) -> LinkPage:
         params: dict[str, str | int | list[str]] = {"page": number, "pageSize": _PAGE, "format": "json"}
         address = f"{self._base}/{paper}/{relation}"
         answer = self._requests.once(
             f"epmc-{relation}/{paper}/{number:03d}",
-            lambda: self._requests.client.get(address, params, is_json),
+            lambda: self._requests.client.get(address, params, fits(LinkPage)),
+            fits(LinkPage),
         )
-        page: dict[str, Any] = json.loads(answer.body or b"{}")
-        return page
+        return shaped(LinkPage, answer.body or b'{"hitCount": 0}')
 
     def paper(self, one: str) -> Paper | None:
         """A record in the journal as a paper; None if no search has found it."""
-        answer = self._requests.journal.get(f"europepmc/{one}")
+        answer = self._requests.stored(f"europepmc/{one}", fits(EuropePmcRecord))
         return None if answer is None or answer.body is None else to_paper(json.loads(answer.body))
 
 
@@ -110,15 +139,14 @@ def to_paper(record: dict[str, Any]) -> Paper:
     """A search result with `resultType=core` as a paper, without citations."""
     headings = (record.get("meshHeadingList") or {}).get("meshHeading") or []
     kinds = [str(kind).lower() for kind in (record.get("pubTypeList") or {}).get("pubType") or []]
-    year = str(record.get("pubYear") or "")
     return Paper(
-        doi=normalise_doi(record.get("doi")),
+        doi=normalise_doi(str(record.get("doi") or "")),
         pmid=normalise_pmid(str(record.get("pmid") or "")),
         pmcid=normalise_pmcid(str(record.get("pmcid") or "")),
         other=f"europepmc:{record.get('source')}/{record.get('id')}",
         title=_plain(record.get("title")),
         abstract=_plain(record.get("abstractText")),
-        year=int(year) if year.isdigit() else None,
+        year=year_in(str(record.get("pubYear") or "")),
         article_type=next(
             (_RESEARCH[kind] for kind in kinds if kind in _RESEARCH), kinds[0] if kinds else None
         ),
@@ -135,14 +163,13 @@ def _heading(heading: dict[str, Any]) -> str | None:
     return f"*{name}" if name and heading.get("majorTopic_YN") == "Y" else name
 
 
-def _key(item: dict[str, Any]) -> str | None:
+def _key(item: LinkedWork) -> str | None:
     """The canonical name of a linked work; None if it has no identifier."""
-    source, own = str(item.get("source") or ""), str(item.get("id") or "")
-    if source == "MED" and (pmid := normalise_pmid(own)):
+    if item.source == "MED" and (pmid := normalise_pmid(item.id)):
         return f"pmid:{pmid}"
-    if source == "PMC" and (pmcid := normalise_pmcid(own)):
+    if item.source == "PMC" and (pmcid := normalise_pmcid(item.id)):
         return f"pmc:{pmcid}"
-    doi = normalise_doi(item.get("doi"))
+    doi = normalise_doi(item.doi)
     return f"doi:{doi}" if doi else None
 
 

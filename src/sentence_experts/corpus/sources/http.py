@@ -6,9 +6,10 @@ thing does not exist, or every attempt had a bad answer. The caller records the 
 
 from __future__ import annotations
 
-import json
+import re
 import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,9 +19,9 @@ from urllib.parse import urlsplit
 
 import httpx
 import tenacity
-from lxml import etree
 
 from sentence_experts import __version__
+from sentence_experts.corpus.sources.answers import json_value, xml_root
 from sentence_experts.errors import SentenceExpertsError
 
 TOOL = "sentence-experts"
@@ -28,6 +29,13 @@ _MAX_WAIT = 120.0
 """Maximum number of seconds between two attempts, even if the server asks for more (Retry-After)."""
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ABSENT_STATUS = frozenset({404, 410})
+
+MAX_BODY = 256 << 20
+"""Maximum number of bytes of an answer, unpacked."""
+_MAX_ERROR = 1 << 16  # of an answer that says why a request is refused
+_PATIENCE = 5
+_SLOWEST = 10_000.0
+"""An answer may take `_PATIENCE` times the timeout, and a second for each of so many bytes."""
 
 Params = Mapping[str, str | int | list[str]]
 
@@ -63,10 +71,7 @@ Check = Callable[[bytes], None]
 def is_xml(body: bytes) -> None:
     """Raise ValueError unless a body is a whole, well-formed XML document and no web page."""
     looks_like_xml(body)
-    try:
-        etree.fromstring(body, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True))
-    except etree.XMLSyntaxError as error:
-        raise ValueError(f"broken XML ({error.msg})") from error
+    xml_root(body)
 
 
 def looks_like_xml(body: bytes) -> None:
@@ -82,10 +87,7 @@ def looks_like_xml(body: bytes) -> None:
 
 def is_json(body: bytes) -> None:
     """Raise ValueError unless a body is JSON."""
-    try:
-        json.loads(body)
-    except ValueError as error:
-        raise ValueError("not JSON") from error
+    json_value(body)
 
 
 @dataclass
@@ -124,8 +126,12 @@ class Client:
         self._closed = threading.Event()
         self._attempts = attempts
         self._first_wait = first_wait
+        self._timeout = timeout
         self._http = httpx.Client(
-            headers={"User-Agent": f"{TOOL}/{__version__} (mailto:{email})"},
+            headers={
+                "User-Agent": f"{TOOL}/{__version__} (mailto:{email})",
+                "Accept-Encoding": "gzip, deflate",
+            },
             timeout=timeout,
             follow_redirects=True,
         )
@@ -148,7 +154,7 @@ class Client:
             UnreachableError: there is no connection.
             RefusedError: the server refuses the request (any other 4xx).
             AbsentError: there is no such thing (404, 410).
-            FailedError: every attempt failed (408, 425, 429, 5xx, timeouts, broken or bad bodies).
+            FailedError: every attempt failed (408, 425, 429, 5xx, timeouts, slow, broken or bad bodies).
         """
         attempts = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._attempts),
@@ -178,41 +184,110 @@ class Client:
         if self._closed.is_set():
             raise FailedError(f"{urlsplit(url).netloc}: no longer asked")
         self._rate_limits.setdefault(urlsplit(url).netloc, _RateLimit(1 / 3)).wait()
-        try:
-            if form:
-                answer = self._http.post(url, data=dict(params))
-            else:
-                answer = self._http.get(url, params=dict(params))
-        except httpx.HTTPError as error:
-            raise _RetryError(str(error) or type(error).__name__) from error
-        _check_status(answer)
+        transfer = _Transfer(self._http, url, dict(params), form)
+        # In a thread: httpx limits only the wait for the next byte, and a server can send one now and then.
+        threading.Thread(target=transfer.run, daemon=True).start()
+        began, pause = time.monotonic(), min(0.5, self._timeout / 4)
+        while not transfer.done.wait(pause):
+            seconds = time.monotonic() - began
+            if seconds > _PATIENCE * self._timeout + transfer.received / _SLOWEST:
+                transfer.abandoned = True
+                raise _RetryError(f"too slow, {transfer.received:,} bytes in {seconds:.0f} s")
+            if self._closed.is_set():
+                transfer.abandoned = True
+                raise FailedError(f"{urlsplit(url).netloc}: no longer asked")
+        body = transfer.result()
         if check is not None:
             try:
-                check(answer.content)
+                check(body)
             except ValueError as error:
                 raise _RetryError(f"the answer is {error}") from error
-        return answer.content
+        return body
 
 
-def _check_status(answer: httpx.Response) -> None:
-    status, host = answer.status_code, answer.url.netloc.decode()
+class _Transfer:
+    """One request and its answer, of limited size, in a thread of its own."""
+
+    def __init__(self, http: httpx.Client, url: str, params: dict[str, Any], form: bool) -> None:
+        self.done = threading.Event()
+        self.received = 0
+        self.abandoned = False
+        self._http = http
+        self._asked: dict[str, Any] = {"method": "POST" if form else "GET", "url": url}
+        self._asked["data" if form else "params"] = params
+        self._body = b""
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Send the request and read the answer."""
+        try:
+            with self._http.stream(**self._asked) as answer:
+                failed = answer.status_code >= 400
+                self._body = self._read(answer, _MAX_ERROR if failed else MAX_BODY, cut=failed)
+                _check_status(answer, self._body)
+        except BaseException as error:  # raised again in the thread that waits
+            self._error = error
+        self.done.set()
+
+    def result(self) -> bytes:
+        """The body, or what went wrong."""
+        try:
+            if self._error is not None:
+                raise self._error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _RetryError(str(error) or type(error).__name__) from error
+        except (RuntimeError, OSError) as error:  # the client was closed
+            raise _RetryError(f"{type(error).__name__}: {error}") from error
+        return self._body
+
+    def _read(self, answer: httpx.Response, most: int, cut: bool) -> bytes:
+        """The body, unpacked; at most `most` bytes, with `cut` only the first of them."""
+        packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
+        if packing not in ("identity", "gzip", "x-gzip", "deflate", ""):
+            raise _RetryError(f"the answer is packed by {packing[:20]!r}, which was not asked for")
+        unpack = zlib.decompressobj(wbits=47) if packing not in ("identity", "") else None
+        blocks, length = [], 0
+        for block in answer.iter_raw():
+            self.received += len(block)
+            if self.abandoned:
+                break
+            try:
+                data = unpack.decompress(block, most + 1 - length) if unpack else block
+            except zlib.error as error:
+                raise _RetryError(f"broken packing ({error})") from error
+            blocks.append(data)
+            length += len(data)
+            if length > most:
+                if cut:
+                    break
+                raise RefusedError(f"{answer.url.host} gave more than {most:,} bytes for {answer.url.path}")
+        if unpack and not unpack.eof and not cut and self.received:
+            raise _RetryError("a packed answer that ends in the middle")
+        return b"".join(blocks)[:most]
+
+
+def _check_status(answer: httpx.Response, body: bytes) -> None:
+    status, host = answer.status_code, answer.url.netloc.decode("ascii", "replace")
     if status in _RETRIED_STATUS:
         raise _RetryError(f"HTTP {status}", _retry_after(answer))
     if status in _ABSENT_STATUS:
         raise AbsentError(f"{host} has no {answer.url.path}")
     if status >= 400:
-        reason = " ".join(answer.text.split())[:200] or "no reason given"
+        text = "".join(letter if letter.isprintable() else " " for letter in body.decode("utf-8", "replace"))
+        reason = " ".join(text.split())[:200] or "no reason given"
         raise RefusedError(f"{host} refuses the request with HTTP {status}: {reason}")
+    if status >= 300:
+        raise _RetryError(f"HTTP {status}")
 
 
 def _retry_after(answer: httpx.Response) -> float | None:
-    """The seconds to wait that the header states, as a number or a date."""
+    """The seconds to wait that the header states, as a number or a date; None if it states neither."""
     value = answer.headers.get("Retry-After", "").strip()
-    if value.isdigit():
+    if re.fullmatch(r"[0-9]{1,9}", value):
         return float(value)
     try:
         until: Any = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+        until = until if until.tzinfo else until.replace(tzinfo=UTC)
+        return max(0.0, float((until - datetime.now(UTC)).total_seconds()))
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
-    until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(0.0, float((until - datetime.now(UTC)).total_seconds()))

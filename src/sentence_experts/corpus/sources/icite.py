@@ -8,13 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from sentence_experts.corpus.sources.http import is_json
-from sentence_experts.corpus.sources.requests import Requests, batches_of
+from sentence_experts.corpus.sources.answers import (
+    CitationAnswer,
+    CitationRecord,
+    StoredCitations,
+    fits,
+    name_in,
+    shaped,
+)
+from sentence_experts.corpus.sources.requests import IMPLAUSIBLE, Requests, batches_of
 from sentence_experts.errors import InputError
 
 _PMIDS_PER_REQUEST = 1_000
@@ -26,19 +32,32 @@ def fetch_links(requests: Requests, pmids: list[str]) -> Iterator[None]:
     """Fetch into the journal, under `icite/PMID`, who cites each paper and whom it cites; yields after each
     request."""
     journal = requests.journal
-    missing = [pmid for pmid in pmids if journal.get(f"icite/{pmid}") is None]
+    missing = [pmid for pmid in pmids if not requests.has(f"icite/{pmid}", fits(StoredCitations))]
 
     def ask(batch: list[str]) -> None:
         params = {"pmids": ",".join(batch), "fl": "pmid,cited_by,references", "format": "json"}
-        body = requests.client.get(f"{requests.services.icite.url}/pubs", params, is_json)
-        left = set(batch)
-        for paper in json.loads(body).get("data") or []:
-            pmid = str(paper.get("pmid"))
-            if pmid in left:
-                left.discard(pmid)
-                kept = {name: _pmids(paper.get(name)) for name in ("cited_by", "references")}
-                journal.put(f"icite/{pmid}", json.dumps(kept).encode())
-        for pmid in left:
+
+        def check(body: bytes) -> None:
+            if not shaped(CitationAnswer, body).data and len(batch) >= IMPLAUSIBLE:
+                raise ValueError(f"empty for all {len(batch)} papers")
+
+        body = requests.client.get(f"{requests.services.icite.url}/pubs", params, check)
+        left, nameless = set(batch), False
+        for item in shaped(CitationAnswer, body).data:
+            try:
+                record = shaped(CitationRecord, item)
+            except ValueError as error:
+                pmid = name_in(item, "pmid")
+                requests.set_odd_aside("icite", pmid, error)
+                left.discard(pmid or "")
+                nameless = nameless or pmid not in batch
+                continue
+            if record.pmid in left:
+                left.discard(record.pmid)
+                kept = record.model_dump(include={"cited_by", "references"})
+                journal.put(f"icite/{record.pmid}", json.dumps(kept).encode())
+        # A bad record without a name may be that of any paper that is left.
+        for pmid in () if nameless else left:
             journal.put(f"icite/{pmid}", None, "iCite does not know it")
 
     yield from requests.in_turn("icite", batches_of(missing, _PMIDS_PER_REQUEST), ask)
@@ -46,17 +65,13 @@ def fetch_links(requests: Requests, pmids: list[str]) -> Iterator[None]:
 
 def fetched_links(requests: Requests, pmids: list[str]) -> Iterator[Links]:
     """The links that `fetch_links` stored: every citation of the papers or by them, each once."""
-    answers = {pmid: requests.journal.get(f"icite/{pmid}") for pmid in pmids}
+    usable = fits(StoredCitations)
+    answers = {pmid: requests.stored(f"icite/{pmid}", usable) for pmid in pmids}
     known = {pmid: json.loads(answer.body) for pmid, answer in answers.items() if answer and answer.body}
     for pmid, links in known.items():
         yield from ((citing, pmid) for citing in links["cited_by"])
         # A reference to another of these papers is among the citations of that one.
         yield from ((pmid, cited) for cited in links["references"] if cited not in known)
-
-
-def _pmids(value: Any) -> list[str]:
-    """A list of numbers, or the older form, one text with spaces between them."""
-    return [str(one) for one in (value.split() if isinstance(value, str) else value or [])]
 
 
 def bulk_links(table: Path, pmids: list[str], threads: int, memory: str = "2GB") -> pa.RecordBatchReader:

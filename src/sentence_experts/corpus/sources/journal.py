@@ -14,7 +14,11 @@ from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.storage import locked
 
 MEMORY = Path(":memory:")
-_FORMAT = 1
+_FORMAT = 2
+# What format 1 stored where the answer of a service was an error under status 200: papers that iCite "does
+# not know", and searches without a result. They are forgotten, and asked for again.
+_DOUBTFUL = """DELETE FROM answers WHERE (key LIKE 'icite/%' AND body IS NULL)
+    OR (key LIKE 'esearch/%' AND (body IS NULL OR body = ?))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,13 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (0, _FORMAT):
+    if version not in range(_FORMAT + 1):
         raise InputError(f"{path} is of format {version}, this program writes {_FORMAT}; give another `out`")
     with database:
         database.execute(
             "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body BLOB, note TEXT NOT NULL, "
             "fetched TEXT NOT NULL)"
         )
+        if version == 1:
+            database.execute(_DOUBTFUL, (zlib.compress(b"[]", 6),))
         database.execute(f"PRAGMA user_version = {_FORMAT}")

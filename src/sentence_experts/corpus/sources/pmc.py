@@ -12,20 +12,32 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
-
-from lxml import etree
 
 from sentence_experts.corpus.identifiers import normalise_pmcid, normalise_pmid
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.sources.http import TOOL, AbsentError, is_json, is_xml, looks_like_xml
+from sentence_experts.corpus.sources.answers import (
+    ArticleMetadata,
+    ConvertedAnswer,
+    ConvertedRecord,
+    StoredVersion,
+    fits,
+    has_root,
+    name_in,
+    shaped,
+    xml_root,
+)
+from sentence_experts.corpus.sources.http import TOOL, AbsentError, looks_like_xml
 from sentence_experts.corpus.sources.requests import Requests, batches_of
 from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text
 
 _IDS_PER_REQUEST = 200
-_VERSION = re.compile(r"\.(\d+)/$")
+_VERSION = re.compile(r"\.([0-9]{1,6})/")
+_MD5 = re.compile(r"[?&]md5=([0-9a-fA-F]{32})(?:&|$)")
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+
+_IS_LISTING = has_root("ListBucketResult")
+_IS_VERSION = fits(StoredVersion)
 
 LICENCES: dict[str, Callable[[str], bool]] = {
     "any": lambda code: True,
@@ -74,8 +86,9 @@ class Bucket:
         missing = []
         for pmcid in pmcids:
             version = self.version(pmcid)
-            known = journal.get(f"pmc/{pmcid}") is not None
-            if known and (version is None or not wanted(version) or journal.get(f"jats/{pmcid}") is not None):
+            if self._requests.has(f"pmc/{pmcid}", _IS_VERSION) and (
+                version is None or not wanted(version) or journal.get(f"jats/{pmcid}") is not None
+            ):
                 advance()
             else:
                 missing.append(pmcid)
@@ -100,7 +113,7 @@ class Bucket:
 
     def version(self, pmcid: str) -> Version | None:
         """The version in the journal; None if the article is not in the bucket, or was not requested."""
-        answer = self._requests.journal.get(f"pmc/{pmcid}")
+        answer = self._requests.stored(f"pmc/{pmcid}", _IS_VERSION)
         return None if answer is None or answer.body is None else Version(**json.loads(answer.body))
 
     def absent(self, pmcids: Iterable[str]) -> Iterator[Rejection]:
@@ -115,15 +128,21 @@ class Bucket:
         """The newest version, and its XML if it is wanted and there; runs in a thread."""
         get = self._requests.client.get
         # The dot: without it PMC12 would list PMC123 too.
-        listing = get(f"{self._base}/", {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}, is_xml)
-        root = etree.fromstring(listing)
+        listing = get(
+            f"{self._base}/", {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}, _IS_LISTING
+        )
+        root = xml_root(listing)
         prefixes = [node.text or "" for node in root.iter(f"{_S3}Prefix", "Prefix")]
-        numbers = [int(found[1]) for found in map(_VERSION.search, prefixes) if found]
+        numbers = [
+            int(found[1]) for found in (_VERSION.fullmatch(one, len(pmcid)) for one in prefixes) if found
+        ]
         if not numbers:
             return None, None
         name = f"{pmcid}.{max(numbers)}"
         try:
-            version = Version(name, json.loads(get(f"{self._base}/metadata/{name}.json", None, is_json)))
+            version = Version(
+                name, json.loads(get(f"{self._base}/metadata/{name}.json", None, fits(ArticleMetadata)))
+            )
         except AbsentError:
             return None, None
         if not wanted(version):
@@ -136,8 +155,8 @@ class Bucket:
 
 def _checked(version: Version) -> Callable[[bytes], None]:
     """A check that an article's XML looks whole and has the MD5 in its metadata, if any."""
-    address = urlsplit(str(version.metadata.get("xml_url") or ""))
-    expected = parse_qs(address.query).get("md5", [""])[0].lower()
+    stated = _MD5.search(str(version.metadata.get("xml_url") or ""))
+    expected = stated[1].lower() if stated else ""
 
     def check(body: bytes) -> None:
         looks_like_xml(body)
@@ -159,12 +178,19 @@ def converted(requests: Requests, ids: list[str], to: str) -> dict[str, str]:
         who = {"tool": TOOL, "email": requests.email}
         address = f"{requests.services.id_converter.url}/articles/"
         key = f"idconv/{to}/{sha256_text(*batch)[:24]}"
-        body = requests.once(key, lambda: requests.client.get(address, {**params, **who}, is_json)).body
-        records = json.loads(body or b"{}").get("records", [])
+        usable = fits(ConvertedAnswer)
+        body = requests.once(
+            key, lambda: requests.client.get(address, {**params, **who}, usable), usable
+        ).body
         pairs = {}
-        for record in records:
+        for item in shaped(ConvertedAnswer, body).records if body else []:
+            try:
+                record = shaped(ConvertedRecord, item)
+            except ValueError as error:
+                requests.set_odd_aside("id converter", name_in(item, given, to), error)
+                continue
             # A record of an id that PMC does not know says so ("status": "error") and has no other id.
-            own, other = (normalise[kind](str(record.get(kind) or "")) for kind in (given, to))
+            own, other = (normalise[kind](getattr(record, kind)) for kind in (given, to))
             if own and other:
                 pairs[own] = other
         return pairs

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TypeVar
 
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.sources.http import AbsentError, Client, FailedError, RefusedError
+from sentence_experts.corpus.sources.http import AbsentError, Check, Client, FailedError, RefusedError
 from sentence_experts.corpus.sources.journal import Answer, Journal
 from sentence_experts.corpus.sources.services import Services
 from sentence_experts.progress import Advance
@@ -19,6 +19,9 @@ Result = TypeVar("Result")
 
 NOT_FETCHED = "not-fetched"
 ABSENT = "absent"
+ODD = "odd-record"
+IMPLAUSIBLE = 20
+"""A service that knows none of so many records is taken to have failed."""
 
 
 @dataclass
@@ -35,8 +38,27 @@ class Requests:
     asking: bool = True
     """Whether anything may be requested; once all is fetched, only the journal answers."""
 
-    def once(self, key: str, ask: Callable[[], bytes]) -> Answer:
-        """The journal's answer to `key`; if it has none, the result of `ask`, which is stored.
+    def stored(self, key: str, usable: Check = lambda body: None) -> Answer | None:
+        """The journal's answer to `key`; None if it has none, or one whose body is not `usable`, which an
+        older version stored."""
+        answer = self.journal.get(key)
+        if answer is not None and answer.body is not None:
+            try:
+                usable(answer.body)
+            except ValueError:
+                return None
+        return answer
+
+    def has(self, key: str, usable: Check = lambda body: None) -> bool:
+        """Whether the journal has a usable answer to `key`."""
+        return self.stored(key, usable) is not None
+
+    def set_odd_aside(self, source: str, record: str | None, error: Exception) -> None:
+        """Set aside one record of an answer whose other records are kept."""
+        self.set_aside.append(Rejection(source, None, record, ODD, str(error)))
+
+    def once(self, key: str, ask: Callable[[], bytes], usable: Check = lambda body: None) -> Answer:
+        """The journal's answer to `key`, or if it has none that is `usable`, that of `ask`, which is stored.
 
         If the service has no such thing, the answer has no body.
 
@@ -44,7 +66,7 @@ class Requests:
             FailedError: every attempt failed; nothing is stored, so the next run asks again.
             RefusedError: the service refuses the request.
         """
-        before = self.journal.get(key)
+        before = self.stored(key, usable)
         if before is not None:
             return before
         if not self.asking:
