@@ -79,7 +79,7 @@ def test_auto_route_from_texts(model: Path, tmp_path: Path, capsys: pytest.Captu
     assert "not learned from" in out
     assert "Cost of wrong routes" not in out
     (tmp_path / "bad.csv").write_text("text,domain\nrice,\n")
-    status, _, error = run(capsys, "auto-route", model, "--texts", tmp_path / "bad.csv")
+    status, _, error = run(capsys, "auto-route", model, "--texts", tmp_path / "bad.csv", "--overwrite")
     assert (status, "row 1 has no domain" in error) == (1, True), error
 
 

@@ -123,8 +123,13 @@ def test_foreign_folder_is_never_replaced(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")
+    assert run(tiny, "--experts", "copd", "--out", str(tmp_path)) == 2
+    assert "holds other files (mine.txt)" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "README.md").write_text("mine too")
     assert run(tiny, "--experts", "copd", "--out", str(tmp_path), "--overwrite") == 2
-    assert "not a model's folder" in " ".join(capsys.readouterr().err.split())
+    assert "README.md: not written by this program" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "README.md").unlink()
+    assert run(tiny, "--experts", "copd", "--out", str(tmp_path), "--overwrite") == 0
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 

@@ -81,9 +81,10 @@ def test_errors_are_one_line(model, texts, tmp_path, capsys):
     few = tmp_path / "few.txt"
     few.write_text("one\ntwo\n")
     (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.txt").touch()
     for arguments, status, said in (
         (("--texts", few, "--out", tmp_path / "new"), 2, "at least 32 are needed"),
-        (("--texts", texts, "--out", tmp_path / "there"), 2, "is there already"),
+        (("--texts", texts, "--out", tmp_path / "there"), 2, "holds other files"),
         (("--texts", tmp_path / "none.txt", "--out", tmp_path / "new"), 1, "no such file"),
     ):
         with pytest.raises(SystemExit) as end:

@@ -44,9 +44,12 @@ def test_overwrite_replaces_folder(
     task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
-    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 2
-    assert "exists already; choose another --out, or replace it with --overwrite" in capsys.readouterr().err
-    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--overwrite") == 0
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
+    assert "is finished already" in capsys.readouterr().err
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--seed", 5) == 2
+    expected = "made with another seed (0); give another --out, or --overwrite to begin anew"
+    assert expected in capsys.readouterr().err
+    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--seed", 5, "--overwrite") == 0
 
 
 def test_errors_are_one_line(task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

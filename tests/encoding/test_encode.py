@@ -30,7 +30,9 @@ def test_output_has_one_vector_per_text_in_order(tmp_path, plain):
     assert np.abs(np.array(table["vector"].to_pylist()) - plain.encode(list(TEXTS))).max() < 1e-6
     encode(plain, source, out=tmp_path / "v.npy", column="abstract", chunk_size=4)
     assert np.array_equal(np.load(tmp_path / "v.npy"), np.array(table["vector"].to_pylist(), np.float32))
-    assert {file.name for file in tmp_path.iterdir()} == {"a.jsonl", "v.parquet", "v.npy"}
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "a.jsonl", "v.parquet", "v.parquet.json", "v.npy", "v.npy.json",
+    }  # fmt: skip
 
 
 def test_chunk_size_does_not_change_vectors(tmp_path, plain):
@@ -72,12 +74,42 @@ def test_other_settings_or_texts_do_not_reuse_parts(tmp_path, experts):
     out = tmp_path / "v.npy"
     encode(experts, source, out=out, route="crops", chunk_size=4)
     before = np.load(out)
-    folder = tmp_path / ".v.npy.chunks"
+    folder = tmp_path / ".v.npy.parts"
     folder.mkdir()
     (folder / "settings.json").write_text("{}")
     np.save(folder / "000000.npy", np.zeros((4, 32), np.float32))
-    encode(experts, source, out=out, route="crops", chunk_size=4)
+    encode(experts, source, out=out, route="crops", chunk_size=4, overwrite=True)
     assert np.array_equal(np.load(out), before)
+
+
+def test_file_of_other_vectors_is_refused_and_one_of_these_is_kept(tmp_path, experts):
+    source, out = write_texts(tmp_path, "a.txt"), tmp_path / "v.npy"
+    first = encode(experts, source, out=out, route="crops", precision="int8")
+    written = out.stat().st_mtime_ns
+    assert encode(experts, source, out=out, route="crops", precision="int8", chunk_size=3) == first
+    assert out.stat().st_mtime_ns == written
+    with pytest.raises(UsageError, match="another precision"):
+        encode(experts, source, out=out, route="crops")
+    write_texts(tmp_path, "a.txt", ["other", "texts"])
+    with pytest.raises(UsageError, match="another input"):
+        encode(experts, source, out=out, route="crops", precision="int8")
+    assert encode(experts, source, out=out, route="crops", overwrite=True).texts == 2
+    assert {file.name for file in tmp_path.iterdir()} == {"a.txt", "v.npy", "v.npy.json"}
+
+
+def test_input_that_is_replaced_meanwhile_is_noticed(tmp_path, plain, monkeypatch):
+    source, out = write_texts(tmp_path, "a.txt"), tmp_path / "v.npy"
+    real = plain.encode
+
+    def replaces(texts, *rest):
+        write_texts(tmp_path, "a.txt", ["other", "texts"])
+        return real(texts, *rest)
+
+    monkeypatch.setattr(plain, "encode", replaces)
+    with pytest.raises(InputError, match="its input changed while it was read"):
+        encode(plain, source, out=out)
+    assert not out.exists()
+    assert encode(plain, source, out=out, overwrite=True).texts == 2
 
 
 def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, capsys):
@@ -88,7 +120,7 @@ def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, cap
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as in this process (conftest)
     process = subprocess.Popen([sys.executable, "-c", program, *command, "--device", "cpu"], env=one_thread)
     deadline = time.monotonic() + 120
-    while not list((tmp_path / ".part.npy.chunks").glob("000003.*.npy")) and time.monotonic() < deadline:
+    while not list((tmp_path / ".part.npy.parts").glob("000003.*.npy")) and time.monotonic() < deadline:
         time.sleep(0.002)
     process.kill()
     process.wait()

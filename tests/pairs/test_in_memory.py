@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -15,6 +17,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.dataset import PAIR_COLUMNS, Pairs
 from sentence_experts.pairs.splits import SPLITS
+from sentence_experts.storage import RECORD
 
 FRAME = pd.DataFrame(
     {
@@ -37,7 +40,7 @@ def test_compiled_in_memory_equals_compiled_to_folder(
         assert in_memory.split(name).equals(on_disk.split(name))
     assert in_memory.known_links().equals(on_disk.known_links())
     saved = in_memory.save(tmp_path / "saved")
-    for file in on_disk.path.iterdir():
+    for file in {*on_disk.path.iterdir()} - {on_disk.path / RECORD}:
         assert (saved.path / file.name).read_bytes() == file.read_bytes(), file.name
 
 
@@ -88,8 +91,31 @@ def test_split_column_and_saving(tmp_path: Path) -> None:
     assert Pairs.of(tmp_path / "pairs").split("test").equals(pairs.split("test"))
     assert saved.to_pandas()["split"].tolist() == ["train", "train", "test"]
     assert Pairs.of(pairs) is pairs
-    with pytest.raises(UsageError, match="holds no pairs"):
+    assert pairs.save(tmp_path / "pairs").fingerprint() == pairs.fingerprint()
+    with pytest.raises(UsageError, match="holds other files"):
         pairs.save(tmp_path)
+
+
+def test_pairs_are_compiled_once(corpus: CorpusFolder, tmp_path: Path) -> None:
+    def compiled(**settings: Any) -> tuple[str, int]:
+        made = compile_pairs(corpus, out=tmp_path / "p", domains=rules, **SMALL | settings)
+        return made.fingerprint(), (tmp_path / "p" / "test.parquet").stat().st_mtime_ns
+
+    rules = tmp_path / "rules.yaml"
+    shutil.copy(RULES, rules)
+    first = compiled()
+    (tmp_path / "p" / "notes.txt").write_text("mine")
+    assert compiled(threads=1) == first
+    with pytest.raises(UsageError, match=r"another seed \(0\)"):
+        compiled(seed=1)
+    rules.write_text(f"{RULES.read_text()}\n# changed")
+    with pytest.raises(UsageError, match="another domains"):
+        compiled()
+    assert compiled(seed=1, overwrite=True) != first
+    assert (tmp_path / "p" / "notes.txt").read_text() == "mine"
+    (tmp_path / "p" / "test.parquet").write_bytes(b"")
+    with pytest.raises(InputError, match=r"test\.parquet has changed"):
+        compiled(seed=1)
 
 
 @pytest.mark.parametrize(

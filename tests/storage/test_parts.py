@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentence_experts.errors import UsageError
-from sentence_experts.storage import PartStore, StepRecords, different_setting, open_output, write_json
+from sentence_experts.storage import PartStore, StepRecords, open_output, write_json
 
 
 def write(parts: PartStore, key: str | int, text: str, suffix: str | None = None) -> None:
@@ -79,11 +79,6 @@ def test_folder_with_other_files_is_refused(tmp_path: Path):
     (tmp_path / "mine.txt").touch()
     with pytest.raises(UsageError, match="not empty and not a training run"):
         open_output(tmp_path, {}, what="training run", finished_file="run.json")
-
-
-def test_difference_of_settings_is_named():
-    assert different_setting({"a": 1, "b": 2}, {"a": 1}) is None
-    assert different_setting({}, {"a": {"b": 1}}) == "a"
 
 
 def test_step_records_are_kept_by_name(tmp_path: Path):

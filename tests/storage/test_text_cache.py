@@ -121,11 +121,27 @@ def test_new_part_does_not_overwrite_another(tmp_path: Path):
         assert np.array_equal(TextCache(tmp_path, "", {}).get([text])["hidden"], states(1, seed)["hidden"])
 
 
-def test_broken_part_is_named(tmp_path: Path):
+@pytest.mark.parametrize("flipped", [False, True])
+def test_broken_part_is_computed_again(tmp_path: Path, flipped: bool):
     cache = TextCache(tmp_path, "", {})
     cache.add(["text"], states(1))
-    part = next(cache.folder.glob("0*"))
+    part = next(cache.folder.glob("0*.parquet"))
+    content = bytearray(part.read_bytes())
+    content[20] ^= 1
+    part.write_bytes(content if flipped else content[:40])
+    again = TextCache(tmp_path, "", {})
+    assert again.missing(["text"]) == ["text"]
+    again.add(["text"], states(1, 5))
+    found = TextCache(tmp_path, "", {}).get(["text"])
+    assert np.array_equal(found["hidden"], states(1, 5)["hidden"])
+
+
+def test_broken_part_of_an_earlier_version_is_named(tmp_path: Path):
+    cache = TextCache(tmp_path, "", {})
+    cache.add(["text"], states(1))
+    part = next(cache.folder.glob("0*.parquet"))
     part.write_bytes(part.read_bytes()[:40])
+    next(cache.folder.glob("0*.sha256.json")).unlink()
     with pytest.raises(InputError, match=r"cannot be read .* delete the file"):
         TextCache(tmp_path, "", {})
 

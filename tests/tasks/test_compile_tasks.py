@@ -14,6 +14,7 @@ import pytest
 
 from helpers.small_tasks import compiled, moods, questions, task_content, write_rows
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
 from sentence_experts.tasks.rows import text_key
 from sentence_experts.tasks.split import SPLITS
@@ -264,8 +265,9 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     tasks = task_content(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds no tasks"):
-        compiled(tmp_path, tasks)
+    with pytest.raises(UsageError, match=r"holds other files \(mine\.txt\)"):
+        compile_tasks(tasks, out=tmp_path / "out")
+    compiled(tmp_path, tasks)
     assert (tmp_path / "out" / "mine.txt").exists()
 
 

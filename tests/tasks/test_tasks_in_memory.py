@@ -33,8 +33,12 @@ def test_tables_compile_and_save(tmp_path: Path) -> None:
         assert saved.pairs("search", "plants", split).equals(tasks.pairs("search", "plants", split))
         assert saved.texts("mood", "moods", split).equals(tasks.texts("mood", "moods", split))
     assert set(saved.to_pandas()["task"]) == {"search", "mood"}
-    with pytest.raises(UsageError, match="exists already"):
-        tasks.save(tmp_path / "tasks")
+    assert tasks.save(tmp_path / "tasks").fingerprint() == tasks.fingerprint()
+    other = compile_tasks({"search": SEARCH}, fractions=[0.4, 0.3, 0.3])
+    with pytest.raises(UsageError, match="made with another content"):
+        other.save(tmp_path / "tasks")
+    assert other.save(tmp_path / "tasks", overwrite=True).fingerprint() == other.fingerprint()
+    saved = tasks.save(tmp_path / "tasks", overwrite=True)
     again = saved.save(tmp_path / "again")
     assert again.fingerprint() == saved.fingerprint()
     assert Tasks.of(tasks) is tasks

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.extend import Out, save_and_describe
+from sentence_experts.cli.extend import Out, write_model
 from sentence_experts.cli.options import Model, Overwrite, add_verb
 
 
@@ -48,8 +48,14 @@ def add_expert(
 
     Example: sentence-experts add-expert runs/experts/model skin --out grown
     """
-    from sentence_experts.models.encoder import check_vacant
     from sentence_experts.models.surgery.grow import add_expert as add
 
-    check_vacant(out, overwrite)
-    save_and_describe(add(model, name, seed_from=seed_from, prefix=prefix, tasks=tasks, base=base), out)
+    base_folder = None if base is None or not Path(base).is_dir() else Path(base)
+    write_model(
+        lambda encoder: add(encoder, name, seed_from=seed_from, prefix=prefix, tasks=tasks, base=base),
+        model,
+        out,
+        {"name": name, "seed_from": seed_from, "prefix": prefix, "base": None if base_folder else base},
+        {"tasks": tasks, "base_folder": base_folder},
+        overwrite,
+    )

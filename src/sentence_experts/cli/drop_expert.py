@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.extend import Out, save_and_describe
+from sentence_experts.cli.extend import Out, write_model
 from sentence_experts.cli.options import Model, Overwrite, add_verb
 
 
@@ -25,8 +25,6 @@ def drop_expert(
 
     Example: sentence-experts drop-expert runs/experts/model skin --out without-skin
     """
-    from sentence_experts.models.encoder import check_vacant
     from sentence_experts.models.surgery.grow import drop_expert as drop
 
-    check_vacant(out, overwrite)
-    save_and_describe(drop(model, name), out)
+    write_model(lambda encoder: drop(encoder, name), model, out, {"without": name}, {}, overwrite)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Input, Model, Vectors, add_verb
+from sentence_experts.cli.options import Input, Model, Overwrite, Vectors, add_verb
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.models.loading import LoadConfig
 
@@ -21,6 +21,7 @@ def encode(
     out: Vectors,
     config: EncodeConfig,
     load_config: LoadConfig,
+    overwrite: Overwrite = False,
 ) -> None:
     """Encode the texts of a file, in their order.
 
@@ -30,6 +31,6 @@ def encode(
     """
     from sentence_experts.encoding import encode as encoding
 
-    encoded = encoding.encode(model, input, config, out, load_config=load_config)
+    encoded = encoding.encode(model, input, config, out, overwrite, load_config=load_config)
     empty = f", {encoded.empty:,} of them empty" if encoded.empty else ""
     show(f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions")

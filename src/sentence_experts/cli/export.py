@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Model, add_verb
+from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.models.export.config import ExportConfig
 
 
@@ -21,6 +21,7 @@ def export(
     model: Model,
     out: Annotated[Path, typer.Option(help="Folder to write the dense model to")],
     config: ExportConfig,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a dense model of the base's family that loads without this package.
 
@@ -32,7 +33,7 @@ def export(
     from sentence_experts.models.sources import load_quietly
 
     load_quietly()
-    exported = export_model(model, out, config)
+    exported = export_model(model, out, config, overwrite)
     show(f"{out}: a {exported.model_type} of {exported.parameters:,} parameters")
     if exported.default_prompt is not None:
         show(f"  default prompt, in front of every text: {exported.default_prompt!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,16 @@ from pydantic import Field
 
 from sentence_experts.cli.console import note, show
 from sentence_experts.cli.evaluate import show_evaluation
-from sentence_experts.cli.options import Fields, Input, MtebNames, TasksFolder, Vectors, add_verb, one_of
+from sentence_experts.cli.options import (
+    Fields,
+    Input,
+    MtebNames,
+    Overwrite,
+    TasksFolder,
+    Vectors,
+    add_verb,
+    one_of,
+)
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig, RatedColumns
@@ -48,13 +58,16 @@ def make(
     ] = None,
     calibrate: Annotated[Path | None, typer.Option(help="Texts to fit standard scores on")] = None,
     column: Annotated[str | None, typer.Option(help="Column with the texts of --calibrate")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a folder that says how a language model is read. evaluate, encode and search take it as MODEL.
 
     Example: sentence-experts moee make allenai/OLMoE-1B-7B-0924 --develop dev.jsonl --out olmoe-sum
     """
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+    from sentence_experts.moee.embedder import EMBEDDER, FILE
     from sentence_experts.moee.loading import load_embedder
+    from sentence_experts.storage import output, sha256_file
     from sentence_experts.tables import TextTable
 
     if develop is not None and ("alpha" in config.model_fields_set or config.parts != "sum"):
@@ -62,17 +75,23 @@ def make(
     rated = None if develop is None else RatedPairs.read(develop, columns)
     if calibrate is not None:
         TextTable(calibrate, column).check()
-    embedder = load_embedder(model, config)
-    if calibrate is not None:
-        texts = [text for text in TextTable(calibrate, column).texts() if text.strip()]
-        embedder.fit_standard(texts)
-        show(f"standard scores fitted on {len(texts):,} texts of {calibrate.name}")
-    if rated is not None:
-        choice = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
-        for alpha, value in choice.tried.items():
-            show(f"alpha {alpha:g}: Spearman {value:.4f}{'  chosen' if alpha == choice.alpha else ''}")
-        embedder = embedder.with_parts("sum", choice.alpha)
-    embedder.save(str(out))
+    inputs = {"calibrate": calibrate, "develop": develop}
+    with output(out, EMBEDDER, names=[FILE], overwrite=overwrite) as place:
+        embedder = load_embedder(model, config)
+        made_from = {"model": embedder.fingerprint, "column": column, "columns": columns.model_dump()}
+        given = {name: partial(sha256_file, file) for name, file in inputs.items() if file is not None}
+        if place.begin(made_from, given) == "finished":
+            return
+        if calibrate is not None:
+            texts = [text for text in TextTable(calibrate, column).texts() if text.strip()]
+            embedder.fit_standard(texts)
+            show(f"standard scores fitted on {len(texts):,} texts of {calibrate.name}")
+        if rated is not None:
+            choice = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
+            for alpha, value in choice.tried.items():
+                show(f"alpha {alpha:g}: Spearman {value:.4f}{'  chosen' if alpha == choice.alpha else ''}")
+            embedder = embedder.with_parts("sum", choice.alpha)
+        embedder.save_to(place)
     show(f"{out}: {embedder.parts} of {model}")
 
 
@@ -82,6 +101,7 @@ def encode(
     out: Vectors,
     config: MoeeConfig,
     encoding: Annotated[EncodeConfig, Fields("column", "id_column", "normalize", "precision", "chunk_size")],
+    overwrite: Overwrite = False,
 ) -> None:
     """Encode the texts of a file, in their order.
 
@@ -97,7 +117,7 @@ def encode(
 
     check_out(TextTable(input, encoding.column, encoding.id_column), out, encoding)
     embedder = load_embedder(model, config)
-    encoded = encode_file(BatchEncoder(embedder, name=Path(model).name), input, encoding, out)
+    encoded = encode_file(BatchEncoder(embedder, name=Path(model).name), input, encoding, out, overwrite)
     show(f"{encoded.path}: {encoded.texts:,} texts, {encoded.dimension} dimensions ({embedder.parts})")
 
 

@@ -31,7 +31,9 @@ Input = Annotated[
     Path, typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet")
 ]
 Vectors = Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in that folder")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Begin anew in place of what an earlier run wrote there")
+]
 TasksFolder = Annotated[Path | None, typer.Option(help="Tasks folder: its test sets are used")]
 MtebNames = Annotated[
     list[str] | None,

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import add_verb
+from sentence_experts.cli.options import Overwrite, add_verb
 from sentence_experts.pairs.config import PairsConfig
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def pairs(
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the pairs to")],
     config: PairsConfig,
+    overwrite: Overwrite = False,
 ) -> None:
     """Compile pairs of linked papers from a corpus: train, validation and test sets.
 
@@ -38,7 +39,7 @@ def pairs(
     """
     from sentence_experts.pairs.compile import compile_pairs
 
-    _show(compile_pairs(corpus, config, out))
+    _show(compile_pairs(corpus, config, out, overwrite))
 
 
 def _show(pairs: Pairs) -> None:

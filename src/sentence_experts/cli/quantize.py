@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Model, add_verb
+from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.models.export.config import QuantizeConfig
 
 
@@ -24,6 +24,7 @@ def quantize(
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the model to")],
     config: QuantizeConfig,
+    overwrite: Overwrite = False,
 ) -> None:
     """Calibrate a model for 8 bits, in which encode, search and evaluate then compute on a CPU.
 
@@ -35,7 +36,7 @@ def quantize(
     """
     from sentence_experts.models.export.quantize import quantize as quantize_model
 
-    quantized = quantize_model(model, texts, out, config)
+    quantized = quantize_model(model, texts, out, config, overwrite)
     show(
         f"{out}: 8 bits; cosine to full precision on {quantized.texts:,} other texts: mean "
         f"{quantized.mean_cosine:.4f}, minimum {quantized.min_cosine:.4f}"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.progress import Advance
-from sentence_experts.storage import PartStore, replacing
+from sentence_experts.storage import PartStore
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def write_matrix(
     rows = sum(len(np.load(file, mmap_mode="r")) for file in files)
     example = convert(np.load(files[0], mmap_mode="r")[:1])
     kind = example.dtype.newbyteorder("<")
-    with replacing(path) as temporary, open(temporary, "wb") as out:
+    with open(path, "wb") as out:
         header = {"descr": kind.str, "fortran_order": False, "shape": (rows, example.shape[1])}
         np.lib.format.write_array_header_2_0(out, header)
         for file in files:

@@ -16,12 +16,18 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import encode_chunks
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.precisions import check_precision, in_precision, write_in_precision
+from sentence_experts.encoding.precisions import (
+    WITH_RANGES,
+    check_precision,
+    in_precision,
+    ranges_beside,
+    write_in_precision,
+)
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import check_route
 from sentence_experts.progress import progress
-from sentence_experts.storage import PartStore, locked, replacing
+from sentence_experts.storage import Output, output
 from sentence_experts.table_files import has_table_ending
 from sentence_experts.tables import Table, TextRow, TextTable, is_path
 
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
 Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
 ENDINGS = (".parquet", ".npy")
+COUNTS = ("texts", "empty", "dimension")
 
 
 @dataclass(frozen=True)
@@ -64,31 +71,33 @@ class Encoded:
 @overload
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
-    out: None = None, *, load_config: LoadConfig | None = None, **settings: Any,
+    out: None = None, overwrite: bool = False, *, load_config: LoadConfig | None = None, **settings: Any,
 ) -> NDArray[Any]: ...  # fmt: skip
 @overload
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None, out: str | Path,
-    *, load_config: LoadConfig | None = None, **settings: Any,
+    overwrite: bool = False, *, load_config: LoadConfig | None = None, **settings: Any,
 ) -> Encoded: ...  # fmt: skip
 @overload
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
-    *, out: str | Path, load_config: LoadConfig | None = None, **settings: Any,
+    *, out: str | Path, overwrite: bool = False, load_config: LoadConfig | None = None, **settings: Any,
 ) -> Encoded: ...  # fmt: skip
 def encode(
     model: Model,
     texts: Table,
     config: EncodeConfig | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     *,
     load_config: LoadConfig | None = None,
     **settings: Any,
 ) -> NDArray[Any] | Encoded:
     """Encode texts, in their order.
 
-    With `out`, vectors are written to a file. Until it is whole, chunks are kept in a hidden folder beside
-    it; the same call after an interruption goes on from there, to the same bytes. `.npy` holds an array of
+    With `out`, vectors are written to a file, and what they were made from to `OUT.json` beside it. Until it
+    is whole, chunks are kept in a hidden folder beside it; the same call after an interruption goes on from
+    there, to the same bytes. `.npy` holds an array of
     shape (texts, dimensions). `.parquet` holds `row` (int64, from 0), `id` (if there is an `id_column`) and
     `vector` (fixed-size list of float32).
 
@@ -99,15 +108,17 @@ def encode(
             `datasets.Dataset`).
         config: settings; those given by name come before it.
         out: a file that ends in .npy or .parquet.
+        overwrite: begin anew, in place of a file of other vectors.
         load_config: how to open a model that is given by its path or name; see `load`.
 
     Returns:
         Without `out`, an array of shape (texts, dimensions), float32 unless `precision` says otherwise.
 
     Raises:
-        UsageError: a bad setting, `texts` is a text and no file, or `out` is also the input.
-        InputError: the texts cannot be read, there are none, one is empty and the model cannot encode it, or
-            another process is writing `out`.
+        UsageError: a bad setting, `texts` is a text and no file, `out` is also the input, or it holds
+            something else.
+        InputError: the texts cannot be read, there are none, they changed meanwhile, one is empty and the
+            model cannot encode it, or another process is writing `out`.
         RouteError: the model needs a route, or does not know this one.
 
     Example:
@@ -119,12 +130,17 @@ def encode(
         raise UsageError(f"`texts`: there is no file {texts[:60]!r}; give one text as a list, [text]")
     source = TextTable(texts, config.column, config.id_column)
     check_out(source, None if out is None else Path(out), config)
-    encoder = open_encoder(model, config.route, config.batch_size, load_config)
-    config = config.model_copy(update={"route": encoder.chosen_route(config.route)})
     if out is None:
-        return _encode_in_memory(encoder, source, config)
-    with locked(out, f"encode {Path(source.name).name}"):
-        return _encode_to_file(encoder, source, config, Path(out))
+        encoder = open_encoder(model, config.route, config.batch_size, load_config)
+        return _encode_in_memory(encoder, source, _with_route(config, encoder))
+    ranges = [ranges_beside(Path(out)).name] if config.precision in WITH_RANGES else []
+    with output(out, "file of vectors", is_file=True, names=ranges, overwrite=overwrite) as place:
+        encoder = open_encoder(model, config.route, config.batch_size, load_config)
+        return _encode_to_file(encoder, source, _with_route(config, encoder), place)
+
+
+def _with_route(config: EncodeConfig, encoder: BatchEncoder) -> EncodeConfig:
+    return config.model_copy(update={"route": encoder.chosen_route(config.route)})
 
 
 def open_encoder(
@@ -167,15 +183,14 @@ def _encode_in_memory(encoder: BatchEncoder, source: TextTable, config: EncodeCo
     return in_precision(vectors, config.precision)
 
 
-def _encode_to_file(encoder: BatchEncoder, source: TextTable, config: EncodeConfig, out: Path) -> Encoded:
-    settings = {
-        **encoder.exact_settings(config.route),
-        "normalize": config.normalize,
-        "input": source.fingerprint(),
-        "column": config.column,
-        "chunk_size": config.chunk_size,
-    }
-    parts = PartStore.open(out.with_name(f".{out.name}.chunks"), settings, ".npy")
+def _encode_to_file(encoder: BatchEncoder, source: TextTable, config: EncodeConfig, place: Output) -> Encoded:
+    chosen = config.model_dump(include={"normalize", "column", "id_column", "precision"})
+    settings = {**encoder.vector_settings(config.route), **chosen}
+    out = place.path
+    if place.begin(settings, {"input": source.fingerprint}) == "finished":
+        return Encoded(out, *(place.result[name] for name in COUNTS))
+    machine = encoder.exact_settings(config.route)
+    parts = place.parts(".npy", machine=machine, chunk_size=config.chunk_size)
     counter = _Counter(source.name, encoder.takes_empty)
     with progress(f"encoding {Path(source.name).name}") as advance:
         chunks = counter.count(source.chunks(config.chunk_size))
@@ -186,13 +201,25 @@ def _encode_to_file(encoder: BatchEncoder, source: TextTable, config: EncodeConf
         parts.remove()
         raise InputError(f"{source.name}: no texts in it")
     dimension = np.load(files[0], mmap_mode="r").shape[1]
-    if out.suffix == ".npy":
-        write_in_precision(out, files, config.precision)
-    else:
-        made_by = {"model": encoder.name, "fingerprint": encoder.fingerprint, "route": config.route or ""}
-        _write_parquet(out, files, source, config.chunk_size, dimension, made_by)
-    parts.remove()
-    return Encoded(out, counter.texts, counter.empty, dimension)
+    counts = counter.texts, counter.empty, dimension
+    place.result = {"model": encoder.name, **dict(zip(COUNTS, counts, strict=True))}
+    with place.replacing() as temporary:
+        if out.suffix == ".npy":
+            write_in_precision(temporary, files, config.precision, ranges_beside(out))
+        else:
+            made_by = {"model": encoder.name, "fingerprint": encoder.fingerprint, "route": config.route or ""}
+            _write_parquet(temporary, files, source, config.chunk_size, dimension, made_by)
+        _check_rows(temporary, out, counter.texts)
+    return Encoded(out, *counts)
+
+
+def _check_rows(file: Path, out: Path, texts: int) -> None:
+    in_npy = out.suffix == ".npy"
+    rows = len(np.load(file, mmap_mode="r")) if in_npy else pq.read_metadata(file).num_rows
+    if rows != texts:
+        raise InputError(
+            f"{out}: not written: {rows:,} vectors of {texts:,} texts; give the same command again"
+        )
 
 
 class _Counter:
@@ -224,7 +251,7 @@ def _write_parquet(
         fields.insert(1, pa.field("id", pa.string()))
     schema = pa.schema(fields, metadata=made_by)
     first = 0
-    with replacing(out) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         for vectors, rows in zip(map(np.load, files), source.chunks(chunk), strict=True):
             flat = pa.array(vectors.ravel(), pa.float32())
             columns = {

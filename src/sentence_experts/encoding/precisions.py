@@ -37,13 +37,20 @@ def check_precision(precision: str, out: Path | None) -> None:
         raise UsageError(f"{out}: vectors of {precision} are written to .npy")
 
 
-def write_in_precision(out: Path, files: Sequence[Path], precision: str) -> None:
-    """Join chunk files to one `.npy` in a precision, with the ranges of 8-bit numbers beside it."""
+def ranges_beside(out: Path) -> Path:
+    """The file of the ranges of 8-bit numbers."""
+    return out.with_name(f"{out.stem}.ranges.npy")
+
+
+def write_in_precision(
+    out: Path, files: Sequence[Path], precision: str, ranges_file: Path | None = None
+) -> None:
+    """Join chunk files to one `.npy` in a precision; the ranges of 8-bit numbers go to a file beside it."""
     ranges = None
     if precision in WITH_RANGES:
         bounds = np.stack([np.stack([part.min(axis=0), part.max(axis=0)]) for part in map(np.load, files)])
         ranges = np.stack([bounds[:, 0].min(axis=0), bounds[:, 1].max(axis=0)])  # (2, dimensions)
-        with replacing(out.with_name(f"{out.stem}.ranges.npy")) as temporary, open(temporary, "wb") as file:
+        with replacing(ranges_file or ranges_beside(out)) as temporary, open(temporary, "wb") as file:
             np.save(file, ranges)
     write_matrix(out, files, _conversion(precision, ranges))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,12 +21,15 @@ from sentence_experts.models.routing.router_choices import RouterChoices, router
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe
 from sentence_experts.models.routing.task_types import with_task_types, without_task_types
-from sentence_experts.models.storage.fingerprint import name_of
+from sentence_experts.models.storage.fingerprint import name_of, weights_fingerprint
 from sentence_experts.models.storage.residency import CPU, DISK
 from sentence_experts.models.storage.weight_names import is_expert
-from sentence_experts.storage import replacing_folder, update_json, write_text
+from sentence_experts.storage import Output, output, update_json, write_text
 
 logger = logging.getLogger(__name__)
+
+# The first of a model's files, by which folders of the user's own are known before the work.
+MODEL_FILES = ("modules.json", "config.json", "README.md")
 
 register()  # the class opens folders with our model types
 
@@ -289,26 +293,26 @@ def check_experts(model: SentenceTransformer) -> ExpertEncoder:
     )
 
 
-def check_vacant(folder: Path | str, overwrite: bool) -> None:
-    """Refuse, before the work and with a UsageError, a folder that is there, unless `overwrite` is given."""
-    if Path(folder).exists() and not overwrite:
-        raise UsageError(
-            f"{folder} is there already; choose another `out`, or replace it with `overwrite=True`"
-        )
+def model_output(out: Path | str, overwrite: bool = False) -> AbstractContextManager[Output]:
+    """The lock and the rule for the folder of a model (`storage.output`)."""
+    return output(out, "model", names=MODEL_FILES, overwrite=overwrite)
 
 
-def save(encoder: SentenceTransformer, path: str | Path) -> None:
+def save_to(place: Output, encoder: SentenceTransformer) -> None:
+    """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
+    with place.replacing() as temporary:
+        encoder.save(str(temporary), create_model_card=isinstance(encoder, ExpertEncoder))
+
+
+def save(encoder: SentenceTransformer, path: str | Path, overwrite: bool = False) -> None:
     """Write a model as a sentence-transformers folder (safetensors), whole or not at all.
 
     Raises:
-        UsageError: the folder holds something else than a model, which would be lost.
+        UsageError: the folder holds something else, or another model without `overwrite`.
     """
-    folder = Path(path)
-    is_model = (folder / "modules.json").is_file()
-    if folder.exists() and not is_model and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UsageError(f"{path} exists and is not a model's folder; choose another, or remove it")
-    with replacing_folder(folder) as temporary:
-        encoder.save(str(temporary), create_model_card=isinstance(encoder, ExpertEncoder))
+    with model_output(path, overwrite) as place:
+        if place.begin({"weights": weights_fingerprint(encoder)}) != "finished":
+            save_to(place, encoder)
 
 
 class RoutedText(str):

@@ -27,7 +27,7 @@ from sentence_experts.moee.standard import Standard, batch_scores
 from sentence_experts.moee.transformer import MoeTransformer
 from sentence_experts.moee.vectors import SUM, Rows, States, check_parts, joined
 from sentence_experts.progress import progress
-from sentence_experts.storage import read_json, replacing_folder, sha256_text, write_json
+from sentence_experts.storage import Output, check_version, output, read_json, sha256_text, write_json
 from sentence_experts.storage.text_cache import TextCache
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
 FAITHFUL, FITTED = "faithful", "fitted"  # `standard`, also in the saved settings
+EMBEDDER = "embedder"  # what `output` calls it
 FILE, FORMAT = "moee.json", 1  # the saved settings; the language model stays where it is
 
 
@@ -98,8 +99,14 @@ class MoeEmbedder(SentenceTransformer):
         out = Path(path)
         if out.exists() and not is_embedder(out) and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(f"{out} exists and holds no embedder; choose another folder")
+        with output(out, EMBEDDER, overwrite=True) as place:
+            place.begin({"model": self.fingerprint})
+            self.save_to(place)
+
+    def save_to(self, place: Output) -> None:
+        """Write to an output of this kind."""
         settings = {**self._settings, "standard": self.standard}
-        with replacing_folder(out) as folder:
+        with place.replacing() as folder:
             if isinstance(self.standard, Standard):
                 self.standard.write(folder)
                 settings["standard"] = FITTED
@@ -307,8 +314,9 @@ def read_embedder(folder: Path) -> dict[str, Any]:
         InputError: it is in another format, or a file is missing.
     """
     settings: dict[str, Any] = read_json(folder / FILE)
-    if settings.pop("kind", None) != "moee" or settings.pop("format", None) != FORMAT:
-        raise InputError(f"{folder / FILE}: not in format {FORMAT}; make the embedder again")
+    if settings.pop("kind", None) != "moee":
+        raise InputError(f"{folder / FILE}: does not describe an embedder; make it again")
+    check_version(folder / FILE, settings.pop("format", None), FORMAT)
     if "quantise" in settings:  # as 0.1.0 called it
         settings["quantize"] = settings.pop("quantise")
     if settings["standard"] == FITTED:

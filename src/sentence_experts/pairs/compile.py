@@ -30,12 +30,14 @@ from sentence_experts.pairs.splits import (
     seen_in_training,
     split_by_article,
 )
+from sentence_experts.storage import sha256_text
 
 
 def compile_pairs(
     corpus: CorpusFolder | Path | str | tuple[Any, Any],
     config: PairsConfig | None = None,
     out: Path | str | None = None,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Pairs:
     """Link the works of a corpus into pairs, split them and add negatives.
@@ -47,12 +49,12 @@ def compile_pairs(
             `abstract`, `year`, ..., optionally `domain`) and citations (`citing`, `cited`).
         config: the settings; `settings` override its fields, by name.
         out: the folder to write to; without, the pairs stay in memory.
+        overwrite: begin anew, in place of other pairs in `out`.
 
     Raises:
         InputError: nothing is linked, a domain rule cannot be applied, a split is empty, or there are too few
             negatives (the message gives the threshold that would do).
-        UsageError: `out` exists and holds something other than a pairs dataset, or the scratch folder cannot
-            be written to.
+        UsageError: `out` holds something else, or the scratch folder cannot be written to.
         SentenceExpertsError: Spark was chosen and is not installed or does not start.
 
     Example:
@@ -61,28 +63,39 @@ def compile_pairs(
         ['cell_biology', 'development']
     """
     config = PairsConfig.of(config, **settings)
-    if out is not None:
-        Pairs.check_replaceable(Path(out))
-    with open_corpus(corpus) as folder:
-        with opened(config, beside=None if out is None else Path(out)) as engine:
-            pairs, known_links, made = _compiled(LinkGraph(folder, config, engine), config)
-        manifest = {
-            "domain_rules": _rules_text(config.domains),
-            "corpus": {
-                "fingerprint": folder.fingerprint(),
-                "licences": folder.manifest["counts"].get("by_licence"),
-            },
-            **made,
-        }
-    in_memory = Pairs.in_memory(pairs, known_links, manifest)
-    return in_memory if out is None else in_memory.save(out)
+    if out is None:
+        with open_corpus(corpus) as folder:
+            return _compiled_from(folder, config, None)
+    with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
+        rules = lambda: sha256_text(_rules_text(config.domains) or "")  # noqa: E731
+        inputs = {"corpus": folder.fingerprint, "domains": rules}
+        if place.begin({"config": config.stored()}, inputs) != "finished":
+            _compiled_from(folder, config, Path(out)).save_to(place)
+    return Pairs.open(out)
+
+
+def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
+    with opened(config, beside=out) as engine:
+        pairs, known_links, made = _compiled(LinkGraph(corpus, config, engine), config)
+    manifest = {
+        "domain_rules": _rules_text(config.domains),
+        "corpus": {
+            "fingerprint": corpus.fingerprint(),
+            "licences": corpus.manifest["counts"].get("by_licence"),
+        },
+        **made,
+    }
+    return Pairs.in_memory(pairs, known_links, manifest)
 
 
 def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
     """The rules as they were given, for the manifest."""
     if isinstance(rules, Mapping):
         return yaml.safe_dump(dict(rules), sort_keys=False)
-    return None if rules is None else rules.read_text(encoding="utf-8")
+    try:
+        return None if rules is None else rules.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{rules}: cannot be read: {error}") from error
 
 
 def _compiled(

@@ -54,6 +54,7 @@ class Pairs(TableFolder):
     """
 
     kind = "pairs"
+    names = (*(f"{split}.parquet" for split in SPLITS), KNOWN_LINKS, "README.md")
 
     @classmethod
     def open(cls, path: Path | str) -> Pairs:
@@ -180,16 +181,6 @@ class Pairs(TableFolder):
     def fingerprint(self) -> str:
         """A hash that changes when the bytes of a split or of the known links do; the same after saving."""
         return sha256_text(*self.hashes().values())
-
-    def save(self, out: Path | str) -> Pairs:
-        """Write the pairs to a folder, completely or not at all, and return them as opened from there.
-
-        Raises:
-            UsageError: `out` exists and holds something other than pairs.
-        """
-        self.check_replaceable(Path(out))
-        self.write(Path(out))
-        return Pairs.open(out)
 
     def about(self, manifest: dict[str, Any]) -> dict[str, str]:
         """The dataset card."""

@@ -5,16 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts import __version__
-from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import read_json, replacing_folder, sha256_file, write_parquet, write_text
+from sentence_experts.errors import InputError
+from sentence_experts.storage import (
+    Output,
+    check_version,
+    output,
+    read_json,
+    sha256_file,
+    sha256_text,
+    write_parquet,
+    write_text,
+)
 from sentence_experts.tables import is_path
 
 MANIFEST = "manifest.json"
@@ -36,6 +46,7 @@ class TableFolder:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     kind: ClassVar[str]
+    names: ClassVar[tuple[str, ...]] = ()  # of the files that every folder of the kind has
     sort_manifest: ClassVar[bool] = True
 
     @classmethod
@@ -52,10 +63,7 @@ class TableFolder:
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("kind") != cls.kind:
             raise InputError(f"{path}: its {MANIFEST} is not that of {cls.kind}")
-        if manifest.get("format", FORMAT) != FORMAT:
-            raise InputError(
-                f"{path}: written in format {manifest['format']}, this program reads {FORMAT}: write it again"
-            )
+        check_version(path / MANIFEST, manifest.get("format", 1), FORMAT)
         missing = [name for name in manifest["files"] if not (path / name).is_file()]
         if missing:
             raise InputError(f"{path}: {missing[0]} is missing; write the folder again")
@@ -104,11 +112,11 @@ class TableFolder:
         }
         return dict(sorted(files.items()))
 
-    def write(self, out: Path) -> None:
+    def save_to(self, place: Output) -> None:
         """Write everything to a folder, completely or not at all."""
         others = self.other_files()
         names = [name for name in (self.tables or self.manifest["files"]) if name not in others]
-        with replacing_folder(out) as folder:
+        with place.replacing() as folder:
             for name in names:
                 write_parquet(folder / name, self.table(name))
             for name, text in others.items():
@@ -120,18 +128,30 @@ class TableFolder:
                 write_text(folder / name, text)
 
     @classmethod
-    def check_replaceable(cls, out: Path, overwrite: bool = True) -> None:
-        """Refuse to write over anything else, and over the same kind without `overwrite`.
+    def output(cls, out: Path | str, overwrite: bool = False) -> AbstractContextManager[Output]:
+        """The lock and the rule for a folder of this kind (`storage.output`)."""
+        return output(out, f"folder of {cls.kind}", names=[MANIFEST, *cls.names], overwrite=overwrite)
+
+    def save(self, out: Path | str, overwrite: bool = False) -> Self:
+        """Write everything to a folder, completely or not at all, and return it as opened from there.
 
         Raises:
-            UsageError: `out` exists and holds something else, or `overwrite` is not given.
+            UsageError: `out` exists and holds something else, or others of this kind without `overwrite`.
         """
-        if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-            return
-        if kind_of(out) != cls.kind:
-            raise UsageError(f"{out} exists and holds no {cls.kind}; choose another `out`")
-        if not overwrite:
-            raise UsageError(f"{out} exists already; choose another `out`, or replace it with `overwrite`")
+        with self.output(out, overwrite) as place:
+            if (
+                place.begin(
+                    {"content": sha256_text(*(f"{name}={each}" for name, each in self.hashes().items()))}
+                )
+                != "finished"
+            ):
+                self.save_to(place)
+        return self.open(out)
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Open a folder of this kind."""
+        raise NotImplementedError
 
 
 def kind_of(source: Any) -> str | None:

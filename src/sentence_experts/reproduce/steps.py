@@ -15,9 +15,9 @@ from typing import Any
 
 import sentence_experts
 from sentence_experts.errors import UsageError
-from sentence_experts.models.storage.fingerprint import folder_fingerprint
+from sentence_experts.models.storage.fingerprint import path_fingerprint
 from sentence_experts.reproduce import calls
-from sentence_experts.storage import StepRecords, sha256_file
+from sentence_experts.storage import StepRecords
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Step:
                 "arguments": _plain(self.arguments),
                 "settings": _plain(self.settings),
             },
-            "made_from": {str(path): _fingerprint(path) for path in self.made_from},
+            "made_from": {str(path): path_fingerprint(path) for path in self.made_from},
         }
 
 
@@ -131,7 +131,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _fingerprint(path: Path) -> str:
-    return folder_fingerprint(path) if path.is_dir() else sha256_file(path)

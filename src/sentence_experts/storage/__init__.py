@@ -1,13 +1,16 @@
 """Files and folders on disk: written whole or not at all, locked while in use, resumed after an interruption.
 
-Two mechanisms serve everything that can be interrupted: `locked` lets one process at a time write a folder
-or file, and `PartStore` is a folder of parts that the next run goes on from. `open_output` and `StepRecords`
-note what a result was made from, so that it is never mistaken for another.
+`output` is the rule for whatever is written where the user says: one process at a time, which goes on with
+an interrupted run of the same settings and refuses anything else. `PartStore` is a folder of parts from which
+the next run goes on, `locked` the lock behind both, and `StepRecords` notes what each of several results was
+made from.
 """
 
 from __future__ import annotations
 
+from sentence_experts.storage.disk import NoSpaceError, check_regular, explained, no_space, remove_leftovers
 from sentence_experts.storage.files import (
+    check_version,
     read_json,
     replacing,
     replacing_folder,
@@ -20,17 +23,38 @@ from sentence_experts.storage.files import (
     write_text,
 )
 from sentence_experts.storage.locking import InUseError, locked
+from sentence_experts.storage.output import (
+    RECORD,
+    Output,
+    check_finished,
+    different_setting,
+    note_changes,
+    output,
+    remove_own_files,
+)
 from sentence_experts.storage.parts import PartStore
-from sentence_experts.storage.records import StepRecords, different_setting, open_output
+from sentence_experts.storage.records import StepRecords, open_output
 
 __all__ = [
+    "RECORD",
     "InUseError",
+    "NoSpaceError",
+    "Output",
     "PartStore",
     "StepRecords",
+    "check_finished",
+    "check_regular",
+    "check_version",
     "different_setting",
+    "explained",
     "locked",
+    "no_space",
+    "note_changes",
     "open_output",
+    "output",
     "read_json",
+    "remove_leftovers",
+    "remove_own_files",
     "replacing",
     "replacing_folder",
     "sha256_file",

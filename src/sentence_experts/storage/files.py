@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError
+from sentence_experts.storage.disk import check_regular, temporary_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +26,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_beside(path)
     try:
         yield temporary
         os.replace(temporary, path)
@@ -38,13 +39,13 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` that takes the place of `path` on success."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_beside(path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
         yield temporary
         if path.exists():
-            retired = path.with_name(f".{path.name}.{os.getpid()}.old")
+            retired = temporary_beside(path, ".old")
             os.replace(path, retired)
             os.replace(temporary, path)
             shutil.rmtree(retired)
@@ -76,6 +77,7 @@ def read_json(path: Path) -> Any:
     Raises:
         InputError: the file is missing or is not JSON.
     """
+    check_regular(path)
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -84,6 +86,22 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: not valid JSON: {error}") from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
+
+
+def check_version(where: Path | str, found: Any, newest: int) -> int:
+    """The format version that was found in `where`; this version of the package reads up to `newest`.
+
+    Raises:
+        InputError: it is no version, or a newer one.
+    """
+    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+        raise InputError(f"{where}: damaged: {found!r} is no format version")
+    if found > newest:
+        raise InputError(
+            f"{where}: written by a newer sentence-experts (format version {found}, this one reads up to "
+            f"{newest}): update it with `pip install -U sentence-experts`"
+        )
+    return found
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from sentence_experts.errors import InputError
+from sentence_experts.storage.disk import hidden_beside, remove_leftovers
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,8 @@ if sys.platform == "win32":
     def _unlock(file: IO[str], path: Path) -> None:
         file.seek(_LOCKED_BYTE)
         msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
-        file.close()
+        with suppress(OSError):
+            file.close()
         with suppress(OSError):  # another process may have opened it by now
             path.unlink()
 
@@ -54,11 +56,17 @@ else:
         with suppress(OSError):
             path.unlink()
         fcntl.flock(file, fcntl.LOCK_UN)
-        file.close()
+        with suppress(OSError):  # a full disk
+            file.close()
 
 
 class InUseError(InputError):
     """Another process is writing the same folder or file."""
+
+
+def is_later_process() -> bool:
+    """Whether `torchrun` started this process beside a first one, which writes."""
+    return "LOCAL_RANK" in os.environ and os.environ.get("RANK", "0") != "0"
 
 
 @contextmanager
@@ -66,8 +74,8 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     """Hold the lock of a folder or file while the block runs.
 
     The lock is a hidden file beside `path`, removed at the end. If the process dies, the system releases the
-    lock and the file left behind does no harm. Processes that `torchrun` started together share the lock of
-    an output: the first one holds it. A lock is not re-entrant.
+    lock, and the next one that takes it removes the temporary files left behind. Processes that `torchrun`
+    started together share the lock of an output: the first one holds it. A lock is not re-entrant.
 
     Args:
         path: what is written; it need not exist yet.
@@ -88,7 +96,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     ...             print("in use" in str(error))
     True
     """
-    if not wait and "LOCAL_RANK" in os.environ and os.environ.get("RANK", "0") != "0":
+    if not wait and is_later_process():
         yield
         return
     path = Path(os.path.abspath(path))
@@ -102,7 +110,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
 
 
 def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
-    lock_file = path.with_name(f".{path.name}.lock")
+    lock_file = hidden_beside(path, ".lock")
     if path.is_dir() and not os.access(path.parent, os.W_OK):
         lock_file = path / ".lock"
     told = False
@@ -119,6 +127,7 @@ def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
             return file, lock_file
         if free and _is_current(file, lock_file):
             _write_holder(file, purpose)
+            remove_leftovers(path)
             return file, lock_file
         holder = _describe_holder(file)
         file.close()
@@ -142,9 +151,10 @@ def _is_current(file: IO[str], path: Path) -> bool:
 def _write_holder(file: IO[str], purpose: str) -> None:
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:_MAX_COMMAND_LENGTH]
     since = datetime.now().astimezone().isoformat(timespec="seconds")
-    file.truncate(0)
-    json.dump({"pid": os.getpid(), "purpose": purpose, "command": command, "since": since}, file)
-    file.flush()
+    with suppress(OSError):  # on a full disk nobody learns who holds the lock
+        file.truncate(0)
+        json.dump({"pid": os.getpid(), "purpose": purpose, "command": command, "since": since}, file)
+        file.flush()
 
 
 def _describe_holder(file: IO[str]) -> str:

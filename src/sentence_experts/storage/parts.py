@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,10 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage.files import read_json, replacing, sha256_settings, write_json
+from sentence_experts.storage.files import (
+    check_version,
+    read_json,
+    replacing,
+    sha256_file,
+    sha256_settings,
+    write_json,
+)
 
 SETTINGS = "settings.json"
 _FORMAT_VERSION = 1
+_HASHES = ".sha256.json"
 
 
 @dataclass(frozen=True)
@@ -21,24 +30,32 @@ class PartStore:
     """Parts of one result, each written whole or not at all and used only under the same settings.
 
     `settings.json` in the folder holds all settings; every part's file name ends in their hash. So a part is
-    never taken for one of other settings, however it came into the folder. The store is a plain value that
-    can be sent to worker processes. It takes no lock: lock the result (`locked`) while it is made.
+    never taken for one of other settings, however it came into the folder. The hashes of its files stand
+    beside it, so that a damaged part is made again. The store is a plain value that can be sent to worker
+    processes. It takes no lock: lock the result while it is made.
 
     Attributes:
         folder: contains nothing but the parts.
         settings_hash: eight hex digits.
         suffix: the ending of a part's main file, with its dot.
+        others: the endings of files that may belong to it, written before the main one.
     """
 
     folder: Path
     settings_hash: str
     suffix: str
+    others: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, folder: Path, settings: Mapping[str, Any], suffix: str) -> PartStore:
+    def open(
+        cls, folder: Path, settings: Mapping[str, Any], suffix: str, others: tuple[str, ...] = ()
+    ) -> PartStore:
         """Go on with the parts in `folder`, or empty it if they were made with other settings.
 
         `settings` are everything that decides what is in the parts, as plain JSON values.
+
+        Raises:
+            InputError: a newer version of this package wrote the parts.
         """
         content = {"format_version": _FORMAT_VERSION, "settings": dict(settings)}
         digest = sha256_settings(content)[:8]
@@ -48,7 +65,7 @@ class PartStore:
             shutil.rmtree(folder)
         if not noted.exists():
             write_json(noted, content)
-        return cls(folder, digest, suffix)
+        return cls(folder, digest, suffix, others)
 
     def path(self, key: str | int, suffix: str | None = None) -> Path:
         """The file of a part; with `suffix`, another file that belongs to it, written before the main one."""
@@ -56,14 +73,28 @@ class PartStore:
         return self.folder / f"{name}.{self.settings_hash}{self.suffix if suffix is None else suffix}"
 
     def is_done(self, key: str | int) -> bool:
-        """Whether the part is there, and therefore whole."""
-        return self.path(key).is_file()
+        """Whether the part is there, with the bytes that were written."""
+        try:
+            hashes = read_json(self.path(key, _HASHES))
+            return self.suffix in hashes and all(
+                sha256_file(self.path(key, suffix)) == digest for suffix, digest in hashes.items()
+            )
+        except (InputError, OSError, TypeError, AttributeError):
+            return False
+
+    def is_damaged(self, key: str | int) -> bool:
+        """Whether the part is there with other bytes than were written."""
+        return self.path(key, _HASHES).exists() and not self.is_done(key)
 
     @contextmanager
     def writing(self, key: str | int, suffix: str | None = None) -> Iterator[Path]:
         """Yield a temporary path; it becomes the part (or its file with `suffix`) when the block succeeds."""
         with replacing(self.path(key, suffix)) as temporary:
             yield temporary
+            if suffix in (None, self.suffix):
+                files = {each: self.path(key, each) for each in self.others} | {self.suffix: temporary}
+                hashes = {each: sha256_file(file) for each, file in files.items() if file.exists()}
+                self.path(key, _HASHES).write_text(json.dumps(hashes), encoding="utf-8")
 
     def keys(self, suffix: str | None = None) -> list[str]:
         """The keys of all parts, or of all files with `suffix`, sorted."""
@@ -81,6 +112,9 @@ class PartStore:
 
 def _read_hash(noted: Path) -> str:
     try:
-        return sha256_settings(read_json(noted))[:8]
+        content = read_json(noted)
     except InputError:
         return ""
+    if isinstance(content, dict) and isinstance(version := content.get("format_version"), int):
+        check_version(noted, version, _FORMAT_VERSION)
+    return sha256_settings(content)[:8]

@@ -9,22 +9,9 @@ from typing import Any, Literal
 from sentence_experts.errors import UsageError
 from sentence_experts.storage.files import read_json, write_json
 from sentence_experts.storage.locking import locked
+from sentence_experts.storage.output import different_setting
 
 OutputState = Literal["new", "unfinished", "finished"]
-
-
-def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The name of the first setting of `now` that was another in `before`, such as "config.learning_rate".
-
-    >>> different_setting({"model": "a", "config": {"seed": 1}}, {"model": "a", "config": {"seed": 2}})
-    'config.seed'
-    """
-    for name, value in now.items():
-        old = before.get(name)
-        if old != value:
-            inner = isinstance(old, dict) and isinstance(value, dict) and different_setting(old, value)
-            return f"{name}.{inner}" if inner else name
-    return None
 
 
 def open_output(

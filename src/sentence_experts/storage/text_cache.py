@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,8 @@ from sentence_experts.progress import Advance
 from sentence_experts.storage.files import sha256_settings, sha256_text
 from sentence_experts.storage.locking import locked
 from sentence_experts.storage.parts import SETTINGS, PartStore
+
+logger = logging.getLogger(__name__)
 
 Arrays = Mapping[str, NDArray[Any]]  # name -> (texts, width)
 
@@ -131,11 +134,16 @@ class TextCache:
 
     def _refresh(self) -> None:
         """Learn of parts that were added since, also by other processes."""
-        for part in self._parts.paths():
-            if part not in self._known_parts:
-                ids = _read(part, [_ID])[_ID].to_pylist()
-                self._places |= {identifier: (part, row) for row, identifier in enumerate(ids)}
-                self._known_parts.add(part)
+        for key in self._parts.keys():  # noqa: SIM118
+            part = self._parts.path(key)
+            if part in self._known_parts:
+                continue
+            self._known_parts.add(part)
+            if self._parts.is_damaged(key):
+                logger.warning(f"{part}: damaged; what it held is computed again")
+                continue
+            ids = _read(part, [_ID])[_ID].to_pylist()
+            self._places |= {identifier: (part, row) for row, identifier in enumerate(ids)}
 
     def _check_range(self, rows: NDArray[Any], texts: Sequence[str]) -> None:
         maximum = np.finfo(self._dtype).max

@@ -70,11 +70,11 @@ def compile_tasks(
             polars, Arrow, `datasets.Dataset`).
         config: the settings; `settings` override its fields, by name.
         out: the folder to write to; without, the datasets stay in memory.
-        overwrite: replace the task datasets in `out`.
+        overwrite: begin anew, in place of other task datasets in `out`.
 
     Raises:
         InputError: a task file or source cannot be used, a class has no text, a split has no rows.
-        UsageError: `out` exists and `overwrite` is not given, or it holds something else.
+        UsageError: `out` holds something else.
 
     Example:
         >>> import pandas as pd
@@ -84,14 +84,23 @@ def compile_tasks(
         Tasks(mood (train: 33, validation: 4, test: 2); in memory)
     """
     config = TasksConfig.of(config, **settings)
-    if out is not None:
-        Tasks.check_replaceable(Path(out), overwrite)
     if isinstance(source, Mapping):
         task_file, folder = TaskFile.from_mapping(source), Path()
     else:
         task_file, folder = TaskFile.read(source), Path(source).parent
-    tasks = _compiled(task_file, folder, config)
-    return tasks if out is None else tasks.save(out, overwrite)
+    if out is None:
+        return _compiled(task_file, folder, config)
+    with Tasks.output(out, overwrite) as place:
+        tasks = _compiled(task_file, folder, config)
+        sources = {
+            f"{task}/{name}": entry["source"]
+            for task, datasets in tasks.manifest["datasets"].items()
+            for name, entry in datasets.items()
+        }
+        made_from = {"tasks": tasks.manifest["hierarchy"], "sources": sources}
+        if place.begin({"config": config.model_dump(mode="json"), **made_from}) != "finished":
+            tasks.save_to(place)
+    return Tasks.open(out)
 
 
 def _compiled(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:

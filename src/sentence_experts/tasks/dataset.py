@@ -52,6 +52,7 @@ class Tasks(TableFolder):
     set_aside: Sequence[Mapping[str, Any]] = ()
 
     kind = "tasks"
+    names = (SET_ASIDE,)
     # The order of tasks and of their routes means something.
     sort_manifest = False
 
@@ -125,16 +126,6 @@ class Tasks(TableFolder):
             UsageError: there is none.
         """
         return self.task_file.task(name)
-
-    def save(self, out: Path | str, overwrite: bool = False) -> Tasks:
-        """Write the datasets to a folder, completely or not at all, and return them as opened from there.
-
-        Raises:
-            UsageError: `out` exists and `overwrite` is not given, or it holds something else.
-        """
-        self.check_replaceable(Path(out), overwrite)
-        self.write(Path(out))
-        return Tasks.open(out)
 
     def to_pandas(self) -> pd.DataFrame:
         """All pairs as one DataFrame, with columns `task`, `dataset` and `split`."""

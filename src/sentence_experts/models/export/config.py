@@ -19,7 +19,6 @@ class ExportConfig(Config):
         description="EXPERT=NUMBER: weights of the mean, with `average`; experts without one are left out",
     )
     onnx: bool = Field(False, description="Also write model.onnx, checked against the vectors of torch")
-    overwrite: bool = Field(False, description="Replace the model in the output folder")
 
     @model_validator(mode="after")
     def _check_choice(self) -> ExportConfig:
@@ -34,4 +33,3 @@ class QuantizeConfig(Config):
     """Settings of `quantize`."""
 
     column: str | None = Field(None, description="Column with the texts; needed if there are several")
-    overwrite: bool = Field(False, description="Replace the model in the output folder")

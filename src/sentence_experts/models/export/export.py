@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.models.encoder import check_experts, check_vacant, save
+from sentence_experts.models.encoder import check_experts, model_output
 from sentence_experts.models.export.config import ExportConfig
 from sentence_experts.models.loading import load
+from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.merge import average_experts, export_route
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def export(
     model: SentenceTransformer | Path | str,
     out: Path | str,
     config: ExportConfig | None = None,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Exported:
     """Write a dense model of the base's family that loads without this package.
@@ -72,9 +74,10 @@ def export(
         model: a model with experts: in memory, a folder or a hub id.
         out: the folder to write to.
         config: the settings; `settings` override its fields, by name.
+        overwrite: begin anew, in place of another model in `out`.
 
     Raises:
-        UsageError: the settings do not fit, or `out` is there already.
+        UsageError: the settings do not fit, or `out` holds something else.
         RouteError: the model has no such route.
 
     Example:
@@ -82,13 +85,18 @@ def export(
         ['bert']
     """
     config, out = ExportConfig.of(config, **settings), Path(out)
-    check_vacant(out, config.overwrite)
-    encoder = check_experts(load(model, device="cpu", int8=False))
-    route = config.route
-    dense = average_experts(encoder, config.weights) if route is None else export_route(encoder, route)
-    save(dense, out)
-    if not config.onnx:
-        return Exported(out, dense)
-    from sentence_experts.models.export.onnx import write_onnx
+    with model_output(out, overwrite) as place:
+        encoder = check_experts(load(model, device="cpu", int8=False))
+        made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
+        if place.begin(made_from) == "finished":
+            return Exported(out, load(out, device="cpu"), place.result["onnx_difference"])
+        route = config.route
+        dense = average_experts(encoder, config.weights) if route is None else export_route(encoder, route)
+        place.result = {"onnx_difference": None}
+        with place.replacing() as folder:
+            dense.save(str(folder), create_model_card=False)
+            if config.onnx:
+                from sentence_experts.models.export.onnx import write_onnx
 
-    return Exported(out, dense, write_onnx(dense, out))
+                place.result = {"onnx_difference": write_onnx(dense, folder)}
+    return Exported(out, dense, place.result["onnx_difference"])

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.models.encoder import ExpertEncoder, check_vacant, save
+from sentence_experts.models.encoder import ExpertEncoder, model_output
 from sentence_experts.models.export import int8
 from sentence_experts.models.export.config import QuantizeConfig
 from sentence_experts.models.loading import load
+from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.tables import TextTable
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def quantize(
     texts: Sequence[str] | Any,
     out: Path | str,
     config: QuantizeConfig | None = None,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Quantized:
     """Calibrate a model for 8 bits, in which it then computes on a CPU.
@@ -60,9 +62,10 @@ def quantize(
         texts: texts like those to encode: a list, a file or a table; 500 are enough.
         out: the folder to write to.
         config: the settings; `settings` override its fields, by name.
+        overwrite: begin anew, in place of another model in `out`.
 
     Raises:
-        UsageError: too few texts, a model without linear layers, or `out` is there already.
+        UsageError: too few texts, a model without linear layers, or `out` holds something else.
         InputError: the texts cannot be read.
 
     Example:
@@ -71,19 +74,29 @@ def quantize(
         [3]
     """
     config, out = QuantizeConfig.of(config, **settings), Path(out)
-    check_vacant(out, config.overwrite)
-    table = next(TextTable(texts, config.column).chunks(MAX_TEXTS), [])
-    read = [row.text for row in table if row.text.strip()]
+    source = TextTable(texts, config.column)
+    with model_output(out, overwrite) as place:
+        source.check()
+        whole = load(model, device="cpu", dtype="float32", int8=False)
+        made_from = {"model": fingerprint_of(whole), "column": config.column}
+        if place.begin(made_from, {"texts": source.fingerprint}) != "finished":
+            with place.replacing() as folder:
+                place.result = _write(whole, source, folder)
+    return Quantized(out, **place.result)
+
+
+def _write(whole: SentenceTransformer, texts: TextTable, folder: Path) -> dict[str, Any]:
+    """Write the model in 8 bits; the fields of `Quantized` but `out`."""
+    read = [row.text for row in next(texts.chunks(MAX_TEXTS), []) if row.text.strip()]
     compared = read[::CHECKED_EVERY]
     others = [text for number, text in enumerate(read) if number % CHECKED_EVERY]
-    whole = load(model, device="cpu", dtype="float32", int8=False)
     routes = whole.routes if isinstance(whole, ExpertEncoder) else ()
     prefixes = [route.text for route in routes] or [""]
     int8_state = int8.calibrate(whole, [prefix + text for prefix in prefixes for text in others])
-    save(whole, out)
-    int8.write(int8_state, out)
-    eight = load(out, device="cpu")
+    whole.save(str(folder), create_model_card=isinstance(whole, ExpertEncoder))
+    int8.write(int8_state, folder)
+    eight = load(folder, device="cpu")
     routed = [prefix + text for prefix in prefixes for text in compared]
     a, b = (model.encode(routed, normalize_embeddings=True) for model in (whole, eight))
     cosines = (a * b).sum(axis=1)
-    return Quantized(out, len(compared), float(cosines.mean()), float(cosines.min()))
+    return {"texts": len(compared), "mean_cosine": float(cosines.mean()), "min_cosine": float(cosines.min())}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sentence_experts.compat.sentence_transformers import takes_sentences
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder, prepend
-from sentence_experts.models.routing.route_classifier import AUTO, RouteClassifier, fit_classifier
+from sentence_experts.models.routing.route_classifier import AUTO, FOLDER, RouteClassifier, fit_classifier
 from sentence_experts.models.storage.fingerprint import forget_origin
 from sentence_experts.models.surgery.merge import average_experts
 from sentence_experts.progress import progress
@@ -145,8 +145,8 @@ class AutoRoutedEncoder(ExpertEncoder):
         self.without_auto_routes().save(path, *args, **kwargs)
         self.write_auto_routes(Path(path))
 
-    def write_auto_routes(self, folder: Path) -> None:
-        """Add the automatic routes to the folder of the saved model.
+    def write_auto_routes(self, folder: Path) -> list[str]:
+        """Add the automatic routes to the folder of the saved model; returns the names of what it wrote.
 
         The prompt "auto" and a line of the config are for stock loaders, whose error then says what to do.
         """
@@ -154,6 +154,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         update_json(folder / "config.json", {"auto_routes": True})
         settings = folder / "config_sentence_transformers.json"
         update_json(settings, {"prompts": {**read_json(settings)["prompts"], AUTO: AUTO_PROMPT}})
+        return [FOLDER, "config.json", settings.name]
 
     def log_low_confidence(self) -> None:
         """Log the number of texts since the last call that were below the confidence threshold, if any."""

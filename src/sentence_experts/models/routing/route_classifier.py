@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from scipy.special import softmax
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.models.pooling import unit
 from sentence_experts.models.storage.complete import read_arrays
-from sentence_experts.storage import read_json, replacing_folder, write_json
+from sentence_experts.storage import Output, output, read_json, replacing_folder, write_json
 
 AUTO = "auto"
 FOLDER, SETTINGS, WEIGHTS = "auto_route", "auto_route.json", "auto_route.safetensors"
@@ -85,6 +86,13 @@ class RouteClassifier:
         if not fits:
             raise InputError(f"{model / FOLDER / WEIGHTS}: not of these {len(found.routes)} routes; {AGAIN}")
         return found
+
+
+def auto_route_output(model: Path, overwrite: bool) -> AbstractContextManager[Output]:
+    """The lock and the rule for the automatic routes in the folder of a model (`storage.output`)."""
+    return output(
+        model / FOLDER, "set of automatic routes", names=(WEIGHTS, SETTINGS), grows=True, overwrite=overwrite
+    )
 
 
 def has_auto_route(source: str | Path) -> bool:

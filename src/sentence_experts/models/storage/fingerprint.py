@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.models.sources import source_name
-from sentence_experts.storage import sha256_file, sha256_text
+from sentence_experts.storage import RECORD, sha256_file, sha256_text
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -100,13 +100,19 @@ def source_fingerprint(place: str, commit: str | None) -> str | None:
     return sha256_text("hub", place, commit) if commit else None
 
 
+def path_fingerprint(path: Path) -> str:
+    """The hash of a file, or of a folder's files."""
+    return folder_fingerprint(path) if path.is_dir() else sha256_file(path)
+
+
 def folder_fingerprint(folder: Path) -> str:
-    """The SHA-256 over names and contents of a model folder's files (model cards and hidden files aside)."""
+    """The SHA-256 over names and contents of a folder's files; cards, records and hidden files aside."""
     files = sorted(
         file.relative_to(folder)
         for file in folder.rglob("*")
         if file.is_file()
         and file.suffix not in IGNORED_SUFFIXES
+        and file.name != RECORD
         and not any(part.startswith((".", "checkpoint-")) for part in file.relative_to(folder).parts)
     )
     hashes = {}

@@ -1,0 +1,130 @@
+"""What a disk does to a program: it fills up, names are too long, killed processes leave files behind."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sentence_experts.errors import InputError, SentenceExpertsError
+
+_MAX_NAME_BYTES = 255
+_NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+# Libraries that write from C++ or Rust put the system's error into their message, if anywhere.
+_NO_SPACE_WORDS = re.compile(
+    r"no space left|os error (28|27|122)|disk is full|file too large|quota exceeded|"
+    r"PytorchStreamWriter failed writing|inline_container.*unexpected pos",
+    re.IGNORECASE,
+)
+_LEFTOVER = r"\.\d+\.(?:tmp|old)"
+
+
+class NoSpaceError(InputError):
+    """The disk, or what the user may write to it, is full."""
+
+
+def hidden_beside(path: Path, ending: str) -> Path:
+    """A hidden name beside `path`, such as `.corpus.lock`, as short as file systems want it."""
+    name = path.name
+    if len(f".{name}{ending}".encode()) > _MAX_NAME_BYTES:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = name.encode()[: _MAX_NAME_BYTES - len(digest) - 40].decode(errors="ignore") + digest
+    return path.with_name(f".{name}{ending}")
+
+
+def temporary_beside(path: Path, ending: str = ".tmp") -> Path:
+    """What this process writes before it takes the place of `path`."""
+    return hidden_beside(path, f".{os.getpid()}{ending}")
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed processes left of `path`, beside it and in it; call it under the lock of `path`.
+
+    A folder that was retired while its successor did not yet take its place comes back.
+    """
+    prefix = hidden_beside(path, "").name
+    beside = re.compile(re.escape(prefix) + _LEFTOVER)
+    leftovers = [file for file in _entries(path.parent) if beside.fullmatch(file.name)]
+    if not path.exists():
+        for retired in (file for file in leftovers if file.suffix == ".old"):
+            os.replace(retired, path)
+            break
+    leftovers += [file for file in _entries(path) if re.fullmatch(r"\..+" + _LEFTOVER, file.name)]
+    for file in leftovers:
+        remove(file)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder, as far as possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _entries(folder: Path) -> list[Path]:
+    # A prefix search by name: the parent may hold many thousand files.
+    try:
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(".")]
+    except OSError:
+        return []
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the errors of a full disk, and of a name too long for it, into one line about `path`.
+
+    Raises:
+        NoSpaceError: the disk is full.
+        InputError: a name is too long.
+    """
+    try:
+        yield
+    except SentenceExpertsError:
+        raise
+    except Exception as error:
+        if (message := no_space(error, path)) is not None:
+            raise NoSpaceError(message) from error
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            raise InputError(f"{error.filename or path}: {error.strerror}; give a shorter name") from error
+        raise
+
+
+def no_space(error: BaseException, path: Path) -> str | None:
+    """What to tell the user if an error, or what caused it, is that of a full disk; otherwise None."""
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, OSError) and current.errno in _NO_SPACE:
+            path = Path(os.fsdecode(current.filename)) if isinstance(current.filename, str) else path
+            break
+        if _NO_SPACE_WORDS.search(str(current)):
+            break
+        current = current.__cause__ or current.__context__
+    if current is None:
+        return None
+    folder = next((each for each in (path, *path.absolute().parents) if each.is_dir()), Path())
+    free = shutil.disk_usage(folder).free / 1e6
+    reason = "the file would be larger than allowed" if getattr(current, "errno", 0) == errno.EFBIG else (
+        f"no space left on the disk ({free:,.1f} MB free in {folder})"
+    )  # fmt: skip
+    return f"{path}: {reason}; make room, or give another `out`, and give the same command again"
+
+
+def check_regular(path: Path | str) -> None:
+    """Refuse pipes, sockets and devices, which could block for ever or have no end.
+
+    Raises:
+        InputError: it is one of these.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # whoever opens it says what is wrong
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InputError(f"{path}: a pipe or device, not a file: write its content to a file first")

@@ -1,0 +1,431 @@
+"""One rule for everything that is written to a folder or file of the user's choice.
+
+Nothing there, or an interrupted run of the same settings: go on. Finished with the same settings: say so.
+Anything else is refused, unless `overwrite` is given, which begins anew and removes only what this package
+wrote. The record of that is `made_from.json` in a folder, and `NAME.json` beside a file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage.disk import explained, hidden_beside, remove, temporary_beside
+from sentence_experts.storage.files import check_version, read_json, sha256_file, write_json
+from sentence_experts.storage.locking import is_later_process, locked
+from sentence_experts.storage.parts import SETTINGS, PartStore
+
+logger = logging.getLogger(__name__)
+
+RECORD = "made_from.json"
+FORMAT = "sentence-experts output"
+FORMAT_VERSION = 1
+State = Literal["new", "unfinished", "finished"]
+_KEYS = {"what", "settings", "result", "names", "grows", "files"}
+_NAMED = 3  # of the files that are in the way
+_MAX_VALUE = 40
+
+
+@contextmanager
+def output(
+    out: Path | str,
+    what: str,
+    *,
+    names: Iterable[str] = (),
+    grows: bool = False,
+    is_file: bool = False,
+    overwrite: bool = False,
+) -> Iterator[Output]:
+    """Lock an output while the block writes it.
+
+    An error of a full disk inside the block becomes one line that says what to do.
+
+    Args:
+        out: the folder or file.
+        what: is written, such as "training run"; for messages, and so that nothing else is taken for it.
+        names: the top-level names that are written into the folder, as far as they are known; of a file,
+            the names of files beside it.
+        grows: the result grows in its folder, where an interrupted run goes on; it consists of `names`.
+            Otherwise it is written elsewhere and takes its place when it is whole (`Output.replacing`).
+        is_file: whether `out` is a file.
+        overwrite: begin anew whatever is there.
+
+    Raises:
+        InUseError: another process is writing it.
+        UsageError: something else is there.
+        InputError: the place cannot be written to, or a newer version of this package wrote what is there.
+    """
+    path = Path(out)
+    if os.path.islink(path) or not path.name or path.name == "..":
+        path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    if is_later_process():
+        yield Output(path, what, tuple(names), grows, is_file, overwrite)
+        return
+    with explained(path), locked(path, what):
+        place = Output(path, what, tuple(names), grows, is_file, overwrite)
+        place.check_vacant()
+        try:
+            yield place
+        except BaseException:
+            place.forget_nothing()
+            raise
+
+
+class Output:
+    """A folder or file that is being written, under its lock.
+
+    Attributes:
+        path: the folder or file.
+        result: small values to note with the finished output, for the run that finds it finished.
+    """
+
+    def __init__(
+        self, path: Path, what: str, names: tuple[str, ...], grows: bool, is_file: bool, overwrite: bool
+    ) -> None:
+        self.path = path
+        self.result: dict[str, Any] = {}
+        self._what = what
+        self._is_file = is_file
+        self._home = path.parent if is_file else path
+        self._names = (path.name, *names) if is_file else names
+        self._grows = grows
+        self._overwrite = overwrite
+        self._file = _record_file(path, is_file)
+        self._record = _read_record(self._file)
+        self._settings: dict[str, Any] = {}
+        self._inputs: Mapping[str, Callable[[], str]] = {}
+
+    def check_vacant(self) -> None:
+        """Refuse what no run of this package wrote, or a run that wrote something else.
+
+        Raises:
+            UsageError: such a thing is there.
+        """
+        if self.path.exists() and self.path.is_dir() == self._is_file:
+            kind = "folder" if self._is_file else "file"
+            raise UsageError(f"{self.path} is a {kind}: give another `out`")
+        if self._record is not None:
+            if self._record["what"] != self._what and not self._overwrite:
+                raise UsageError(
+                    f"{self.path} holds a {self._record['what']}: give another `out`, or `overwrite` to "
+                    f"begin a {self._what} in its place"
+                )
+            return
+        beside = self._is_file or self._overwrite
+        names = [*self._names, self._file.name] if beside else _listed(self._home)
+        others = [name for name in names if os.path.lexists(self._home / name)]
+        if others and beside:
+            raise UsageError(
+                f"{self._home / others[0]}: not written by this program, and in the way: move it away"
+            )
+        if others:
+            shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+            raise UsageError(
+                f"{self.path} holds other files ({shown}): give another `out`, or `overwrite` to write the "
+                f"{self._what} beside them"
+            )
+
+    def begin(self, settings: Mapping[str, Any], inputs: Mapping[str, Callable[[], str]] = {}) -> State:
+        """Compare with what is there; called once, before anything is written.
+
+        Args:
+            settings: everything that decides the result, as plain values.
+            inputs: name -> the fingerprint of an input, which must not change until the output is finished.
+
+        Raises:
+            UsageError: what is there was made with other settings or inputs.
+            InputError: a file of the finished output is missing or has changed.
+        """
+        self._inputs = inputs
+        found = {**settings, **{name: fingerprint() for name, fingerprint in inputs.items()}}
+        self._settings = json.loads(json.dumps(found, default=str))
+        state: State = "new"
+        if not self._overwrite:
+            state = self._compared()
+        if state == "new":
+            shutil.rmtree(self._parts, ignore_errors=True)
+            if self._grows:
+                remove_own_files(self.path)
+                self._note(None)
+        return state
+
+    def _compared(self) -> State:
+        record = self._record
+        if record is None:
+            before = _settings_of_parts(self._parts)
+            if before is None:
+                return "new"
+            before = {name: value for name, value in before.items() if name in self._settings}
+        else:
+            before = record["settings"]
+        unfinished = record is None or record["files"] is None
+        if (name := different_setting(before, self._settings)) is not None:
+            if record and unfinished and not self._has_content():
+                return "new"
+            begun = "begun" if unfinished else "made"
+            raise UsageError(
+                f"{self.path}: this {self._what} was {begun} with {_described(name, before)}; give another "
+                "`out`, or `overwrite` to begin anew"
+            )
+        if record is None or unfinished:
+            return "unfinished"
+        for name, digest in record["files"].items():
+            file = self._home / name
+            if not file.is_file() or sha256_file(file) != digest:
+                how = "has changed since it was written" if file.is_file() else "is missing"
+                raise InputError(f"{file} {how}: give `overwrite` to make this {self._what} again")
+        self.result = record["result"]
+        logger.info(f"{self.path}: this {self._what} is finished already, with the same settings and inputs")
+        return "finished"
+
+    def forget_nothing(self) -> None:
+        """Remove the record of a result that grows, if nothing was written besides."""
+        if self._grows and self._record and self._record["files"] is None and not self._has_content():
+            self._file.unlink(missing_ok=True)
+            if self.path.is_dir() and not any(os.scandir(self.path)):
+                self.path.rmdir()
+
+    def _has_content(self) -> bool:
+        return any(_files(self._home / name) for name in self._names)
+
+    def parts(self, suffix: str, **more: Any) -> PartStore:
+        """Parts of the result beside it, for a result that does not grow in its folder.
+
+        `more` are settings that decide the parts, but not the result.
+        """
+        return PartStore.open(self._parts, {**self._settings, **more}, suffix)
+
+    @property
+    def _parts(self) -> Path:
+        return hidden_beside(self.path, ".parts")
+
+    @contextmanager
+    def replacing(self) -> Iterator[Path]:
+        """Yield a temporary path, a folder or a file to be, that takes the output's place when it is whole.
+
+        Files that this package did not write stay in the folder.
+
+        Raises:
+            InputError: an input has changed meanwhile.
+            UsageError: a file that this package did not write has a name that is needed.
+        """
+        swaps = self._is_file or not self.path.is_dir() or _can_be_replaced(self.path)
+        temporary = temporary_beside(self.path if swaps else self.path / "new")
+        try:
+            if self._is_file:
+                for name in (self._record or {}).get("files") or ():
+                    (self._home / name).unlink(missing_ok=True)
+                self._note(None)
+            else:
+                temporary.mkdir(parents=True)
+            yield temporary
+            self._check_inputs()
+            if self._is_file:
+                os.replace(temporary, self.path)
+                self._note(_hashes(self._home, self._names))
+            else:
+                self._note(_hashes(temporary, _listed(temporary)), temporary / RECORD)
+                others = self._others(temporary)
+                (self._swap if swaps else self._move)(temporary, others)
+        finally:
+            remove(temporary)
+        shutil.rmtree(self._parts, ignore_errors=True)
+
+    def finish(self, *names: str) -> None:
+        """Note that an output that grows is whole, with the hashes of its files: of `names`, or of all.
+
+        Raises:
+            InputError: an input has changed meanwhile.
+        """
+        self._check_inputs()
+        hashed = names or self._names
+        self._names = tuple(name for name in self._names if name not in hashed)
+        self._note(_hashes(self._home, hashed))
+
+    def _check_inputs(self) -> None:
+        for name, fingerprint in self._inputs.items():
+            if fingerprint() != self._settings[name]:
+                raise InputError(
+                    f"{self.path}: not written, since its {name} changed while it was read; give the same "
+                    "command again"
+                )
+
+    def _note(self, files: dict[str, str] | None, record: Path | None = None) -> None:
+        from sentence_experts import __version__
+
+        self._record = {
+            "format": FORMAT, "format_version": FORMAT_VERSION, "version": __version__, "what": self._what,
+            "settings": self._settings, "result": self.result, "names": list(self._names),
+            "grows": self._grows, "files": files,
+        }  # fmt: skip
+        write_json(record or self._file, self._record)
+
+    def _others(self, new: Path) -> list[str]:
+        """The files that stay, none of which has the name of a new one."""
+        others = sorted(_files(self.path) - own_files(self.path)) if self.path.is_dir() else []
+        if in_the_way := [name for name in others if os.path.lexists(new / name)]:
+            raise UsageError(
+                f"{self.path / in_the_way[0]}: not written by this program, and in the way: move it away"
+            )
+        return others
+
+    def _swap(self, new: Path, others: list[str]) -> None:
+        if not self.path.exists():
+            os.replace(new, self.path)
+            return
+        for name in others:
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(self.path / name, new / name, follow_symlinks=False)
+            except OSError:  # a file system without links
+                shutil.copy2(self.path / name, new / name, follow_symlinks=False)
+        # If this is interrupted, `remove_leftovers` brings the retired folder back.
+        retired = temporary_beside(self.path, ".old")
+        os.replace(self.path, retired)
+        os.replace(new, self.path)
+        shutil.rmtree(retired)
+
+    def _move(self, new: Path, others: list[str]) -> None:
+        """Into a folder that cannot be replaced itself, such as a mounted one; the record comes last."""
+        remove_own_files(self.path)
+        for name in sorted(_files(new), key=lambda name: name == RECORD):
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(new / name, self.path / name)
+
+
+def note_changes(folder: Path, names: Iterable[str]) -> None:
+    """Note that this package added or changed files of `folder`, a finished output or the folder of one."""
+    for home in (folder, folder.parent):
+        record = _read_record(home / RECORD)
+        if record is None or record["files"] is None:
+            continue
+        prefix = "" if home == folder else f"{folder.name}/"
+        if home == folder or any(name.startswith(prefix) for name in record["files"]):
+            found = _hashes(folder, names)
+            files = record["files"] | {f"{prefix}{name}": digest for name, digest in found.items()}
+            write_json(home / RECORD, record | {"files": files})
+
+
+def own_files(folder: Path) -> set[str]:
+    """The files in a folder that `output` wrote there, relative to it, by its record."""
+    record = _read_record(folder / RECORD)
+    if record is None:
+        return set()
+    own = {RECORD, *(record["files"] or {})}
+    for name in record["names"] if record["grows"] else ():
+        own |= {f"{name}/{each}" if each else name for each in _files(folder / name)}
+    return {name for name in own if os.path.lexists(folder / name)}
+
+
+def remove_own_files(folder: Path) -> None:
+    """Remove what `output` wrote into a folder, and nothing else; call it under the folder's lock."""
+    own = sorted(own_files(folder), key=lambda name: name == RECORD)
+    for name in own:
+        (folder / name).unlink()
+    for inner in sorted({each for name in own for each in Path(name).parents[:-1]}, reverse=True):
+        if not any(os.scandir(folder / inner)):
+            (folder / inner).rmdir()
+
+
+def _can_be_replaced(folder: Path) -> bool:
+    """Whether a folder can be exchanged for another one: not if it is mounted, or somebody works in it."""
+    used = Path.cwd().is_relative_to(folder.resolve()) or os.path.ismount(folder)
+    return not used and os.access(folder.parent, os.W_OK)
+
+
+def check_finished(folder: Path) -> None:
+    """Refuse to read a folder whose run was interrupted.
+
+    Raises:
+        InputError: it is unfinished, or a newer version of this package wrote it.
+    """
+    record = _read_record(folder / RECORD)
+    if record is not None and record["files"] is None:
+        raise InputError(
+            f"{folder}: this {record['what']} is not finished; the command that makes it goes on with it"
+        )
+
+
+def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The name of the first setting that differs, such as "config.learning_rate".
+
+    >>> different_setting({"model": "a", "config": {"seed": 1}}, {"model": "a", "config": {"seed": 2}})
+    'config.seed'
+    """
+    for name in dict.fromkeys([*now, *before]):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            inner = isinstance(old, dict) and isinstance(new, dict) and different_setting(old, new)
+            return f"{name}.{inner}" if inner else name
+    return None
+
+
+def _described(name: str, before: Mapping[str, Any]) -> str:
+    """What was different, such as "another seed (1)"."""
+    value: Any = before
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    # The hash of an input tells nobody anything.
+    shown = "" if value is None or len(str(value)) > _MAX_VALUE else f" ({value})"
+    return f"another {name.removeprefix('config.')}{shown}"
+
+
+def _record_file(path: Path, is_file: bool) -> Path:
+    return path.with_name(f"{path.name}.json") if is_file else path / RECORD
+
+
+def _read_record(file: Path) -> dict[str, Any] | None:
+    """The record of an output; None if there is none, also if the file is something else.
+
+    Raises:
+        InputError: a newer version of this package wrote it.
+    """
+    try:
+        record = read_json(file)
+    except (InputError, OSError):
+        return None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        return None
+    check_version(file, record.get("format_version"), FORMAT_VERSION)
+    return record if record.keys() >= _KEYS else None
+
+
+def _settings_of_parts(folder: Path) -> dict[str, Any] | None:
+    try:
+        settings: dict[str, Any] = read_json(folder / SETTINGS)["settings"]
+    except (InputError, OSError, KeyError, TypeError):
+        return None
+    return settings
+
+
+def _hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """File -> SHA-256 of all files under the names."""
+    found = {f"{name}/{each}" if each else name for name in names for each in _files(folder / name)}
+    return {name: sha256_file(folder / name) for name in sorted(found)}
+
+
+def _listed(folder: Path) -> list[str]:
+    """The names in a folder, hidden ones aside."""
+    return [name for name in sorted(os.listdir(folder)) if name[0] != "."] if folder.is_dir() else []
+
+
+def _files(path: Path) -> set[str]:
+    """The files in a folder, relative to it, temporary ones and locks aside; "" for a file itself."""
+    if not path.is_dir():
+        return {""} if os.path.lexists(path) else set()
+    found = set()
+    for inner, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not _is_temporary(name)]
+        found |= {Path(inner, name).relative_to(path).as_posix() for name in names if not _is_temporary(name)}
+    return found
+
+
+def _is_temporary(name: str) -> bool:
+    return name[0] == "." and name.endswith((".tmp", ".lock"))

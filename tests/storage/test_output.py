@@ -1,0 +1,295 @@
+"""One rule for everything that is written, whatever was there before."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import (
+    RECORD,
+    InUseError,
+    check_finished,
+    different_setting,
+    output,
+    remove_own_files,
+)
+
+Settings = dict[str, Any]
+
+
+def write_folder(out: Path, settings: Settings, texts: dict[str, str], **options: Any) -> str:
+    """Write texts by name into a folder that takes its place when it is whole; the state that was found."""
+    with output(out, "model", **options) as place:
+        state = place.begin(settings)
+        if state != "finished":
+            with place.replacing() as folder:
+                for name, text in texts.items():
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / name).write_text(text)
+        return state
+
+
+def grow(out: Path, settings: Settings, steps: int, total: int = 3, **options: Any) -> str:
+    """Write some of the parts of a result that grows in its folder; the state that was found."""
+    with output(out, "run", names=("parts", "log", "end.txt"), grows=True, **options) as place:
+        state = place.begin(settings)
+        if state == "finished":
+            return state
+        (out / "parts").mkdir(exist_ok=True)
+        for step in range(steps):
+            (out / "parts" / str(step)).write_text(str(settings))
+        if steps == total:
+            (out / "end.txt").write_text("end")
+            place.finish("parts", "end.txt")
+        return state
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_finished_output_is_found_and_not_written_again(tmp_path: Path):
+    assert write_folder(tmp_path / "m", {"seed": 1}, {"a": "1"}) == "new"
+    before = (tmp_path / "m" / "a").stat().st_mtime_ns
+    assert write_folder(tmp_path / "m", {"seed": 1}, {"a": "2"}) == "finished"
+    assert (tmp_path / "m" / "a").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"seed": 2, "config": {"rate": 0.1}}, r"another seed \(1\)"),
+        ({"seed": 1, "config": {"rate": 0.2}}, r"another rate \(0\.1\)"),
+        ({"seed": 1}, "another config"),
+    ],
+)
+def test_other_settings_are_refused_by_name(tmp_path: Path, settings: Settings, named: str):
+    write_folder(tmp_path / "m", {"seed": 1, "config": {"rate": 0.1}}, {"a": "1"})
+    with pytest.raises(UsageError, match=named + ".*`overwrite`"):
+        write_folder(tmp_path / "m", settings, {"a": "2"})
+    assert (tmp_path / "m" / "a").read_text() == "1"
+
+
+def test_other_files_are_refused_and_stay_beside_what_overwrite_writes(tmp_path: Path):
+    out = tmp_path / "m"
+    (out / "sub").mkdir(parents=True)
+    (out / "sub" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"other files \(sub\)"):
+        write_folder(out, {}, {"a": "1"})
+    write_folder(out, {}, {"a": "1", "old": "1"}, overwrite=True)
+    write_folder(out, {"seed": 2}, {"a": "2", "sub/new": "2"}, overwrite=True)
+    assert files(out) == {"a", "sub/new", "sub/notes.txt", RECORD}
+    assert (out / "sub" / "notes.txt").read_text() == "mine"
+    # Also under a folder that the product made.
+    (out / "a.txt").write_text("mine too")
+    with pytest.raises(UsageError, match=r"a\.txt: not written by this program"):
+        write_folder(out, {"seed": 3}, {"a.txt": "3"}, overwrite=True)
+    assert (out / "a.txt").read_text() == "mine too"
+    assert (out / "a").read_text() == "2"
+
+
+def test_known_names_that_are_in_the_way_are_named_before_the_work(tmp_path: Path):
+    (tmp_path / "README.md").write_text("mine")
+    with (
+        pytest.raises(UsageError, match=r"README\.md: not written by this program"),
+        output(tmp_path, "model", names=["README.md"], overwrite=True),
+    ):
+        pass
+
+
+def test_folder_of_something_else_is_refused_unless_overwritten(tmp_path: Path):
+    write_folder(tmp_path / "x", {}, {"a": "1"})
+    with pytest.raises(UsageError, match="holds a model"):
+        grow(tmp_path / "x", {}, 3)
+    assert grow(tmp_path / "x", {}, 3, overwrite=True) == "new"
+    assert files(tmp_path / "x") == {RECORD, "end.txt", "parts/0", "parts/1", "parts/2"}
+
+
+def test_interrupted_run_goes_on_only_with_its_own_settings(tmp_path: Path):
+    out = tmp_path / "run"
+    assert grow(out, {"seed": 1}, 1) == "new"
+    with pytest.raises(InputError, match="not finished"):
+        check_finished(out)
+    with pytest.raises(UsageError, match=r"begun with another seed \(1\)"):
+        grow(out, {"seed": 2}, 1)
+    assert grow(out, {"seed": 1}, 3) == "unfinished"
+    check_finished(out)
+    assert grow(out, {"seed": 1}, 3) == "finished"
+    assert grow(out, {"seed": 2}, 3, overwrite=True) == "new"
+    assert "2" in (out / "parts" / "0").read_text()
+
+
+def test_run_that_left_nothing_stands_in_nobodys_way(tmp_path: Path):
+    assert grow(tmp_path / "run", {"seed": 1}, 0) == "new"
+    assert grow(tmp_path / "run", {"seed": 2}, 1) == "new"
+
+
+def test_overwriting_a_run_leaves_files_of_the_user(tmp_path: Path):
+    out = tmp_path / "run"
+    grow(out, {"seed": 1}, 3)
+    (out / "notes.txt").write_text("mine")
+    (out / "parts" / "notes.txt").write_text("mine")
+    grow(out, {"seed": 2}, 1, overwrite=True)
+    assert files(out) == {RECORD, "notes.txt", "parts/notes.txt", "parts/0"}
+    remove_own_files(out)
+    assert "notes.txt" in files(out)
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_damaged_result_is_named_and_made_again_on_request(tmp_path: Path, damage: str):
+    out = tmp_path / "m"
+    write_folder(out, {}, {"a": "1"})
+    if damage == "missing":
+        (out / "a").unlink()
+    else:
+        (out / "a").write_text("x")
+    with pytest.raises(InputError, match=rf"m/a.*{damage}.*`overwrite`"):
+        write_folder(out, {}, {"a": "1"})
+    write_folder(out, {}, {"a": "1"}, overwrite=True)
+    assert (out / "a").read_text() == "1"
+
+
+def test_failing_run_keeps_what_it_should_have_replaced(tmp_path: Path):
+    write_folder(tmp_path / "m", {}, {"a": "1"})
+    with pytest.raises(TypeError):
+        write_folder(tmp_path / "m", {"seed": 2}, {"a": None}, overwrite=True)  # type: ignore[dict-item]
+    assert (tmp_path / "m" / "a").read_text() == "1"
+    assert files(tmp_path) == {"m/a", f"m/{RECORD}"}
+
+
+def test_input_that_changes_meanwhile_is_named(tmp_path: Path):
+    read = tmp_path / "in.txt"
+    read.write_text("1")
+
+    def copy() -> None:
+        with output(tmp_path / "m", "model") as place:
+            place.begin({}, {"texts": read.read_text})
+            with place.replacing() as folder:
+                (folder / "a").write_text("1")
+                read.write_text("2")
+
+    with pytest.raises(InputError, match="since its texts changed"):
+        copy()
+    assert not (tmp_path / "m").exists()
+
+
+def encode(out: Path, settings: Settings, chunks: int, total: int = 2, **options: Any) -> tuple[str, int]:
+    """Write a file from parts, of which some are computed; the state found, and the parts that were there."""
+    with output(out, "vectors", is_file=True, names=["side.txt"], **options) as place:
+        state = place.begin(settings)
+        if state == "finished":
+            return state, place.result["chunks"]
+        parts = place.parts(".txt", chunk_size=3)
+        there = sum(parts.is_done(number) for number in range(total))
+        for number in range(chunks):
+            with parts.writing(number) as file:
+                file.write_text(str(settings))
+        if chunks == total:
+            place.result = {"chunks": there}
+            with place.replacing() as file:
+                (out.parent / "side.txt").write_text("side")
+                file.write_text("".join(part.read_text() for part in parts.paths()))
+        return state, there
+
+
+def test_file_is_made_from_parts_of_its_own_settings(tmp_path: Path):
+    out = tmp_path / "v.npy"
+    assert encode(out, {"model": "a"}, 1) == ("new", 0)
+    with pytest.raises(UsageError, match=r"begun with another model \(a\)"):
+        encode(out, {"model": "b"}, 1)
+    assert encode(out, {"model": "a"}, 2) == ("unfinished", 1)
+    assert encode(out, {"model": "a"}, 2) == ("finished", 1)
+    assert files(tmp_path) == {"v.npy", "v.npy.json", "side.txt"}
+    with pytest.raises(UsageError, match=r"made with another model \(a\)"):
+        encode(out, {"model": "b"}, 2)
+    assert encode(out, {"model": "b"}, 2, overwrite=True) == ("new", 0)
+    assert "b" in out.read_text()
+
+
+def test_file_of_the_user_is_never_replaced(tmp_path: Path):
+    for name in ("v.npy", "side.txt", "v.npy.json"):
+        (tmp_path / name).write_text("mine")
+        for overwrite in (False, True):
+            with pytest.raises(UsageError, match=rf"{name}: not written by this program"):
+                encode(tmp_path / "v.npy", {}, 2, overwrite=overwrite)
+        assert (tmp_path / name).read_text() == "mine"
+        (tmp_path / name).unlink()
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", None])
+def test_damaged_part_is_made_again(tmp_path: Path, damage: bytes | None):
+    out = tmp_path / "v.npy"
+    encode(out, {}, 1)
+    part = next((tmp_path / ".v.npy.parts").glob("000000.*.txt"))
+    if damage is None:
+        part.with_name(part.name.replace(".txt", ".sha256.json")).write_text("[")
+    else:
+        part.write_bytes(damage)
+    assert encode(out, {}, 2) == ("unfinished", 0)
+    assert out.read_text() == "{}{}"
+
+
+def test_second_writer_is_refused(tmp_path: Path):
+    with (
+        output(tmp_path / "m", "model"),
+        pytest.raises(InUseError, match=f"in use by process {os.getpid()}"),
+        output(tmp_path / "m", "pairs"),
+    ):
+        pass
+
+
+def test_output_of_a_newer_version_is_refused_by_name(tmp_path: Path):
+    write_folder(tmp_path / "m", {}, {"a": "1"})
+    record = json.loads((tmp_path / "m" / RECORD).read_text())
+    (tmp_path / "m" / RECORD).write_text(json.dumps(record | {"format_version": 2}))
+    with pytest.raises(InputError, match="newer sentence-experts"):
+        write_folder(tmp_path / "m", {}, {"a": "1"}, overwrite=True)
+    with pytest.raises(InputError, match="newer sentence-experts"):
+        check_finished(tmp_path / "m")
+
+
+def test_leftovers_of_killed_runs_go(tmp_path: Path):
+    write_folder(tmp_path / "m", {}, {"a": "1"})
+    os.replace(tmp_path / "m", tmp_path / ".m.77.old")  # killed between the two renames of a replacement
+    (tmp_path / ".m.77.tmp").mkdir()
+    (tmp_path / ".m.77.tmp" / "half").touch()
+    (tmp_path / ".other.77.tmp").touch()
+    assert write_folder(tmp_path / "m", {}, {"a": "1"}) == "finished"
+    assert files(tmp_path) == {"m/a", f"m/{RECORD}", ".other.77.tmp"}
+
+
+def test_folder_that_is_worked_in_is_filled_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".hidden").write_text("mine")
+    number = tmp_path.stat().st_ino
+    write_folder(Path(), {}, {"a": "1", "b/c": "1"})
+    write_folder(Path(), {"seed": 2}, {"a": "2"}, overwrite=True)
+    assert tmp_path.stat().st_ino == number
+    assert files(tmp_path) == {".hidden", "a", RECORD}
+
+
+def test_target_of_a_link_is_replaced(tmp_path: Path):
+    (tmp_path / "big").mkdir()
+    (tmp_path / "m").symlink_to(tmp_path / "big")
+    write_folder(tmp_path / "m", {}, {"a": "1"})
+    assert (tmp_path / "m").is_symlink()
+    assert files(tmp_path / "big") == {"a", RECORD}
+
+
+def test_name_as_long_as_the_file_system_allows_works(tmp_path: Path):
+    name = "é" * 120 + "x" * 10
+    write_folder(tmp_path / name, {}, {"a": "1"})
+    assert write_folder(tmp_path / name, {}, {"a": "1"}) == "finished"
+    with pytest.raises(InputError, match="too long"):
+        write_folder(tmp_path / (name + "x" * 10), {}, {"a": "1"})
+
+
+def test_difference_of_settings_is_named():
+    assert different_setting({"a": 1, "b": 2}, {"a": 1}) == "b"
+    assert different_setting({"a": 1}, {"a": 1}) is None
+    assert different_setting({}, {"a": {"b": 1}}) == "a"
