@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -258,10 +259,8 @@ class Output:
                 )
 
     def _note(self, files: dict[str, str] | None, record: Path | None = None) -> None:
-        from sentence_experts import __version__
-
         self._record = {
-            "format": FORMAT, "format_version": FORMAT_VERSION, "version": __version__, "what": self._what,
+            "format": FORMAT, "format_version": FORMAT_VERSION, "version": metadata.version("sentence-experts"), "what": self._what,
             "settings": self._settings, "result": self.result, "names": list(self._names),
             "grows": self._grows, "files": files,
         }  # fmt: skip
