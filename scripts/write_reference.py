@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from sentence_experts.cli.help import description, flags, metavar
 from sentence_experts.cli.main import app_with_verbs
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
@@ -20,7 +21,6 @@ command line, `max_length` in the YAML file that `--config` reads, and `max_leng
 """
 
 UNNAMED = "models"  # `evaluate MODEL...`, whose group also has `evaluate scores`
-NAMES = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
 
 
 def reference() -> str:
@@ -52,25 +52,19 @@ def _section(path: tuple[str, ...], command: Any) -> str:
     title = " ".join(path)
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option" and each.name != "help"]
-    usage = " ".join(["sentence-experts", title, *(_metavar(each) for each in arguments), "[OPTIONS]"])
+    usage = " ".join(["sentence-experts", title, *map(metavar, arguments), "[OPTIONS]"])
     text = (command.help or "").strip()
     blocks = [f"## {title}", f"`{usage}`", text]
-    rows = [f"| `{_metavar(each)}` | {_cell(each.help)} |" for each in arguments]
-    rows += [
-        f"| {_flags(each)} | {_cell(each.help)}{' (required)' if each.required else ''} |" for each in options
-    ]
+    rows = [f"| `{metavar(each)}` | {_cell(each.help)} |" for each in arguments]
+    rows += [f"| {_code(each)} | {_cell(description(each))} |" for each in options]
     blocks.append("\n".join(["| | |", "|---|---|", *rows]))
     return "\n\n".join(blocks)
 
 
-def _metavar(parameter: Any) -> str:
-    return str(parameter.metavar or parameter.name.upper())
-
-
-def _flags(option: Any) -> str:
-    flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
-    kind = option.metavar or NAMES.get(option.type_descriptor.annotation, "TEXT")
-    return f"{flags}{'' if option.is_bool_flag else f' `{kind}`'}".replace("|", "\\|")
+def _code(option: Any) -> str:
+    """The flags of an option, each in backticks, and what they take."""
+    words = [f"`{word.rstrip(',')}`" + "," * word.endswith(",") for word in flags(option).split()]
+    return " ".join(words).replace("|", "\\|")
 
 
 def _cell(text: str | None) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 import sentence_experts
 from helpers.samples import make_tiny_encoder
+from helpers.small_language_models import make_language_model
 from sentence_experts.corpus.simulate import simulate_corpus
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -20,7 +21,7 @@ MATERIAL = Path(sentence_experts.__file__).parent / "recipes" / "material"
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    """A folder with what the examples name: articles, a corpus, pairs, a base and a model."""
+    """A folder with what the examples name: articles, a corpus, pairs, a base, models, and texts."""
     folder = tmp_path_factory.mktemp("examples")
     simulate_corpus(folder / "articles", articles=120, seed=0)
     shutil.copy(MATERIAL / "simulated_domains.yaml", folder / "domains.yaml")
@@ -39,6 +40,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
     make_tiny_encoder(folder / "base", minilm)
     pairs = sentence_experts.Pairs.open(folder / "pairs")
     make_tiny_encoder(folder / "model", minilm, tuple(pairs.domains))
+    make_language_model(folder / "language-model", "olmoe")
     (folder / "texts.txt").write_text("Drought in rice\nSleep and memory\nWheat rust\n", encoding="utf-8")
     return folder
 

@@ -41,7 +41,9 @@ def progress(description: str, total: int | None = None) -> Iterator[Advance]:
         with _bar(description, total) as advance:
             yield advance
     else:
-        yield _lines(description, total)
+        lines = _Lines(description, total)
+        yield lines.advance
+        lines.end()
 
 
 @contextmanager
@@ -69,17 +71,25 @@ def _bar(description: str, total: int | None) -> Iterator[Advance]:
         yield lambda steps=1: bar.advance(task, steps)
 
 
-def _lines(description: str, total: int | None) -> Advance:
-    started = last = time.monotonic()
-    done = 0
+class _Lines:
+    """A line every ten seconds; work that took longer than that also gets a line at its end."""
 
-    def advance(steps: int = 1) -> None:
-        nonlocal done, last
-        done += steps
-        now = time.monotonic()
-        if now - last >= SECONDS_BETWEEN_LINES:
-            last = now
-            of = f"/{total:,}" if total else ""
-            logger.info(f"{description}: {done:,}{of} ({done / (now - started):,.1f}/s)")
+    def __init__(self, description: str, total: int | None) -> None:
+        self._description = description
+        self._of = f"/{total:,}" if total else ""
+        self._started = self._last = time.monotonic()
+        self._done = self._written = 0
 
-    return advance
+    def advance(self, steps: int = 1) -> None:
+        self._done += steps
+        if time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
+            self._write()
+
+    def end(self) -> None:
+        if 0 < self._written < self._done:
+            self._write()
+
+    def _write(self) -> None:
+        self._last, self._written = time.monotonic(), self._done
+        per_second = self._done / (self._last - self._started)
+        logger.info(f"{self._description}: {self._done:,}{self._of} ({per_second:,.1f}/s)")

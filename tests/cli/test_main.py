@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from sentence_experts.cli.main import VERBS, app, main
 
@@ -115,3 +116,20 @@ def test_truncated_file_is_no_interruption(
     assert code == 1
     assert "truncated (marker missing)" in error
     assert is_one_line(error)
+
+
+@pytest.mark.parametrize("arguments", [("train",), ("corpus", "fetch"), ("evaluate", "models"), ("encode",)])
+def test_help_is_readable_at_80_columns(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, *arguments, "--help")
+    assert code == 0
+    assert [line for line in out.splitlines() if len(line) > 80] == []
+    command = typer.main.get_command(app)
+    for name in arguments:
+        command = command.commands[name]
+    written = {
+        word.rstrip(",") for line in out.splitlines() if line.startswith("  -") for word in line.split()
+    }
+    assert {flag for each in command.params for flag in each.opts if flag.startswith("-")} <= written

@@ -75,3 +75,11 @@ def test_unknown_hub_model_is_one_line_without_retries(
         load("nope", local_files_only=offline)
     assert "\n" not in str(caught.value)
     assert len(asked) == (not offline)
+
+
+def test_a_training_run_names_its_model(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    BertConfig().save_pretrained(run / "model")
+    (run / "run.json").write_text("{}")
+    with pytest.raises(InputError, match=r"is a training run; its model is .*run/model"):
+        load(run)

@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         # Only the verb that runs is imported; all of them for the list of verbs.
         alone = [argument for argument in arguments[:1] if argument in VERBS]
-        status = app_with_verbs(*alone)(arguments, standalone_mode=False)
+        status = app_with_verbs(*alone)(arguments, prog_name="sentence-experts", standalone_mode=False)
     except TyperException as error:
         if error.format_message():  # empty where the help text was shown instead
             note(f"error: {error.format_message()} (add --help to see the usage)")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
+from sentence_experts.cli.help import help_text
 from sentence_experts.config import Config, unknown_setting
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.yaml_files import read_settings
@@ -55,7 +56,11 @@ class Fields:
 
 
 class Verb(TyperCommand):
-    """A command whose errors name its flags where the library names parameters."""
+    """A command whose errors name its flags where the library names parameters, with plain help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write what `--help` shows."""
+        formatter.write(help_text(self, ctx.command_path))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; `` `top_k` `` in the message of an error becomes `--top-k`."""

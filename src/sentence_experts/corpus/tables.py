@@ -89,6 +89,11 @@ class CorpusFolder:
     Attributes:
         path: its folder.
         manifest: what it was made from, with counts and hashes.
+
+    Example:
+        >>> corpus = CorpusFolder.open("corpus")
+        >>> corpus.to_pandas()[["paper_id", "title"]].shape
+        (120, 2)
     """
 
     path: Path

@@ -5,8 +5,10 @@ Settings that concern one model name it by its label, its run's label, or the fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.models.loading import load
-from sentence_experts.models.sources import source_name
+from sentence_experts.models.sources import NAME, source_name
 from sentence_experts.models.storage.fingerprint import name_of
 from sentence_experts.names import LABEL
 
@@ -176,6 +178,15 @@ class RouteMap:
         return chosen
 
 
+def _check_baseline_name(source: Model) -> None:
+    """Refuse what can only be a misspelt baseline, before it is looked for on a hub."""
+    known = (TFIDF, NAME)
+    if isinstance(source, str) and source not in known and not Path(source).exists():
+        plain = re.sub(r"[\W_]", "", source.lower())
+        if close := get_close_matches(plain, known, 1, cutoff=0.8):
+            raise UsageError(f"{source!r} is no model or baseline; did you mean {close[0]!r}?")
+
+
 def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
     if isinstance(models, Mapping):
         named = list(models.items())
@@ -189,6 +200,7 @@ def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
         raise UsageError(str(error)) from error
     runs = []
     for label, source in named:
+        _check_baseline_name(source)
         if isinstance(source, list | tuple):
             several = enumerate(source, start=1)
             runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in several]

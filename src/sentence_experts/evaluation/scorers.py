@@ -16,6 +16,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.models import ANY_KEY
 from sentence_experts.evaluation.pairs import cosine_by_text
+from sentence_experts.pairs.dataset import describe_domain
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import Advance, progress
 from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
@@ -182,7 +183,7 @@ def routes_by_domain(
     for domain, route in wanted.items():
         if route not in encoder.routes:
             raise RouteError(
-                f"{encoder.name} has no route for domain {domain!r}; its routes: "
+                f"{encoder.name} has no route for {describe_domain(domain)}; its routes: "
                 f"{', '.join(sorted(encoder.routes)) or 'none'}; name one with `route_map` {domain}=ROUTE"
             )
     return dict(wanted)

@@ -57,8 +57,12 @@ def model_folder(source: str) -> str:
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
     if looks_local and not Path(source).is_dir():
         raise InputError(f"{source}: no such model folder")
-    if Path(source).is_dir() and not any(Path(source).glob("*.json")):
-        raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
+    folder = Path(source)
+    if folder.is_dir() and not any((folder / name).is_file() for name in HUB_FILES):
+        if any((folder / "model" / name).is_file() for name in HUB_FILES):
+            raise InputError(f"{source} is a training run; its model is {folder / 'model'}")
+        if not any(folder.glob("*.json")):
+            raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
     return source
 
 

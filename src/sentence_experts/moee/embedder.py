@@ -50,6 +50,12 @@ class MoeEmbedder(SentenceTransformer):
         alpha: the weight of the routing weights' cosine in "sum".
         standard: standard scores, fitted by `fit_standard`; "faithful" for those of each batch, as published.
         settings: the other arguments that it was made with.
+
+    Example:
+        >>> embedder = MoeEmbedder("language-model", parts="rw", device="cpu")
+        >>> vectors = embedder.encode(["rice and wheat", "neurons"])
+        >>> embedder.similarity(vectors, vectors).shape
+        torch.Size([2, 2])
     """
 
     takes_empty = False

@@ -201,6 +201,11 @@ class Pairs(TableFolder):
         return f"Pairs({', '.join(counts)}; domains: {', '.join(self.domains)}; {place})"
 
 
+def describe_domain(name: str) -> str:
+    """A domain in a message: where nobody has named any, it says so."""
+    return f"domain {name!r}" + ", that of pairs without a column `domain`" * (name == ONE_DOMAIN)
+
+
 def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
     """Domain -> split -> the numbers of positives, negatives and papers."""
     names = sorted({name for table in splits.values() for name in table["domain"].unique().to_pylist()})

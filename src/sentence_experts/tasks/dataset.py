@@ -46,6 +46,12 @@ class Tasks(TableFolder):
     Attributes:
         task_file: the tasks with their routes, instructions, experts and datasets.
         set_aside: the records that are not used and why, of datasets in memory.
+
+    Example:
+        >>> titles = {"corpus": "corpus", "anchor": "title", "positive": "abstract"}
+        >>> tasks = compile_tasks({"search": {"kind": "retrieval", "datasets": {"papers": titles}}})
+        >>> tasks.task_file.instructions()
+        {'query': 'search query: ', 'document': 'search document: '}
     """
 
     task_file: TaskFile = field(kw_only=True)

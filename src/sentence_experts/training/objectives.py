@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, RouteError
-from sentence_experts.pairs.dataset import NEGATIVE, Pairs
+from sentence_experts.pairs.dataset import NEGATIVE, Pairs, describe_domain
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.tasks.split import linked
 from sentence_experts.tasks.task_file import Task
@@ -121,9 +121,8 @@ class LinkedPairs(Objective):
         """The model's prompt of the domain; none for a model without prompts."""
         prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
         if prompts and route.name not in prompts:
-            raise RouteError(
-                f"the model has no route for domain {route.name}; it has {', '.join(sorted(prompts))}"
-            )
+            known = ", ".join(sorted(prompts))
+            raise RouteError(f"the model has no route for {describe_domain(route.name)}; it has {known}")
         return (prompts.get(route.name, ""),) * 2
 
     def rows(self, routes: Sequence[TrainedRoute]) -> TrainingRows:

@@ -37,7 +37,7 @@ from sentence_experts.training.open_data import open_data
 from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.trainable import Trainable, check_settings, choose_trainable, router_loss
 from sentence_experts.training.trainer import BEST_BY, RunCallback, Trainer, training_arguments
-from sentence_experts.training.validation import TITLES, Validator
+from sentence_experts.training.validation import MEAN, TITLES, Validator
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,10 +77,20 @@ class TrainResult:
         return f"TrainResult(best={self.best:.4f} at step {self.best_step} of {self.steps}{where})"
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per validation: the step, and a column per figure."""
+        """One row per validation: the step, the training loss, the mean and the main figures of each route.
+
+        `history` has all figures.
+        """
         import pandas as pd
 
-        return pd.DataFrame(self.history).rename(columns=lambda name: name.removeprefix("eval_validation_"))
+        rows = []
+        for figures in self.history:
+            losses = [loss for step, loss in self.losses if step <= figures["step"]]
+            row = {"step": figures["step"], "training_loss": losses[-1] if losses else None}
+            named = {name.removeprefix("eval_validation_"): value for name, value in figures.items()}
+            endings = (MEAN, *(f"_{metric}" for metric in TITLES))
+            rows.append(row | {name: value for name, value in named.items() if name.endswith(endings)})
+        return pd.DataFrame(rows)
 
 
 def train(
