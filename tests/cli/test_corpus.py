@@ -25,6 +25,11 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "rejected.jsonl" in printed
     assert run("corpus", "show", out) == 0
     assert capsys.readouterr().out == printed
+    assert run("corpus", "show", out, "--list", "subjects", "--top", 2) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(line.split(None, 1)[0].isdigit() for line in lines)
+    assert run("corpus", "show", out, "--list", "colour") == 2
 
 
 def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -263,7 +263,7 @@ def test_sources_without_an_article_make_no_corpus(folder: Callable[..., Path], 
     out = tmp_path / "out"
     with pytest.raises(InputError, match="figures: holds no article"):
         import_corpus([tmp_path / "figures"], out, workers=1)
-    with pytest.raises(InputError, match="no article could be read; 1 were set aside, the first is a.xml"):
+    with pytest.raises(InputError, match=r"no article could be read; 1 were set aside, the first is a\.xml"):
         import_corpus([folder(a="<broken")], out, workers=1)
     with pytest.raises(InputError, match="holds no corpus"):
         CorpusFolder.open(out)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.compile_pairs import Compile
 from sentence_experts.errors import UsageError
+from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.splits import (
     CROSSING,
@@ -140,3 +141,15 @@ def test_the_dataset_says_how_many_articles_leak(compiled: Compile) -> None:
     at_random = compiled(split="random", fractions=(0.8, 0.1, 0.1)).manifest
     assert at_random["test_articles_seen_in_training"] > 0
     assert compiled(relation="coupling", unit="title+abstract", rare=20).manifest["test_articles"] is None
+
+
+def test_sets_far_from_the_fractions_asked_for_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    works = [{"paper_id": f"w{n}", "title": f"Work {n}", "abstract": f"About {n}"} for n in range(160)]
+    review = [{"citing": "review", "cited": f"w{n}"} for n in range(40)]
+    small = [{"citing": f"a{n}", "cited": f"w{40 + 3 * n + k}"} for n in range(40) for k in range(3)]
+    settings = {"split": "article", "negatives_min_cited": 0}
+    uneven = compile_pairs((works, review + small), settings).manifest["uneven_split"]
+    assert "where 60%, 20%, 20% were asked for: `fractions` are of citing articles" in uneven
+    assert "warning: train, validation and test have" in capsys.readouterr().err
+    assert compile_pairs((works, small), settings).manifest["uneven_split"] is None
+    assert not capsys.readouterr().err

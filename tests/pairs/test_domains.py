@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentence_experts.errors import InputError
+from sentence_experts.corpus.tables import open_corpus
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.domain_report import DomainCounts
 from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.pairs.engines import opened
+from sentence_experts.pairs.memberships import domains_of_works
+from sentence_experts.pairs.works import folded_texts
 
 DESCRIPTORS = """<?xml version="1.0"?><DescriptorRecordSet>
 <DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName><String>Cardiovascular Diseases</String>
@@ -127,3 +134,75 @@ def test_real_descriptors_are_read(real_data: Path, tmp_path: Path) -> None:
     domains_of = DomainRules.read(tmp_path / "rules.yaml").classifier()
     # Calcimycin, the first descriptor of every MeSH file, stands under D03 (heterocyclic compounds).
     assert domains_of(paper(mesh=["Calcimycin"])) == ("a",)
+
+
+PAPERS = [
+    {"paper_id": str(n), "title": f"Paper {n}", "abstract": f"Text {n}", "subjects": subjects, "mesh": mesh}
+    for n, (subjects, mesh) in enumerate(
+        [(["Neuroscience"], ["*Brain/physiology"])] * 4 + [(["Cell Biology"], [])] * 3 + [([], ["Brain"])]
+    )
+]
+CITING = [{"citing": f"c{n}", "cited": str(cited)} for n in range(3) for cited in range(8)]
+SETTINGS = {"negatives_min_cited": 0, "split": "random", "fractions": "0.5,0.25,0.25"}
+
+
+def counts_of(domains: dict, **more: object) -> DomainCounts:
+    with open_corpus((PAPERS, CITING)) as corpus:
+        config = PairsConfig.of(SETTINGS, domains={"domains": domains, **more})
+        with opened(config, beside=corpus.path) as engine:
+            papers, citations = engine.read(corpus.papers), engine.read(corpus.citations)
+            texts = engine.kept(folded_texts("abstract", papers, citations))
+            return domains_of_works(engine, "abstract", texts, papers, citations, config.domains)[1]
+
+
+def test_papers_are_counted_per_domain_in_several_and_in_none() -> None:
+    counts = counts_of({"n": {"subjects": ["Neuro*"]}, "b": {"mesh": ["Brain"]}, "t": {"title": ["paper"]}})
+    assert counts.papers == {"n": 4, "b": 1, "t": 3}
+    assert (counts.in_several, counts.in_none) == (5, 0)
+    counts = counts_of({"n": {"subjects": ["Neuroscience"]}}, none="rest")
+    assert counts.papers == {"n": 4, "rest": 4}
+    assert (counts.in_several, counts.in_none) == (0, 4)
+
+
+def test_rules_without_a_match_are_named_with_what_is_close(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = {
+        "n": {"subjects": ["Neuroscience", "Neurosience"], "mesh": ["brian", "Brain"], "title": ["zebra"]},
+        "c": {"subjects": ["Cell*"]},
+    }
+    counts = counts_of(rules)
+    assert counts.unmatched == [
+        "n.subjects: 'Neurosience' matches no paper (did you mean 'Neuroscience', 4 papers?)",
+        "n.mesh: 'brian' matches no paper (did you mean 'Brain', 5 papers?)",
+        "n.title: 'zebra' matches no paper",
+    ]
+    assert capsys.readouterr().err.count("warning: `domains`: n.") == 3
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (
+            {"n": {"subjects": ["Neurosience"]}, "c": {"subjects": ["Cell Biology"]}},
+            r"the domain n gets no paper .*did you mean 'Neuroscience'.*the most frequent subjects are "
+            r"Neuroscience \(4\), Cell Biology \(3\).*corpus show --list",
+        ),
+        ({"n": {"subjects": ["Neuro*"]}, "again": {"mesh": ["*"], "years": [1, 2]}}, "of the years"),
+        (
+            {"n": {"subjects": ["*"]}, "again": {"subjects": ["Neuro*"]}},
+            "again .*belong to a domain before it",
+        ),
+        ({"n": {"subjects": ["Neuro*"]}, "a": {}}, "it has no rule"),
+    ],
+)
+def test_a_domain_without_a_paper_is_an_error_that_says_why(rules: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compile_pairs((PAPERS, CITING), SETTINGS, domains=rules)
+
+
+def test_values_of_a_corpus_are_listed() -> None:
+    with open_corpus((PAPERS, CITING)) as corpus:
+        assert corpus.count_values("subjects") == {"Neuroscience": 4, "Cell Biology": 3}
+        assert corpus.count_values("mesh") == {"Brain": 5}
+        assert corpus.count_values("subjects", most=1) == {"Neuroscience": 4}
+        with pytest.raises(UsageError, match="there are subjects, mesh"):
+            corpus.count_values("colour")

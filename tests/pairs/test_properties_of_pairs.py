@@ -185,7 +185,9 @@ def test_splits_do_not_leak_and_negatives_are_unlinked(seed: int, split: str, lo
     references, texts = random_lists(rng, 4), random_texts(rng)
     references[0] = list(range(1, 7))
     with tempfile.TemporaryDirectory() as folder:
-        graph = Graph(Path(folder), references, texts, ["a"] * PAPERS)
+        # Every domain has a paper; b has no pair.
+        texts[0] = "own"
+        graph = Graph(Path(folder), references, texts, ["ab", *["a"] * (PAPERS - 1)])
         chosen = PairsConfig(
             split=split,
             seed=seed % 7,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sentence_experts.cli.console import results, show
 from sentence_experts.cli.options import add_verb
-from sentence_experts.corpus.config import FetchConfig, ImportConfig
+from sentence_experts.corpus.config import COUNTED, FetchConfig, ImportConfig
 from sentence_experts.recipes import find_plan
 
 if TYPE_CHECKING:
@@ -110,14 +110,24 @@ def fetch(
 
 def show_(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder written by `corpus import`")],
+    column: Annotated[
+        str | None,
+        typer.Option("--list", metavar="|".join(COUNTED), help="List the values of this column instead"),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Number of values listed, the most frequent ones")] = 50,
 ) -> None:
-    """Show what a corpus holds.
+    """Show what a corpus holds; with --list, its subjects, MeSH headings, keywords, journals, ...
 
-    Example: sentence-experts corpus show corpus
+    Example: sentence-experts corpus show corpus --list subjects
     """
     from sentence_experts.corpus.tables import CorpusFolder
 
-    _show_corpus(CorpusFolder.open(corpus))
+    opened = CorpusFolder.open(corpus)
+    if column is None:
+        _show_corpus(opened)
+        return
+    for value, papers in opened.count_values(column, top).items():
+        show(f"{papers:>9,}  {value}")
 
 
 def _show_corpus(corpus: CorpusFolder) -> None:

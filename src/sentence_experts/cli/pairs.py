@@ -56,6 +56,10 @@ def _show(pairs: Pairs) -> None:
         sets = [f"{counts[name]['positives']:,} / {counts[name]['negatives']:,}" for name in SPLITS[1:]]
         table.add_row(domain, f"{counts['train']['positives']:,}", *sets, f"{counts['test']['papers']:,}")
     results.print(table)
+    if papers := manifest["papers"]:
+        counts = ", ".join(f"{domain} {count:,}" for domain, count in papers["per_domain"].items())
+        several, none = papers["in_several"], papers["in_none"]
+        show(f"papers per domain: {counts}; matched by several domains {several:,}, by none {none:,}")
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
     show(f"linked pairs, both papers of one domain: {linked}")
     if manifest["left_out_by_max_references"]:

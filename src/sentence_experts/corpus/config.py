@@ -15,6 +15,8 @@ from sentence_experts.names import DOMAIN
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 CitationSource = Literal["icite", "elink", "europepmc"]
+COUNTED = ("subjects", "mesh", "keywords", "journal", "article_type", "licence", "year")
+"""Columns of the papers whose values can be listed."""
 WORKERS = "Number of processes that parse articles; by default one per core. The result is the same"
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sentence_experts.errors import InputError
+from sentence_experts.corpus.config import COUNTED
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import read_json, replacing, sha256_file, sha256_text, write_parquet
 from sentence_experts.table_values import identifiers
 from sentence_experts.tables import to_arrow
@@ -161,6 +162,37 @@ class CorpusFolder:
         tables = (PAPERS, CITATIONS, *([DOMAINS] if self.domains else []))
         hashes = {name: sha256_file(self.path / name) for name in tables}
         return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
+
+    def count_values(self, column: str, most: int | None = None) -> dict[str, int]:
+        """The values of a column of the papers, such as `subjects`, with the number of papers that have each.
+
+        MeSH headings count without their qualifiers and stars.
+
+        Args:
+            column: one of `subjects`, `mesh`, `keywords`, `journal`, `article_type`, `licence`, `year`.
+            most: only so many, the most frequent ones.
+
+        Raises:
+            UsageError: no such column.
+
+        >>> from sentence_experts import import_corpus
+        >>> rows = [{"id": n, "title": "Rice", "abstract": "", "subjects": "Plants; Food"} for n in (1, 2)]
+        >>> import_corpus(papers=rows).count_values("subjects")
+        {'Food': 2, 'Plants': 2}
+        """
+        import duckdb
+
+        if column not in COUNTED:
+            raise UsageError(f"no values of {column!r}; there are {', '.join(COUNTED)}")
+        value = f"unnest({column})" if column in ("subjects", "mesh", "keywords") else f"{column}::VARCHAR"
+        value = f"trim(split_part({value}, '/', 1), '* ')" if column == "mesh" else value
+        query = (
+            f"SELECT value, count(DISTINCT paper_id) AS papers FROM (SELECT paper_id, {value} AS value "
+            "FROM read_parquet(?)) WHERE value IS NOT NULL GROUP BY value ORDER BY papers DESC, value LIMIT ?"
+        )
+        with duckdb.connect() as database:
+            rows = database.execute(query, [str(self.papers), most or 1 << 60]).fetchall()
+        return {str(value): int(papers) for value, papers in rows}
 
     def to_pandas(self, table: str = "papers") -> pd.DataFrame:
         """A table of the corpus: "papers", "citations", or, if it was fetched, "domains" or "provenance".

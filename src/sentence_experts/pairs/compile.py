@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from sentence_experts.pairs.splits import (
     split_by_article,
 )
 from sentence_experts.storage import sha256_text
+
+logger = logging.getLogger(__name__)
 
 
 def compile_pairs(
@@ -118,6 +121,9 @@ def _compiled(
                 f"the {name} split got none of the {len(pairs)} pairs; with `split={settings.split}`, give "
                 "it a larger share with `fractions`, or link more papers"
             )
+    uneven = _uneven_split(before, assignment, settings)
+    if uneven:
+        logger.warning(uneven)
     leaks = _leaks(graph, splits, settings)
     known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
     negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
@@ -132,14 +138,40 @@ def _compiled(
         known_links,
         {
             "settings": settings.stored() | {"fractions": list(settings.shares)},
+            "papers": None if graph.domain_counts is None else graph.domain_counts.to_json(),
             "link_counts": graph.link_counts,
             "left_out_by_max_references": graph.long_lists,
             "pairs_of_one_text_left_out": graph.same_text_pairs,
             "pairs_between_splits_left_out": int((assignment.pairs == CROSSING).sum()),
+            "uneven_split": uneven,
             "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
             "known_links": known_links.num_rows,
             **leaks,
         },
+    )
+
+
+_OF_WHAT = {"paper": "papers", "article": "citing articles"}
+
+
+def _uneven_split(pairs: list[int], assignment: Assignment, settings: PairsConfig) -> str | None:
+    """What to know if the sets' shares of pairs are far from `fractions`, which are of papers or articles.
+
+    Shares of pairs follow them only roughly: one long reference list can link more pairs than all others.
+    """
+    if settings.split not in _OF_WHAT:
+        return None
+    shares = [count / sum(pairs) for count in pairs]
+    asked = settings.shares
+    if all(want / 2 <= share <= want * 2 for share, want in zip(shares, asked, strict=True)):
+        return None
+    what, crossing = _OF_WHAT[settings.split], int((assignment.pairs == CROSSING).sum())
+    got, wanted = (", ".join(f"{share:.0%}" for share in each) for each in (shares, asked))
+    return (
+        f"train, validation and test have {', '.join(f'{count:,}' for count in pairs)} pairs ({got}) where "
+        f"{wanted} were asked for: `fractions` are of {what}, and few {what} can make most of the pairs "
+        f"({crossing:,} more pairs are between two sets and left out). Long reference lists weigh less with "
+        "`max_references`; other `fractions`, another `seed` or more papers help too"
     )
 
 

@@ -37,6 +37,11 @@ from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
 from sentence_experts.yaml_files import read_yaml
 
+# Key of a rule -> column of the papers.
+COLUMNS = {
+    "subjects": "subjects", "keywords": "keywords", "journals": "journal", "mesh": "mesh", "title": "title",
+}  # fmt: skip
+
 
 class DomainRule(BaseModel):
     """The conditions of one domain: a match in any of the lists."""
@@ -127,43 +132,60 @@ class DomainRules(BaseModel):
         Raises:
             InputError: a tree number is used without a `mesh_descriptors` file.
         """
-        tree = MeshTree(read_descriptors(self.mesh_descriptors)) if self.mesh_descriptors else None
-        matchers = {name: _matcher(name, rule, tree) for name, rule in self.domains.items()}
-        rest: tuple[str, ...] = () if self.none == "drop" else (self.none,)
+        matching = self.matching()
+        return lambda paper: self.chosen(matching(paper))
 
-        def domains_of(paper: Mapping[str, Any]) -> tuple[str, ...]:
-            matched = tuple(name for name, matches in matchers.items() if matches(paper))
-            if not matched:
-                return rest
-            if len(matched) > 1 and self.several != "each":
-                return matched[:1] if self.several == "first" else ()
-            return matched
+    def matching(self) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
+        """Make a function from a paper to all domains whose rules match it. Raises as `classifier`."""
+        matchers = Matchers(self)
+        of_papers = {name: matchers.of_papers(name, rule) for name, rule in self.domains.items()}
+        return lambda paper: tuple(name for name, matches in of_papers.items() if matches(paper))
 
-        return domains_of
+    def chosen(self, matched: tuple[str, ...]) -> tuple[str, ...]:
+        """The domains of a paper that the rules of `matched` match."""
+        if not matched:
+            return () if self.none == "drop" else (self.none,)
+        if len(matched) > 1 and self.several != "each":
+            return matched[:1] if self.several == "first" else ()
+        return matched
 
 
-def _matcher(domain: str, rule: DomainRule, tree: MeshTree | None) -> Callable[[Mapping[str, Any]], bool]:
-    lists = {
-        "subjects": _any_of(rule.subjects),
-        "keywords": _any_of(rule.keywords),
-        "journal": _any_of(rule.journals),
-        "mesh": _mesh_matcher(domain, rule.mesh, tree),
-    }
-    checks = {field: check for field, check in lists.items() if check is not None}
-    words = "|".join(_pattern(phrase, r"\w*") for phrase in rule.title)
-    # Not \b: a phrase may begin or end with a sign, as "C++" does.
-    in_title = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE) if words else None
+class Matchers:
+    """Makes tests of values and of papers from rules."""
 
-    def matches(paper: Mapping[str, Any]) -> bool:
-        if rule.years is not None and not _within(rule.years, paper.get("year")):
+    def __init__(self, rules: DomainRules) -> None:
+        """Read the MeSH descriptors, if the rules name a file of them. Raises InputError as that."""
+        self._tree = MeshTree(read_descriptors(rules.mesh_descriptors)) if rules.mesh_descriptors else None
+
+    def of(self, domain: str, key: str, patterns: tuple[str, ...]) -> Callable[[str], bool]:
+        """A test whether a value matches one of the patterns that a domain has under a key of its rule."""
+        if key == "mesh":
+            return _mesh_matcher(domain, patterns, self._tree)
+        if key == "title":
+            words = "|".join(_pattern(phrase, r"\w*") for phrase in patterns)
+            # Not \b: a phrase may begin or end with a sign, as "C++" does.
+            expression = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
+            return lambda title: expression.search(title) is not None
+        return _any_of(patterns)
+
+    def of_papers(self, domain: str, rule: DomainRule) -> Callable[[Mapping[str, Any]], bool]:
+        """A test whether a paper matches a rule."""
+        checks = {
+            column: self.of(domain, key, patterns)
+            for key, column in COLUMNS.items()
+            if (patterns := getattr(rule, key))
+        }
+
+        def matches(paper: Mapping[str, Any]) -> bool:
+            if rule.years is not None and not _within(rule.years, paper.get("year")):
+                return False
+            for column, check in checks.items():
+                values = paper.get(column) or ()
+                if any(check(value) for value in ([values] if isinstance(values, str) else values)):
+                    return True
             return False
-        for field, check in checks.items():
-            values = paper.get(field) or ()
-            if any(check(value) for value in ([values] if isinstance(values, str) else values)):
-                return True
-        return bool(in_title and in_title.search(paper.get("title") or ""))
 
-    return matches
+        return matches
 
 
 def _within(years: tuple[int, int], year: int | None) -> bool:
@@ -175,18 +197,17 @@ def _pattern(text: str, star: str) -> str:
     return star.join(re.escape(part) for part in text.split("*"))
 
 
-def _any_of(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
-    if not patterns:
-        return None
+def _any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     expression = re.compile("|".join(_pattern(pattern.casefold(), ".*") for pattern in patterns), re.DOTALL)
     return lambda value: expression.fullmatch(value.casefold()) is not None
 
 
-def _mesh_matcher(
-    domain: str, headings: tuple[str, ...], tree: MeshTree | None
-) -> Callable[[str], bool] | None:
-    if not headings:
-        return None
+def descriptor_of(heading: str) -> str:
+    """The descriptor of a heading: "*Asthma/drug therapy" is the major topic Asthma with a qualifier."""
+    return heading.strip("*").split("/")[0].strip("* ")
+
+
+def _mesh_matcher(domain: str, headings: tuple[str, ...], tree: MeshTree | None) -> Callable[[str], bool]:
     tree_numbers = [heading for heading in headings if TREE_NUMBER.fullmatch(heading)]
     if tree_numbers and tree is None:
         raise InputError(
@@ -196,11 +217,11 @@ def _mesh_matcher(
     if tree is not None:
         names = tuple(tree.name_of(name) for name in names)
         tree_numbers += [number for name in names for number in tree.numbers_of(name)]
-    by_name, below = _any_of(names), tuple(f"{number}." for number in tree_numbers)
+    by_name = _any_of(names) if names else None
+    below = tuple(f"{number}." for number in tree_numbers)
 
     def matches(heading: str) -> bool:
-        # "*Asthma/drug therapy" is the major topic Asthma with a qualifier.
-        name = heading.strip("*").split("/")[0].strip("* ")
+        name = descriptor_of(heading)
         name = tree.name_of(name) if tree is not None else name
         if by_name is not None and by_name(name):
             return True

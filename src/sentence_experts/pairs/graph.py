@@ -34,6 +34,7 @@ class LinkGraph:
         pairs: the linked pairs of one domain and two texts, by works and domain.
         link_counts: number of pairs of one domain linked at least 1, 2, 3, 5 times, from `min_count` on.
         same_text_pairs: number of those whose works have the same text, which are left out.
+        domain_counts: number of papers of each domain, if there are domain rules.
         long_lists: what `max_references` leaves out: papers, and their citations of works that can be in a
             pair (with coupling: by such works); None without that setting.
     """
@@ -44,7 +45,7 @@ class LinkGraph:
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
         self._citations = identified(references)
         self._texts = engine.kept(folded_texts(settings.unit, papers, references))
-        domains = domains_of_works(
+        domains, self.domain_counts = domains_of_works(
             engine, settings.unit, self._texts, papers, references, settings.domains, corpus.domains
         )
         self._works = engine.kept(numbered_works(self._texts, domains))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,12 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from sentence_experts.errors import InputError
-from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.pairs.domain_report import DomainCounts, explain_empty, unmatched_rules
+from sentence_experts.pairs.domains import DomainRules, descriptor_of
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.works import BEYOND_THE_CORPUS, domains_of_cited, within_years
+
+logger = logging.getLogger(__name__)
 
 ONE_DOMAIN = "all"
 _FIELDS = ("paper_id", "title", "subjects", "mesh", "keywords", "journal", "year")
@@ -27,43 +33,87 @@ def domains_of_works(
     citations: ir.Table,
     given_rules: Path | Mapping[str, Any] | None,
     found_in: Path | None = None,
-) -> ir.Table:
-    """`paper_id, domain`: a row for each domain of each work of `texts` (`folded_texts`) that has any.
+) -> tuple[ir.Table, DomainCounts | None]:
+    """`paper_id, domain`: a row for each domain of each work of `texts` (`folded_texts`) that has any; and,
+    with rules, the number of papers of each domain.
 
     Without rules, `found_in` tells which domain's query found each paper of a fetched corpus; without either,
     all works are of one domain. With titles, works outside the corpus count too.
 
     Raises:
-        InputError: the rules cannot be read, or no paper falls into any of their domains.
+        InputError: the rules cannot be read, or a domain gets no paper.
     """
     # A paper without text is in no pair, but the works that it cites outside the corpus get its domain.
     votes = unit in BEYOND_THE_CORPUS
     years: dict[str, tuple[int, int]] = {}
+    counts: DomainCounts | None = None
     if given_rules is not None:
         rules = DomainRules.of(given_rules)
-        batches = list(_classified(engine, papers if votes else papers.semi_join(texts, "paper_id"), rules))
-        if not batches:
-            name = "`domains`" if isinstance(given_rules, Mapping) else given_rules
-            raise InputError(f"{name}: no paper of the corpus falls into any of its domains")
+        classified = papers if votes else papers.semi_join(texts, "paper_id")
+        name = "`domains`" if isinstance(given_rules, Mapping) else str(given_rules)
+        batches, counts = _classified(engine, classified, rules)
+        _check_rules(engine, classified, rules, counts, name)
         inside = engine.stored(pa.concat_tables(batches))
         years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
     elif found_in is not None:
         inside = engine.read(found_in)
         inside = inside if votes else engine.kept(inside.semi_join(texts, "paper_id"))
     else:
-        return engine.kept(texts.select("paper_id", domain=ibis.literal(ONE_DOMAIN)))
+        return engine.kept(texts.select("paper_id", domain=ibis.literal(ONE_DOMAIN))), None
     if not votes:
-        return inside
+        return inside, counts
     outside = within_years(domains_of_cited(texts, papers, citations, inside), texts, years)
     of_works = inside.semi_join(texts, "paper_id").select("paper_id", "domain")
-    return engine.kept(of_works.union(outside))
+    return engine.kept(of_works.union(outside)), counts
 
 
-def _classified(engine: Engine, papers: ir.Table, rules: DomainRules) -> Iterator[pa.Table]:
-    """The domains of the papers, batch by batch, without papers of no domain."""
-    domains_of = rules.classifier()
+def _classified(engine: Engine, papers: ir.Table, rules: DomainRules) -> tuple[list[pa.Table], DomainCounts]:
+    """The domains of the papers, batch by batch, without papers of no domain; and how many have each."""
+    matching, counts, batches = rules.matching(), DomainCounts(), []
     for batch in engine.batches(papers.select(*_FIELDS)):
-        found = [(paper["paper_id"], domain) for paper in batch.to_pylist() for domain in domains_of(paper)]
+        found = []
+        for paper in batch.to_pylist():
+            matched = matching(paper)
+            domains = rules.chosen(matched)
+            counts.add(matched, domains)
+            found += [(paper["paper_id"], domain) for domain in domains]
         if found:
-            ids, domains = zip(*found, strict=True)
-            yield pa.table({"paper_id": pa.array(ids, pa.string()), "domain": pa.array(domains, pa.string())})
+            ids, names = zip(*found, strict=True)
+            columns = {"paper_id": pa.array(ids, pa.string()), "domain": pa.array(names, pa.string())}
+            batches.append(pa.table(columns))
+    return batches, counts
+
+
+def _check_rules(
+    engine: Engine, papers: ir.Table, rules: DomainRules, counts: DomainCounts, name: str
+) -> None:
+    """Log the rules that match nothing, and note them in `counts`.
+
+    Raises:
+        InputError: a domain has no paper; says what may be misspelt.
+    """
+
+    @cache
+    def count_values(column: str) -> dict[str, int]:
+        values = papers[column].unnest() if papers[column].type().is_array() else papers[column]
+        table = papers.select(value=values).drop_null()
+        counted = engine.rows(table.group_by("value").aggregate(papers=table.count()))
+        if column != "mesh":
+            return dict(zip(counted["value"].to_pylist(), counted["papers"].to_pylist(), strict=True))
+        headings: Counter[str] = Counter()
+        for value, times in zip(counted["value"].to_pylist(), counted["papers"].to_pylist(), strict=True):
+            headings[descriptor_of(value)] += times
+        return headings
+
+    unmatched = unmatched_rules(rules, count_values)
+    counts.unmatched = [one for found in unmatched.values() for one in found]
+    empty = [domain for domain in rules.domains if not counts.papers[domain]]
+    if empty:
+        why = explain_empty(empty[0], rules, counts, unmatched.get(empty[0], []), count_values)
+        more = f" (as {', '.join(empty[1:])})" if len(empty) > 1 else ""
+        raise InputError(
+            f"{name}: the domain {empty[0]} gets no paper of the corpus{more}: {why}; "
+            "`CorpusFolder.count_values` (`corpus show --list`) lists what a corpus has"
+        )
+    for one in counts.unmatched:
+        logger.warning(f"{name}: {one}")
