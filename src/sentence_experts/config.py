@@ -36,7 +36,7 @@ def unknown_setting(name: str, known: Iterable[str]) -> str:
     """What an error says of a setting that does not exist."""
     close = get_close_matches(name, known := list(known), cutoff=0.7)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
-    return f"no such setting; {hint}"
+    return f"no such setting; {hint}" if known else "no such setting"
 
 
 def parameters_of(function: CodeType) -> list[str]:

@@ -15,6 +15,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os.path import isfile
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -41,11 +42,6 @@ _MAX_PACKED_PARQUET: Final = 1 << 30
 """Maximum number of bytes of a gzipped Parquet file, which is read whole."""
 _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # of JSON lines, whose columns are those of the first rows
-
-
-def has_table_ending(path: Path) -> bool:
-    """Whether a file's name ends as that of a table."""
-    return _ending(path) in _FORMATS
 
 
 def file_columns(path: Path) -> list[str]:
@@ -99,7 +95,9 @@ def _ending(path: Path) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], str]]:
     """The file, unpacked, and its kind; what goes wrong while it is read becomes an InputError."""
-    if not has_table_ending(path):
+    if _ending(path) not in _FORMATS and not isfile(path):
+        raise InputError(f"{str(path)[:200]}: no such file (texts in memory are given as a list: [text])")
+    if _ending(path) not in _FORMATS:
         raise InputError(
             f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, optionally with .gz"
         )

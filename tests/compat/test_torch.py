@@ -8,7 +8,7 @@ import pickle
 import pytest
 import torch
 
-from sentence_experts.compat.torch import changes_of, changes_when_unpickled, is_recording
+from sentence_experts.compat.torch import changes_of, changes_when_unpickled, give_children, is_recording
 
 
 def test_a_step_of_an_optimizer_is_counted_as_a_change() -> None:
@@ -55,3 +55,12 @@ def test_an_exported_graph_is_noticed() -> None:
 
     exported = torch.export.export(Noting(), (torch.ones(1),)).module()
     assert exported(torch.ones(1)).item() == 2
+
+
+def test_a_copy_gets_children_of_its_own() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Identity())
+    other = copy.copy(model)
+    give_children(other, **{"0": torch.nn.Identity()})
+    assert other(torch.ones(1, 2)).tolist() == [[1, 1]]
+    assert isinstance(model[0], torch.nn.Linear)
+    assert other[1] is model[1]

@@ -175,8 +175,9 @@ def test_second_run_to_one_file_is_refused(tmp_path, plain):
 
 
 def test_one_text_is_given_as_a_list(plain):
-    with pytest.raises(UsageError, match="`texts`: there is no file 'Rice in drought'; give one text as"):
-        encode(plain, "Rice in drought")
+    for text in ("Rice in drought", "rice " * 100):
+        with pytest.raises(InputError, match=r"no such file \(texts in memory are given as a list"):
+            encode(plain, text)
     with pytest.raises(InputError, match="no such file"):
         encode(plain, "texts.csv")
     assert encode(plain, pd.Series(["Rice in drought"])).shape == (1, 32)

@@ -206,14 +206,14 @@ def test_missing_corpus_is_explained_by_the_papers_queries() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("runs:", "rums:", r"moe_all\.yaml: rums: .*known keys: title"),
+        ("runs:", "rums:", r"moe_all\.yaml: rums: no such setting; did you mean runs"),
         ("base:", "bass:", r"moe_all\.yaml: runs\.0\.bass: "),
         (
             "pooling: mean",
             "pooling: max",
             r"moe_all\.yaml: runs\.MoE_all\.extend\.pooling: .*'mean', 'cls' or",
         ),
-        ("batch_size:", "batchsize:", r"protocol\.yaml: train\.batchsize: .*got 16"),
+        ("batch_size:", "batchsize:", r"protocol\.yaml: train\.batchsize: no such setting"),
         ("loss: argmax_target", "loss: argmax", r"protocol\.yaml: train\.loss: .*got 'argmax'"),
         ("split: random", "split: randomly", r"protocol\.yaml: pairs\.split: .*got 'randomly'"),
         (
@@ -222,8 +222,8 @@ def test_missing_corpus_is_explained_by_the_papers_queries() -> None:
             r"protocol\.yaml: pairs: `split=article` needs",
         ),
         ("cvd: neuroscience", "cvs: neuroscience", r"protocol\.yaml: small\.domains: .*cvs"),
-        ("protocol: protocol.yaml", "protocol: protocols.yaml", r"protocols\.yaml: .*No such file"),
-        ("published: published.yaml", "published: numbers.yaml", r"numbers\.yaml: .*No such file"),
+        ("protocol: protocol.yaml", "protocol: protocols.yaml", r"protocols\.yaml: .*no such file"),
+        ("published: published.yaml", "published: numbers.yaml", r"numbers\.yaml: .*no such file"),
         ("decimals", "decimals", None),
     ],
 )

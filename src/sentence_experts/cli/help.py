@@ -40,13 +40,13 @@ def flags(option: Any) -> str:
     """The flags of an option and what they take: "-k, --top-k INTEGER"."""
     names = ", ".join((*option.opts, *option.secondary_opts))
     kind = option.metavar or TYPE_NAMES.get(option.type_descriptor.annotation, "TEXT")
-    return f"{names}{'' if option.is_bool_flag else f' {kind}'}"
+    return f"{names}" if option.is_bool_flag else f"{names} {kind}"
 
 
 def description(parameter: Any) -> str:
     """What a flag or an argument means, on one line."""
     required = parameter.required and parameter.param_type_name == "option"
-    return " ".join((parameter.help or "").split()) + " (required)" * required
+    return f"{' '.join((parameter.help or '').split())}{' (required)' if required else ''}"
 
 
 def _entry(name: str, parameter: Any, width: int) -> str:

@@ -8,6 +8,14 @@ from functools import cache
 import torch
 
 
+def give_children(module: torch.nn.Module, **changed: torch.nn.Module) -> None:
+    """Give a shallow copy of a module children of its own: those that it has, but for the `changed` ones.
+
+    A module keeps its children in a dict, which a shallow copy shares.
+    """
+    module._modules = {**module._modules, **changed}
+
+
 def is_recording() -> bool:
     """Whether torch records a graph with fixed steps (`torch.jit.trace`, `torch.compile`, `torch.export`)."""
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]

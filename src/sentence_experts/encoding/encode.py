@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -28,7 +27,6 @@ from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import check_route
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, output
-from sentence_experts.table_files import has_table_ending
 from sentence_experts.tables import Table, TextRow, TextTable, is_path
 
 if TYPE_CHECKING:
@@ -115,7 +113,7 @@ def encode(
         Without `out`, an array of shape (texts, dimensions), float32 unless `precision` says otherwise.
 
     Raises:
-        UsageError: a bad setting, `texts` is a text and no file, `out` is also the input, or it holds
+        UsageError: a bad setting, `out` is also the input, or it holds
             something else.
         InputError: the texts cannot be read, there are none, they changed meanwhile, one is empty and the
             model cannot encode it, or another process is writing `out`.
@@ -126,8 +124,6 @@ def encode(
         (2, 32)
     """
     config = EncodeConfig.of(config, **settings)
-    if isinstance(texts, str) and not isfile(texts) and not has_table_ending(Path(texts)):
-        raise UsageError(f"`texts`: there is no file {texts[:60]!r}; give one text as a list, [text]")
     source = TextTable(texts, config.column, config.id_column)
     check_out(source, None if out is None else Path(out), config)
     if out is None:

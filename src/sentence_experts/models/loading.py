@@ -261,6 +261,8 @@ def _is_on(model: SentenceTransformer, device: str) -> bool:
 
 def _sharing_weights(model: SentenceTransformer) -> SentenceTransformer:
     """The same model and weights, with a pooling and a maximum length (the tokenizer's) of its own."""
+    from sentence_experts.compat.torch import give_children
+
     kind = type(model)
     other: SentenceTransformer = object.__new__(kind)
     other.__dict__.update(
@@ -271,7 +273,8 @@ def _sharing_weights(model: SentenceTransformer) -> SentenceTransformer:
     first = copy.copy(model[0])
     if hasattr(first, "processor"):
         first.processor = copy.deepcopy(first.processor)
-    other._modules = {**model._modules, next(iter(model._modules)): first}
+    name, _ = next(model.named_children())
+    give_children(other, **{name: first})
     return other
 
 

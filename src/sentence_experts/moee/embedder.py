@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
 from sentence_experts.compat.sentence_transformers import prompt_of
+from sentence_experts.compat.torch import give_children
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
@@ -182,7 +183,7 @@ class MoeEmbedder(SentenceTransformer):
         other = self._sharing()
         reader = copy.copy(self.reader)
         reader.prompt = Prompt.of(prompt)
-        other._modules = {**self._modules, "0": reader}
+        give_children(other, **{"0": reader})
         other.settings = {**self.settings, "prompt": prompt}
         other.__dict__.pop("store", None)  # states under another prompt are others
         return other

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sentence_experts.config import unknown_setting
 from sentence_experts.errors import InputError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -31,7 +32,9 @@ def checked(model: type[Model], values: Mapping[str, Any], path: Path, inside: s
         first = error.errors()[0]
         key = ".".join(str(part) for part in (*([inside] if inside else []), *first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
-        given = f" (got {first['input']!r})" if first["loc"] else ""
-        unknown = first["type"] == "extra_forbidden" and len(first["loc"]) == 1
-        known = f"; known keys: {', '.join(model.model_fields)}" if unknown else ""
-        raise InputError(f"{path}: {f'{key}: ' if key else ''}{message}{given}{known}") from error
+        if first["type"] == "extra_forbidden":
+            known = model.model_fields if len(first["loc"]) == 1 else ()
+            message = unknown_setting(str(first["loc"][-1]), known)
+        elif first["loc"]:
+            message = f"{message} (got {first['input']!r})"
+        raise InputError(f"{path}: {f'{key}: ' if key else ''}{message}") from error
