@@ -65,7 +65,7 @@ def test_a_mutation_is_the_same_every_time() -> None:
 
 
 def test_a_reader_that_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise KeyError("broken reader")
 
     good = Input("none", "bare", "", "a.xml", DATA[0][1])

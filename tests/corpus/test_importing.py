@@ -22,7 +22,7 @@ from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import PartStore
 
-FILES = ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl")
+FILES = ("papers.parquet", "citations.parquet", "mentions.parquet", "manifest.json", "rejected.jsonl")
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -97,6 +98,31 @@ def test_real_articles_are_described(elife: CorpusFolder, crops: CorpusFolder) -
     assert counts["retracted"] >= 1
 
 
+MENTIONED_TOGETHER = """
+    WITH works AS (
+        SELECT DISTINCT citing, cited FROM '{citations}' WHERE cited IS NOT NULL
+            AND citing IN (SELECT citing FROM '{mentions}' GROUP BY ALL HAVING count(*) > 20)
+    ), near AS (
+        SELECT DISTINCT a.citing, a.cited AS x, b.cited AS y FROM '{mentions}' a
+        JOIN '{mentions}' b ON a.citing = b.citing AND a.paragraph = b.paragraph AND a.cited < b.cited
+    ) SELECT (SELECT count(*) FROM near) / count(*) FROM works a
+    JOIN works b ON a.citing = b.citing AND a.cited < b.cited"""
+
+
+def test_real_articles_mention_nearly_all_of_their_references(elife: CorpusFolder) -> None:
+    counts = elife.manifest["counts"]
+    assert counts["papers_with_body"] == counts["papers"]
+    assert counts["references_never_mentioned"] < 0.01 * counts["references"]
+    rows = pq.read_table(elife.mentions, columns=["section_kind", "section_title"]).to_pylist()
+    kinds = Counter(row["section_kind"] for row in rows)
+    assert min(kinds[kind] for kind in ("introduction", "methods", "results", "discussion")) > 0.1 * len(rows)
+    assert kinds["other"] < 0.1 * len(rows)
+    files = {"citations": elife.citations, "mentions": elife.mentions}
+    ((share,),) = duckdb.sql(MENTIONED_TOGETHER.format(**files)).fetchall()
+    # Most pairs of a reference list never meet in a paragraph: 87% of 454 other articles of eLife.
+    assert 0.08 < share < 0.2
+
+
 def test_ids_are_one_work_each(crops: CorpusFolder) -> None:
     rows = pq.read_table(crops.papers, columns=["paper_id", "pmid", "pmcid", "doi"]).to_pylist()
     for name in ("paper_id", "pmid", "pmcid", "doi"):
@@ -116,5 +142,6 @@ def test_every_dialect_is_read(real_data: Path) -> None:
         assert isinstance(paper, Paper), (path, paper)
         assert all((paper.title, paper.abstract, paper.year, paper.doi)), path
         assert len(paper.citations) > 5, path
+        assert len({mention.reference for mention in paper.mentions}) > 0.8 * len(paper.citations), path
         with path.open("rb") as stream:
             assert list(read_articles(stream)) == [paper], path

@@ -31,6 +31,9 @@ _ROWS = {
     "citations": "citations (one per pair of works)",
     "in_corpus_citations": "  between papers of the corpus",
     "distinct_cited_works": "  distinct cited works",
+    "papers_with_body": "papers with their text",
+    "mentions": "  places in it that cite an identified work",
+    "references_never_mentioned": "  references that it never mentions",
 }
 
 
@@ -137,7 +140,8 @@ def _show_corpus(corpus: CorpusFolder) -> None:
     table.add_column("what")
     table.add_column("how many", justify="right")
     for key, name in _ROWS.items():
-        table.add_row(name, f"{counts[key]:,}")
+        if key in counts:  # a corpus of an earlier version has no mentions
+            table.add_row(name, f"{counts[key]:,}")
     for reason, number in sorted(counts["rejected"].items()):
         table.add_row(f"set aside: {reason}", f"{number:,}")
     results.print(table)

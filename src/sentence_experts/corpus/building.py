@@ -31,6 +31,8 @@ from sentence_experts.corpus.tables import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
+    MENTIONS,
+    MENTIONS_SCHEMA,
     PAPERS,
     PAPERS_SCHEMA,
     PROVENANCE,
@@ -47,7 +49,7 @@ PARTIAL = ".partial"
 JOURNAL = "journal.sqlite"
 PLAN = "fetch.json"
 OURS = frozenset({
-    PARTIAL, PAPERS, CITATIONS, MANIFEST, REJECTED, DOMAINS, PROVENANCE,
+    PARTIAL, PAPERS, CITATIONS, MENTIONS, MANIFEST, REJECTED, DOMAINS, PROVENANCE,
     PLAN, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm",
 })  # fmt: skip
 
@@ -93,7 +95,9 @@ def build_corpus(
     for extra in extras:
         firsts.append(len(described))
         described += extra.described()
-    request = sha256_text(FORMAT, str(FORMAT_VERSION), __version__, json.dumps(described, sort_keys=True))
+    # MENTIONS: a corpus of an earlier version, without them, is another one.
+    made_by = (FORMAT, str(FORMAT_VERSION), __version__, MENTIONS)
+    request = sha256_text(*made_by, json.dumps(described, sort_keys=True))
     if finished := _finished(out, request, config.overwrite):
         logger.info(f"{out} is finished and its sources have not changed: nothing to do")
         return finished
@@ -163,6 +167,7 @@ def _write_corpus(
     with resolving(parts, [source["name"] for source in described], workers) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
+        write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
         rejections += resolved.duplicates()
         counts = resolved.counts()
     rejections += fetch.rejections() if fetch else []
@@ -179,7 +184,7 @@ def _write_corpus(
         "request": request,
         "sources": described,
         "counts": counts,
-        "tables": {name: sha256_file(out / name) for name in (PAPERS, CITATIONS)},
+        "tables": {name: sha256_file(out / name) for name in (PAPERS, CITATIONS, MENTIONS)},
     }
     if fetch:
         fetched = fetch.finish(out)

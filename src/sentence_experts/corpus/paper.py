@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,26 @@ class Citation:
     year: int | None = None
     other: str | None = None
     """The user's own identifier, from tables."""
+
+
+class Mention(NamedTuple):
+    """One place in the text of a paper where it cites one of its references."""
+
+    reference: int
+    """Position in `Paper.citations`."""
+    section: int
+    """Number of the innermost section in the paper, from 1; 0 outside of sections."""
+    section_title: str | None
+    section_kind: str
+    """introduction, methods, results, discussion or other."""
+    paragraph: int
+    """Number in the paper, counting paragraphs that cite."""
+    sentence: int
+    """Number in the paragraph."""
+    bracket: int
+    """Number in the paragraph of the group of citations, such as one bracket."""
+    position: int
+    """Number of characters of the paragraph before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +62,9 @@ class Paper:
     retracts: tuple[Citation, ...] = ()
     """The papers that this one, a retraction notice, withdraws."""
     citations: tuple[Citation, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    has_body: bool = False
+    """Whether the record has the article's text, where citations are mentioned."""
     version: int | None = None
     """The version of a PubMed record; other records have none."""
 

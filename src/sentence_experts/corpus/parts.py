@@ -1,8 +1,8 @@
 """What parsing leaves behind: papers and references as their documents state them, in resumable parts.
 
-A part holds some consecutive documents of a source, in three files: papers, references, and rejections. The
-papers are written last, so a part whose papers are there is whole, and an interrupted run need not parse it
-again.
+A part holds some consecutive documents of a source, in four files: papers, references, their mentions in the
+text, and rejections. The papers are written last, so a part whose papers are there is whole, and an
+interrupted run need not parse it again.
 """
 
 from __future__ import annotations
@@ -32,15 +32,22 @@ STATED_PAPERS = pa.schema([
     ("year", pa.int32()), ("article_type", pa.string()), ("subjects", _TEXTS), ("mesh", _TEXTS),
     ("keywords", _TEXTS), ("journal", pa.string()), ("licence", pa.string()), ("retracted", pa.bool_()),
     ("references", pa.int32()), ("version", pa.int32()), ("deleted", pa.bool_()),
+    ("has_body", pa.bool_()),
 ])  # fmt: skip
 STATED_REFERENCES = pa.schema([
     *_PLACE, ("position", pa.int32()), *_IDS, ("title", pa.string()), ("year", pa.int32()),
     ("retracts", pa.bool_()), ("citing", pa.string()), ("citing_key", pa.string()),
 ])  # fmt: skip
+STATED_MENTIONS = pa.schema([
+    *_PLACE, ("reference", pa.int32()), ("section", pa.int32()), ("section_title", pa.string()),
+    ("section_kind", pa.string()), ("paragraph", pa.int32()), ("sentence", pa.int32()),
+    ("bracket", pa.int32()), ("position", pa.int32()),
+])  # fmt: skip
 REFERENCES = ".references.parquet"
+MENTIONS = ".mentions.parquet"
 REJECTED = ".rejected.jsonl"
 
-_PAPER_FIELDS = STATED_PAPERS.names[4:-3]
+_PAPER_FIELDS = STATED_PAPERS.names[4:-4]
 
 
 def open_parts(folder: Path, **settings: Any) -> PartStore:
@@ -77,18 +84,20 @@ class CorpusPart:
         self._key = (source, number)
         self._papers: list[tuple[Any, ...]] = []
         self._references: list[tuple[Any, ...]] = []
+        self._mentions: list[tuple[Any, ...]] = []
         self.rejections: list[Rejection] = []
 
     def add(self, paper: Paper, member: str | None, deleted: bool = False) -> None:
         """Add a paper and its references; `member` names the document it came from."""
         record = len(self._papers)
         values = (getattr(paper, name) for name in _PAPER_FIELDS)
-        counts = (len(paper.citations), paper.version, deleted)
+        counts = (len(paper.citations), paper.version, deleted, paper.has_body)
         self._papers.append((*self._key, record, member, *values, *counts))
         for position, citation in enumerate(paper.citations):
             self._add(record, position, citation)
         for position, citation in enumerate(paper.retracts):
             self._add(record, position, citation, retracts=True)
+        self._mentions += [(*self._key, record, *mention) for mention in paper.mentions]
 
     def delete(self, deletion: Deletion, member: str | None) -> None:
         """Note, in its place among the papers, that an earlier record is deleted."""
@@ -113,6 +122,7 @@ class CorpusPart:
         if self.rejections:
             write_rejections(parts.path(key, REJECTED), self.rejections)
         _write(parts, key, REFERENCES, table_of(self._references, STATED_REFERENCES))
+        _write(parts, key, MENTIONS, table_of(self._mentions, STATED_MENTIONS))
         _write(parts, key, None, table_of(self._papers, STATED_PAPERS))
         return len(self._papers)
 

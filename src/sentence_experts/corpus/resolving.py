@@ -23,7 +23,7 @@ import duckdb
 import pyarrow as pa
 
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import REFERENCES
+from sentence_experts.corpus.parts import MENTIONS, REFERENCES
 from sentence_experts.storage import PartStore
 
 SCRATCH = "resolving"  # folder of temporary files
@@ -46,6 +46,10 @@ class Resolved:
     def citations(self) -> Iterator[pa.RecordBatch]:
         """The citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
         return self._stream(_CITATIONS_IN_ORDER)
+
+    def mentions(self) -> Iterator[pa.RecordBatch]:
+        """The mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
+        return self._stream(_MENTIONS_IN_ORDER)
 
     def duplicates(self) -> list[Rejection]:
         """The records of works that another record describes better, and the PubMed records that a later file
@@ -77,7 +81,7 @@ def resolving(parts: PartStore, source_names: list[str], threads: int) -> Iterat
     with duckdb.connect(":memory:", config=settings) as database:
         database.execute("CREATE TABLE source_names (source INTEGER, name VARCHAR)")
         database.executemany("INSERT INTO source_names VALUES (?, ?)", list(enumerate(source_names)))
-        for view, suffix in (("papers", None), ("references", REFERENCES)):
+        for view, suffix in (("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)):
             files = _quoted(parts.path("*", suffix))
             database.execute(
                 f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
@@ -245,7 +249,7 @@ _REFERENCE_IDS = (
 
 _LINKS = (
     """CREATE TABLE linked AS
-    SELECT r.source, r.position, r.retracts, r.doi, r.pmid, r.title, r.year,
+    SELECT r.source, r.spot, r.position, r.retracts, r.doi, r.pmid, r.title, r.year,
         coalesce(i.paper_id, by_own.paper_id, by_key.paper_id, citing_doi.doi,
             r.citing_key, r.citing) AS citing,
         coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id,
@@ -275,6 +279,11 @@ _LINKS = (
         CASE WHEN cited IS NULL THEN 1 ELSE row_number() OVER (PARTITION BY citing, cited ORDER BY
             (title IS NULL), position, source, title, year) END AS place
     FROM linked WHERE NOT retracts AND (cited IS NULL OR cited <> citing)""",
+    # Of a paper with several records, the references and mentions of the best one count.
+    """CREATE TABLE listed AS
+    SELECT l.spot, l.position, l.citing, l.cited,
+        (l.spot, l.position) IN (SELECT (spot, reference) FROM all_mentions) AS mentioned
+    FROM linked l JOIN stated_papers p USING (spot) WHERE p.has_body AND NOT l.retracts""",
 )
 
 # ---- papers --------------------------------------------------------------------------------------
@@ -308,6 +317,12 @@ _PAPERS_IN_ORDER = """
 _CITATIONS_IN_ORDER = """
     SELECT citing, cited, cited_title, cited_year FROM links WHERE place = 1
     ORDER BY citing, source, position, cited, cited_title, cited_year"""
+_MENTIONS_IN_ORDER = """
+    SELECT l.citing, l.cited, m.section, m.section_title, m.section_kind, m.paragraph, m.sentence, m.bracket,
+        m.position
+    FROM all_mentions m JOIN listed l ON l.spot = m.spot AND l.position = m.reference
+    WHERE l.cited IS NOT NULL AND l.cited <> l.citing
+    ORDER BY l.citing, m.paragraph, m.position, m.reference"""
 _DUPLICATES = """
     SELECT w.source_name, w.member, w.key, 'duplicate',
         'the same work as ' || k.source_name || '/' || coalesce(k.member, k.record::VARCHAR)
@@ -331,6 +346,11 @@ _COUNTS = (
         count(*) FILTER (WHERE place = 1 AND in_corpus) AS in_corpus_citations,
         count(DISTINCT cited) FILTER (WHERE place = 1) AS distinct_cited_works
     FROM links""",
+    """SELECT count(*) AS papers_with_body FROM identified JOIN stated_papers USING (spot) WHERE has_body""",
+    """SELECT count(*) AS references_with_body, count(*) FILTER (WHERE NOT mentioned) AS
+        references_never_mentioned
+    FROM listed""",
+    f"SELECT count(*) AS mentions FROM ({_MENTIONS_IN_ORDER})",
 )
 _TALLY = """
     SELECT coalesce({column}::VARCHAR, 'unknown'), count(*)

@@ -26,6 +26,7 @@ FORMAT = "sentence-experts corpus"
 FORMAT_VERSION = 1
 PAPERS = "papers.parquet"
 CITATIONS = "citations.parquet"
+MENTIONS = "mentions.parquet"
 MANIFEST = "manifest.json"
 REJECTED = "rejected.jsonl"
 DOMAINS = "domains.parquet"
@@ -60,6 +61,22 @@ CITATIONS_SCHEMA = pa.schema([
 ])  # fmt: skip
 """One row per reference, in the order of each citing paper's list. `cited` is null for a work without
 identifier."""
+
+MENTIONS_SCHEMA = pa.schema([
+    pa.field("citing", pa.string(), nullable=False),
+    pa.field("cited", pa.string(), nullable=False),
+    pa.field("section", pa.int32(), nullable=False),
+    pa.field("section_title", pa.string()),
+    pa.field("section_kind", pa.string(), nullable=False),
+    pa.field("paragraph", pa.int32(), nullable=False),
+    pa.field("sentence", pa.int32(), nullable=False),
+    pa.field("bracket", pa.int32(), nullable=False),
+    pa.field("position", pa.int32(), nullable=False),
+])  # fmt: skip
+"""One row per place in the text of a paper that cites an identified work, in reading order. `section` and
+`paragraph` are numbers within the paper, `sentence` and `bracket` (a group of citations) within the
+paragraph; `position` counts the characters of the paragraph before it, a citation as one. `section_kind` is
+introduction, methods, results, discussion or other."""
 
 DOMAINS_SCHEMA = pa.schema([
     pa.field("paper_id", pa.string(), nullable=False),
@@ -147,6 +164,26 @@ class CorpusFolder:
         return self.path / CITATIONS
 
     @property
+    def mentions(self) -> Path:
+        """The table of the places in the papers' texts that cite (`MENTIONS_SCHEMA`).
+
+        Raises:
+            InputError: the corpus has none: no paper came with its text, or an older version made it.
+        """
+        counts, path = self.manifest.get("counts", {}), self.path / MENTIONS
+        if not counts.get("mentions") or not path.is_file():
+            why = (
+                "none of its papers came with their text, as PubMed records and tables do not"
+                if "mentions" in counts
+                else "it was made from tables or by an older version"
+            )
+            raise InputError(
+                f"{self.path} does not know where papers are cited in a text: {why}; import JATS articles "
+                "with their bodies"
+            )
+        return path
+
+    @property
     def rejected(self) -> Path:
         """The records that were set aside, one JSON object a line."""
         return self.path / REJECTED
@@ -159,7 +196,8 @@ class CorpusFolder:
 
     def fingerprint(self) -> str:
         """A hash of the tables' contents as they are now, equal for equal corpora in any folder."""
-        tables = (PAPERS, CITATIONS, *([DOMAINS] if self.domains else []))
+        optional = (name for name in (MENTIONS, DOMAINS) if name in self.manifest.get("tables", {}))
+        tables = (PAPERS, CITATIONS, *(name for name in optional if (self.path / name).is_file()))
         hashes = {name: sha256_file(self.path / name) for name in tables}
         return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
 
@@ -195,7 +233,8 @@ class CorpusFolder:
         return {str(value): int(papers) for value, papers in rows}
 
     def to_pandas(self, table: str = "papers") -> pd.DataFrame:
-        """A table of the corpus: "papers", "citations", or, if it was fetched, "domains" or "provenance".
+        """A table of the corpus: "papers", "citations", "mentions", or, if it was fetched, "domains" or
+        "provenance".
 
         Raises:
             InputError: the corpus has no such table.

@@ -16,7 +16,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmcid,
     normalise_pmid,
 )
-from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.corpus.paper import Citation, Mention, Paper
 
 _JOURNALS = ("journal-meta/journal-title-group/journal-title", "journal-meta/journal-title",
              "journal-meta/journal-id[@journal-id-type='nlm-ta']")  # fmt: skip
@@ -26,11 +26,14 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 def read_front(
     article: Element,
     front: Element | None,
-    citations: tuple[Citation, ...],
     hashed: Callable[[], Any],
     position: int,
+    *,
+    citations: tuple[Citation, ...],
+    mentions: tuple[Mention, ...],
+    has_body: bool,
 ) -> Paper:
-    """Read the paper of one article element, from its front matter and its references.
+    """Read the paper of one article element, from its front matter, its references and their mentions.
 
     The hash of the document (`hashed`) and the article's `position` in it identify an article without any
     identifier. One without metadata raises UnreadableArticleError.
@@ -59,6 +62,8 @@ def read_front(
         retracted=_says_it_is_retracted(kind, title, related),
         retracts=_retracts(kind, related),
         citations=citations,
+        mentions=mentions,
+        has_body=has_body,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sentence_experts.corpus.formats.front import read_front
 from sentence_experts.corpus.formats.markup import Element
+from sentence_experts.corpus.formats.mentions import ArticleText, ReferenceList
 from sentence_experts.corpus.formats.references import citations_of
 from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
 from sentence_experts.corpus.paper import Citation, Paper
@@ -25,15 +26,45 @@ def read_whole(root: Element, hashed: Callable[[], Any]) -> Iterator[Paper | Unr
     for position, article in enumerate(articles):
         try:
             of_parts = {ref for part in article.iter(*_PARTS) for ref in part.iter("ref")}
-            references = (ref for ref in article.iter("ref") if ref not in of_parts)
-            citations = tuple([citation for ref in references for citation in citations_of(ref)])
-            yield read_front(article, article.find("front"), citations, hashed, position)
+            content = _Content()
+            for ref in article.iter("ref"):
+                if ref not in of_parts:
+                    content.add_reference(ref)
+            content.text.read_whole(article)
+            yield content.paper(article, article.find("front"), hashed, position)
         except UnreadableArticleError as error:
             yield error
 
 
 def _no_article(root_tag: str) -> UnreadableArticleError:
     return UnreadableArticleError("not-jats", f"the root element is <{root_tag}> and holds no <article>")
+
+
+class _Content:
+    """The references and the text of one article, as they are read."""
+
+    def __init__(self) -> None:
+        self.text = ArticleText()
+        self._citations: list[Citation] = []
+        self._references = ReferenceList()
+
+    def add_reference(self, ref: Element) -> None:
+        first = len(self._citations)
+        self._citations.extend(citations_of(ref))
+        self._references.add(ref, first, len(self._citations))
+
+    def paper(
+        self, article: Element, front: Element | None, hashed: Callable[[], Any], position: int
+    ) -> Paper:
+        return read_front(
+            article,
+            front,
+            hashed,
+            position,
+            citations=tuple(self._citations),
+            mentions=self.text.mentions(self._references),
+            has_body=self.text.has_body,
+        )
 
 
 def read_stream(
@@ -43,13 +74,14 @@ def read_stream(
     the front matter of the current article."""
     limits = RecordLimits(stream)
     front: Element | None = None
-    citations: list[Citation] = []
+    content = _Content()
     in_front = False
     depth_of_part = in_ref = position = 0
     root_tag = ""
     for event, node in events:
         root_tag = root_tag or node.tag
         tag = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
+        in_text = not in_front and not in_ref and not depth_of_part
         if event == "start":
             depth_of_part += tag in _PARTS
             begins = tag == "ref" or (tag == "front" and not depth_of_part)
@@ -57,6 +89,8 @@ def read_stream(
                 limits.begin()
             in_ref += tag == "ref"
             in_front = in_front or (tag == "front" and not depth_of_part)
+            if in_text:
+                content.text.begin(tag, limits)
             continue
         if in_front or in_ref:
             limits.count("the front matter" if in_front else "a reference")
@@ -66,16 +100,19 @@ def read_stream(
         if tag == "article" and not depth_of_part:
             _without_namespace(node)
             try:
-                yield read_front(node, front, tuple(citations), lambda: stream.hash, position)
+                yield content.paper(node, front, lambda: stream.hash, position)
             except UnreadableArticleError as error:
                 yield error
-            front, citations, position = None, [], position + 1
+            front, content, position = None, _Content(), position + 1
         elif tag == "ref" and not depth_of_part:
             _without_namespace(node)
-            citations.extend(citations_of(node))
+            content.add_reference(node)
+        elif in_text and content.text.ends(tag, limits):
+            _without_namespace(node)
+            content.text.end(node)
         depth_of_part -= tag in _PARTS
         in_ref -= tag == "ref"
-        if not in_front and not in_ref:
+        if not in_front and not in_ref and not content.text.keeps:
             drop(node, keep=front)
     if not position:
         raise _no_article(root_tag)
@@ -83,7 +120,7 @@ def read_stream(
 
 def _without_namespace(root: Element) -> None:
     """Remove the namespace of JATS elements that have one (OAI-PMH answers)."""
-    if not any("jats" in node.tag for node in (root, *root.iter("{*}article")) if node.tag):
+    if root.tag == "article" or not any("jats" in node.tag for node in (root, *root.iter("{*}article"))):
         return
     for node in root.iter("{*}*"):
         namespace, _, name = node.tag.rpartition("}")
