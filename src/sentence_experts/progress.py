@@ -20,8 +20,8 @@ SECONDS_BETWEEN_LINES = 10.0
 class Advance(Protocol):
     """Reports that `steps` more units are done."""
 
-    def __call__(self, steps: int = 1) -> None:
-        """Count `steps` units as done."""
+    def __call__(self, steps: int = 1, note: str = "") -> None:
+        """Count `steps` units as done; `note`, such as the loss, is shown behind them until the next one."""
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Advance]:
         What the work calls as units are done.
     """
     if not logger.isEnabledFor(logging.INFO):
-        yield lambda steps=1: None
+        yield lambda steps=1, note="": None
     elif sys.stderr.isatty():
         with _bar(description, total) as advance:
             yield advance
@@ -65,10 +65,11 @@ def _bar(description: str, total: int | None) -> Iterator[Advance]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda steps=1: bar.advance(task, steps)
+        task = bar.add_task(description, total=total, note="")
+        yield lambda steps=1, note="": bar.update(task, advance=steps, **({"note": note} if note else {}))
 
 
 class _Lines:
@@ -79,9 +80,10 @@ class _Lines:
         self._of = f"/{total:,}" if total else ""
         self._started = self._last = time.monotonic()
         self._done = self._written = 0
+        self._note = ""
 
-    def advance(self, steps: int = 1) -> None:
-        self._done += steps
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        self._done, self._note = self._done + steps, note or self._note
         if time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
             self._write()
 
@@ -92,4 +94,6 @@ class _Lines:
     def _write(self) -> None:
         self._last, self._written = time.monotonic(), self._done
         per_second = self._done / (self._last - self._started)
-        logger.info(f"{self._description}: {self._done:,}{self._of} ({per_second:,.1f}/s)")
+        logger.info(
+            f"{self._description}: {self._done:,}{self._of} ({per_second:,.1f}/s) {self._note}".rstrip()
+        )

@@ -14,6 +14,7 @@ import sentence_experts
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, view_of_domain
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.pairs.dataset import Pairs
@@ -78,7 +79,7 @@ def test_cost_of_wrong_routes(encoder: ExpertEncoder, pairs: Pairs) -> None:
     ):
         model = fit_auto_routes(encoder, texts, routes, confidence=confidence, fallback="error")
         cost = cost_of_mistakes(model, table)
-        assert {"pooled", "pair_weighted_mean", *TOPICS} == set(cost)
+        assert {POOLED, PAIR_WEIGHTED_MEAN, *map(view_of_domain, TOPICS)} == set(cost)
         right = choices(model, swapped).accuracy() == 1
         same = all(true == automatic for true, automatic in cost.values())
         assert same == right
@@ -91,7 +92,7 @@ def test_cost_of_wrong_routes(encoder: ExpertEncoder, pairs: Pairs) -> None:
 def test_auto_route_teaches_and_measures(encoder: ExpertEncoder, pairs: Pairs) -> None:
     of_pairs = sentence_experts.auto_route(encoder, pairs, confidence=0)
     assert of_pairs.to_pandas()["domain"].tolist() == pairs.domains
-    assert set(of_pairs.cost or {}) >= set(pairs.domains)
+    assert set(of_pairs.cost or {}) >= set(map(view_of_domain, pairs.domains))
     rows = [{"text": text, "domain": domain} for text, domain in labelled_texts(pairs.split("train"))]
     of_texts = sentence_experts.auto_route(encoder, texts=rows)
     assert of_texts.cost is None

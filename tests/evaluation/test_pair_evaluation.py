@@ -12,6 +12,7 @@ from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, score_pairs
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, score_column, view_of_domain
 from sentence_experts.evaluation.scorers import TfidfScorer
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.pairs.dataset import Pairs
@@ -58,7 +59,7 @@ TWO_SCALES = [
 def test_pooled_has_one_threshold_and_the_mean_one_per_domain():
     table = table_of(TWO_SCALES)
     measured = measure(table, score_pairs(GivenScores(), table), replicates=0)
-    pooled, mean = measured.figures["pooled"], measured.figures["pair_weighted_mean"]
+    pooled, mean = measured.figures[POOLED], measured.figures[PAIR_WEIGHTED_MEAN]
     domains = measured.by_domain()
     assert domains["low"].metrics["f1_max"] == domains["high"].metrics["f1_max"] == 1.0
     assert mean.metrics["f1_max"] == 1.0
@@ -118,8 +119,6 @@ def test_bad_tables_and_labels_are_refused():
     empty = table.set_column(0, "anchor", pa.array([None, *["0.1|"] * 7]))
     with pytest.raises(InputError, match="row 0 has no anchor"):
         checked_table(empty)
-    with pytest.raises(UsageError, match="a model cannot be called 'label'"):
-        evaluate_scorers({"label": [GivenScores()]}, table)
     with pytest.raises(InputError, match="score nan"):
         evaluate_scorers({"given": [GivenScores()]}, table_of([(float("nan"), 1, "d"), (0.1, 0, "d")]))
 
@@ -146,16 +145,16 @@ def test_difference_of_a_better_model_is_positive_and_of_equal_models_zero():
     found = evaluate_scorers({each.label: [each] for each in scorers}, separated(), bootstrap=200)
     gaps = {(gap.first, gap.second, gap.view, gap.metric): gap for gap in found.differences}
     assert len(gaps) == 3 * 3 * 2  # pairs of models, views, metrics
-    above = gaps["given", "noisy", "pooled", "f1_max"]
+    above = gaps["given", "noisy", POOLED, "f1_max"]
     figures = [found.models[place].pooled.metrics["f1_max"] for place in (0, 2)]
     assert above.value == figures[0] - figures[1]
     assert 0 < above.interval.low < above.value < above.interval.high
-    itself = gaps["given", "same", "d", "roc_auc"]
+    itself = gaps["given", "same", view_of_domain("d"), "roc_auc"]
     assert (itself.value, itself.interval.low, itself.interval.high) == (0, 0, 0)
     tests = {(test.first, test.second, test.view): test for test in found.tests}
     assert len(tests) == 3 * 3
-    assert tests["given", "noisy", "d"].p_holm < 0.01
-    assert tests["given", "same", "d"].p_holm == 1.0
+    assert tests["given", "noisy", view_of_domain("d")].p_holm < 0.01
+    assert tests["given", "same", view_of_domain("d")].p_holm == 1.0
 
 
 def test_runs_of_one_model_are_measured_as_their_mean():
@@ -168,7 +167,9 @@ def test_runs_of_one_model_are_measured_as_their_mean():
     values = [run.pooled.metrics["f1_max"] for run in model.runs]
     assert model.pooled.metrics["f1_max"] == pytest.approx(np.mean(values))
     assert model.pooled.spread["f1_max"] == pytest.approx(np.std(values, ddof=1))
-    assert found.scores.column_names[-4:] == ["m #1", "m #2", "m #3", "given"]
+    assert found.scores.column_names[-4:] == [
+        f"cosine of {name}" for name in ("m #1", "m #2", "m #3", "given")
+    ]
     assert {(gap.first, gap.second) for gap in found.differences} == {("m", "given")}
 
 
@@ -177,7 +178,9 @@ def test_results_as_table_and_text(pairs_folder, plain_model):
     found = evaluate({"loaded": loaded, "folder": plain_model}, pairs_folder, bootstrap=10, baseline="tfidf")
     frame = found.to_pandas()
     assert list(frame["model"].unique()) == ["loaded", "folder", "TF-IDF"]
-    assert list(frame["view"].unique()) == ["pooled", "pair_weighted_mean", "crops", "neuro"]
+    assert frame["view"][:4].tolist() == ["pooled", "pair_weighted_mean", "domain", "domain"]
+    assert frame["domain"][2:4].tolist() == ["crops", "neuro"]
+    assert frame["domain"][:2].isna().all()
     assert (frame["f1_max_low"] <= frame["f1_max_high"]).all()
     loaded_rows, folder_rows = (
         frame[frame["model"] == name].reset_index(drop=True) for name in ("loaded", "folder")
@@ -197,9 +200,14 @@ def test_settings_leave_a_loaded_model_as_it_was(pairs_folder, plain_model):
     assert (pooling_of(loaded), loaded.max_seq_length) == before[:2]
     np.testing.assert_array_equal(loaded.encode(["a long text about rice"]), before[2])
     for name in ("mean", "cls"):
-        scores, expected = (found.scores[label].to_numpy() for label in (name, f"{name} folder"))
+        scores, expected = (
+            found.scores[score_column(label)].to_numpy() for label in (name, f"{name} folder")
+        )
         np.testing.assert_allclose(scores, expected, atol=1e-5)
-    assert np.abs(found.scores["mean"].to_numpy() - found.scores["cls"].to_numpy()).max() > 1e-3
+    assert (
+        np.abs(found.scores["cosine of mean"].to_numpy() - found.scores["cosine of cls"].to_numpy()).max()
+        > 1e-3
+    )
 
 
 def test_settings_of_tasks_are_refused_for_pairs(pairs_folder):
@@ -207,3 +215,23 @@ def test_settings_of_tasks_are_refused_for_pairs(pairs_folder):
         evaluate("tfidf", pairs_folder, only=["STS"])
     with pytest.raises(UsageError, match=r"`bootstrap`: .* greater than or equal to 0"):
         evaluate("tfidf", pairs_folder, bootstrap=-1)
+
+
+def test_domains_and_models_with_names_of_averages_and_columns_lose_nothing():
+    names = {"low": "pooled", "high": "pair_weighted_mean"}
+    renamed = table_of([(score, label, names[domain]) for score, label, domain in TWO_SCALES])
+    found = []
+    for table, label in ((table_of(TWO_SCALES), "given"), (renamed, "label")):
+        scorer = GivenScores()
+        scorer.label = label
+        found.append(evaluate_scorers({label: [scorer]}, table, bootstrap=10))
+    plain, odd = found
+    assert odd.models[0].pooled == plain.models[0].pooled
+    assert odd.models[0].pair_weighted_mean == plain.models[0].pair_weighted_mean
+    for name, other in names.items():
+        assert odd.models[0].views[view_of_domain(other)] == plain.models[0].domains[name]
+    assert odd.scores["label"].to_pylist() == renamed["label"].to_pylist()
+    assert odd.scores[score_column("label")].to_pylist() == plain.scores[score_column("given")].to_pylist()
+    frame = odd.to_pandas()
+    assert len(frame) == len(plain.to_pandas()) == 4
+    assert not frame.duplicated(["view", "domain"]).any()

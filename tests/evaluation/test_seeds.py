@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import norm, t
 
 from sentence_experts.evaluation.pair_evaluation import Measured, mean_over_runs, metrics_of, with_intervals
+from sentence_experts.evaluation.results import POOLED
 from sentence_experts.evaluation.statistics import Replicates, ScoredPairs, bootstrap, interval
 
 PAIRS, PAPERS = 200, 80
@@ -23,16 +24,14 @@ def runs_of(world: int, gaps: list[float]) -> list[Measured]:
     for gap in gaps:
         scores = gap * labels + shared + common.normal(scale=0.7, size=PAIRS)
         drawn = bootstrap({"d": ScoredPairs(scores, labels, *ids)}, 100, 1)[1]
-        found.append(
-            Measured({"pooled": with_intervals(metrics_of(scores, labels), drawn)}, {"pooled": drawn})
-        )
+        found.append(Measured({POOLED: with_intervals(metrics_of(scores, labels), drawn)}, {POOLED: drawn}))
     return found
 
 
 def test_metrics_over_runs_are_mean_and_standard_deviation():
     runs = runs_of(0, [1.0, 1.2, 0.7])
-    values = [run.figures["pooled"].metrics["roc_auc"] for run in runs]
-    found = mean_over_runs(runs).figures["pooled"]
+    values = [run.figures[POOLED].metrics["roc_auc"] for run in runs]
+    found = mean_over_runs(runs).figures[POOLED]
     assert found.metrics["roc_auc"] == pytest.approx(np.mean(values))
     assert found.spread["roc_auc"] == pytest.approx(np.std(values, ddof=1))
     assert (found.pairs, found.positives) == (PAIRS, PAIRS // 2)
@@ -46,9 +45,9 @@ def test_coverage_of_intervals_over_papers_and_seeds():
     for world in range(60):
         gaps = 1 + between * np.random.default_rng([world, 1]).normal(size=3)
         found = mean_over_runs(runs_of(world, list(gaps)))
-        value = found.figures["pooled"].metrics["roc_auc"]
-        both = found.figures["pooled"].intervals["roc_auc"]
-        drawn = found.replicates["pooled"]["roc_auc"]
+        value = found.figures[POOLED].metrics["roc_auc"]
+        both = found.figures[POOLED].intervals["roc_auc"]
+        drawn = found.replicates[POOLED]["roc_auc"]
         papers = interval(Replicates(drawn.by_papers, drawn.by_pairs), value)
         held.append(both.low <= true <= both.high)
         held_by_papers.append(papers.low <= true <= papers.high)

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import wilcoxon
 from sklearn.metrics import roc_auc_score
 
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, View
 from sentence_experts.evaluation.statistics import ScoredPairs
 from sentence_experts.evaluation.wilcoxon import (
     areas_by_view,
@@ -82,13 +83,18 @@ def test_every_pair_of_models_is_tested_in_every_view_and_corrected_within_it():
     }
     tests = rank_tests({label: areas_by_view(sets) for label, sets in domains.items()})
     assert len(tests) == 3 * 4
-    assert {test.view for test in tests} == {"pooled", "pair_weighted_mean", "x", "y"}
-    for view in ("pooled", "x"):
+    assert {test.view for test in tests} == {
+        POOLED,
+        PAIR_WEIGHTED_MEAN,
+        View("domain", "x"),
+        View("domain", "y"),
+    }
+    for view in (POOLED, View("domain", "x")):
         here = {(test.first, test.second): test for test in tests if test.view == view}
         assert here["good", "bad"].p_holm < 0.01 < here["good", "fair"].p_holm
         assert [test.p_holm for test in here.values()] == holm([test.p_value for test in here.values()])
-    mean = next(test for test in tests if test.view == "pair_weighted_mean")
-    assert mean.blocks > max(test.blocks for test in tests if test.view == "x")
+    mean = next(test for test in tests if test.view == PAIR_WEIGHTED_MEAN)
+    assert mean.blocks > max(test.blocks for test in tests if test.view.domain == "x")
 
 
 def test_pairs_of_one_class_are_not_tested():
@@ -107,4 +113,5 @@ def test_false_positive_rate_of_equal_models():
 
 def test_runs_are_averaged_block_by_block():
     runs = [areas_by_view({"d": scored(200, 80, seed)}) for seed in (1, 2, 3)]
-    assert mean_areas(runs)["d"] == pytest.approx(sum(run["d"] for run in runs) / 3)
+    view = View("domain", "d")
+    assert mean_areas(runs)[view] == pytest.approx(sum(run[view] for run in runs) / 3)

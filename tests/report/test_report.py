@@ -10,6 +10,7 @@ import pytest
 from lxml import etree
 from rich.console import Console
 
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.report.figures import STYLE, curves, heat_map, histograms
 from sentence_experts.report.page import evaluation_page
@@ -112,7 +113,7 @@ def test_terminal_tables_fit_80_columns_and_keep_names(evaluation):
     assert "…" not in text
     for words in ("good [bold]", "<b>bad", "All pairs together", "weighted by their pairs"):
         assert words in text
-    assert [key for key, _, _ in views(evaluation)][:2] == ["pooled", "pair_weighted_mean"]
+    assert [key for key, _, _ in views(evaluation)][:2] == [POOLED, PAIR_WEIGHTED_MEAN]
 
 
 def test_bounds():

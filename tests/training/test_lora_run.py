@@ -18,7 +18,14 @@ from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 
 SHORT = TrainConfig(
-    batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3, lora_rank=2, lora_alpha=4.0, patience=9
+    batch_size=8,
+    max_steps=12,
+    eval_steps=4,
+    learning_rate=1e-3,
+    lora_rank=2,
+    lora_alpha=4.0,
+    patience=9,
+    keep_checkpoints=True,
 )
 
 

@@ -21,7 +21,7 @@ from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 from sentence_experts.training.trainer import one_cycle
 
-SHORT = TrainConfig(batch_size=8, max_steps=9, eval_steps=3, learning_rate=1e-3)
+SHORT = TrainConfig(batch_size=8, max_steps=9, eval_steps=3, learning_rate=1e-3, keep_checkpoints=True)
 # All that keeps a state of its own: the temperature, the routers, three rates of one cycle, both betas.
 PREPRINT = SHORT.model_copy(
     update={
@@ -165,8 +165,8 @@ def test_a_single_domains_run_sees_that_domain_alone(
     config = SHORT.model_copy(update={"routes": ["neuro"]})
     result = train(str(tmp_path / "single"), pairs, config, tmp_path / "run")
     figures = result.history[0]
-    assert "eval_validation_neuro_f1_max" in figures
-    assert "eval_validation_crops_f1_max" not in figures
+    assert "eval_validation_neuro/f1_max" in figures
+    assert "eval_validation_crops/f1_max" not in figures
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "# A text encoder for neuro\n" in card
     assert "32 pairs of titles" in card

@@ -30,7 +30,7 @@ def test_keys_and_values_are_those_the_trainer_needs(pairs, tiny_experts):
     expected = pair_metrics(scores, table["label"].to_pylist())
     assert found["validation_f1_max"] == pytest.approx(expected["f1_max"])
     assert found["validation_threshold"] == pytest.approx(expected["threshold"], abs=1e-5)
-    assert {"validation_crops_f1_max", "validation_neuro_roc_auc"} < set(found)
+    assert {"validation_crops/f1_max", "validation_neuro/roc_auc"} < set(found)
     assert all(isinstance(value, float) for value in found.values())
 
 

@@ -16,6 +16,8 @@ from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 from sentence_experts.training.trainable import check_settings
 
+pytestmark = pytest.mark.usefixtures("last_step_is_best")
+
 SHORT = TrainConfig(batch_size=8, max_steps=4, eval_steps=4, learning_rate=1e-3, weight_decay=0.5, warmup=0)
 EMBEDDINGS = "embeddings.word_embeddings.weight"
 
@@ -93,8 +95,8 @@ def test_one_expert_is_trained_on_its_own_domains_alone(
     result = train(str(model), pairs, config, tmp_path / "run")
     assert "only these routes are trained: neuro" in capsys.readouterr().err
     assert result.steps == SHORT.max_steps
-    assert "eval_validation_neuro_f1_max" in result.history[0]
-    assert "eval_validation_crops_f1_max" not in result.history[0]
+    assert "eval_validation_neuro/f1_max" in result.history[0]
+    assert "eval_validation_crops/f1_max" not in result.history[0]
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "# A text encoder for neuro\n" in card
     assert "\n32 pairs" in card

@@ -46,7 +46,7 @@ def train(
 
     result = run(model, data, config, out, resume)
     if processes.is_first():
-        show(f"best validation {result.best:.4f} at step {result.best_step} of {result.steps}")
+        show(result.summary)
         show(f"model: {out / 'model'}")
 
 

@@ -14,6 +14,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs, texts_by_domain
+from sentence_experts.evaluation.results import View
 from sentence_experts.evaluation.scorers import EncoderScorer
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.loading import load
@@ -83,7 +84,7 @@ class AutoRouteResult:
     model: AutoRoutedEncoder
     learned: int
     choices: Choices | None
-    cost: dict[str, tuple[float | None, float | None]] | None
+    cost: dict[View, tuple[float | None, float | None]] | None
 
     def __repr__(self) -> str:
         measured = f", accuracy={self.choices.accuracy():.3f}" if self.choices else ""
@@ -199,8 +200,8 @@ def choices(model: AutoRoutedEncoder, labelled: Sequence[Labelled]) -> Choices:
 
 def cost_of_mistakes(
     model: AutoRoutedEncoder, pairs: pa.Table, batch_size: int = 32
-) -> dict[str, tuple[float | None, float | None]]:
-    """F1max with the true and with automatic routes: view (`pooled`, ..., each domain) -> (true, automatic).
+) -> dict[View, tuple[float | None, float | None]]:
+    """F1max with the true and with automatic routes: view (`results.View`) -> (true, automatic).
 
     Texts below the confidence threshold are encoded with the averaged model, even if the model is set to
     raise an error for them.

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
 from sentence_experts.evaluation.pairs import (
     KEPT_COLUMNS,
@@ -32,6 +31,9 @@ from sentence_experts.evaluation.results import (
     ModelResult,
     PairEvaluation,
     PairMetrics,
+    View,
+    score_column,
+    view_of_domain,
 )
 from sentence_experts.evaluation.statistics import (
     BOOTSTRAPPED,
@@ -46,7 +48,7 @@ from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, mean_area
 
 @dataclass(frozen=True)
 class Measured:
-    """The metrics of one model in each view (`pooled`, `pair_weighted_mean`, each domain).
+    """The metrics of one model in each view (`results.View`).
 
     Attributes:
         figures: view -> metrics, with intervals.
@@ -54,13 +56,12 @@ class Measured:
             Empty without a bootstrap.
     """
 
-    figures: Mapping[str, PairMetrics]
-    replicates: Mapping[str, Bootstrapped] = field(default_factory=dict)
+    figures: Mapping[View, PairMetrics]
+    replicates: Mapping[View, Bootstrapped] = field(default_factory=dict)
 
     def by_domain(self) -> dict[str, PairMetrics]:
-        """The metrics of the views that are domains."""
-        means = (POOLED, PAIR_WEIGHTED_MEAN)
-        return {view: metrics for view, metrics in self.figures.items() if view not in means}
+        """Domain -> metrics."""
+        return {view.domain: found for view, found in self.figures.items() if view.domain is not None}
 
 
 def measure(
@@ -80,11 +81,13 @@ def measure(
     counts = {domain: found.pairs for domain, found in domains.items()}
     means = pair_weighted_mean({domain: found.metrics for domain, found in domains.items()}, counts)
     mean = PairMetrics(pooled.pairs, pooled.positives, means)
-    views = {POOLED: pooled, PAIR_WEIGHTED_MEAN: mean, **domains}
+    views = {POOLED: pooled, PAIR_WEIGHTED_MEAN: mean}
+    views |= {view_of_domain(domain): found for domain, found in domains.items()}
     if replicates == 0:
         return Measured(views)
     by_domain, of_pooled, of_mean = bootstrap(sets, replicates, seed, threshold_min)
-    resampled = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean, **by_domain}
+    resampled = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean}
+    resampled |= {view_of_domain(domain): found for domain, found in by_domain.items()}
     return Measured({view: with_intervals(each, resampled[view]) for view, each in views.items()}, resampled)
 
 
@@ -149,7 +152,7 @@ class _Run:
     label: str
     settings: Mapping[str, Any]
     measured: Measured
-    areas: Mapping[str, Areas]
+    areas: Mapping[View, Areas]
 
 
 def evaluate_scorers(
@@ -175,19 +178,15 @@ def evaluate_scorers(
 
     Raises:
         InputError: the table lacks a column, or a model gives a score that is not a finite number.
-        UsageError: a model has the name of a column of the scores.
         RouteError: a model with experts lacks a route for a domain.
     """
     scorers = [scorer for runs in models.values() for scorer in runs]
-    for label in (*models, *(scorer.label for scorer in scorers)):
-        if label in KEPT_COLUMNS:
-            raise UsageError(f"a model cannot be called {label!r}: give it another `name`")
     table = checked_table(table)
     all_scores = table.select(KEPT_COLUMNS)
     runs: dict[str, _Run] = {}
     for scorer in scorers:
         scores = score_pairs(scorer, table)
-        all_scores = all_scores.append_column(scorer.label, pa.array(scores))
+        all_scores = all_scores.append_column(score_column(scorer.label), pa.array(scores))
         measured = measure(table, scores, bootstrap, seed, threshold_min)
         areas = areas_by_view(scored_by_domain(table, scores))
         runs[scorer.label] = _Run(scorer.label, scorer.settings(), measured, areas)

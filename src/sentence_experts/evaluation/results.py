@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,9 +18,26 @@ from sentence_experts.storage import write_json, write_parquet
 if TYPE_CHECKING:
     import pandas as pd
 
+
+class View(NamedTuple):
+    """What metrics are of. A domain's view has its name beside it, so that no name can be taken for another.
+
+    Attributes:
+        kind: "pooled", "pair_weighted_mean" or "domain".
+        domain: the domain; None for an average.
+    """
+
+    kind: str
+    domain: str | None = None
+
+
+def view_of_domain(name: str) -> View:
+    """The view of one domain."""
+    return View("domain", name)
+
+
 # Two ways to average over domains. The 2025 paper's Table 3 mixes them.
-POOLED = "pooled"
-PAIR_WEIGHTED_MEAN = "pair_weighted_mean"
+POOLED, PAIR_WEIGHTED_MEAN = View("pooled"), View("pair_weighted_mean")
 VIEWS = {
     POOLED: "All pairs together, one threshold for all domains",
     PAIR_WEIGHTED_MEAN: "Mean of the domains' metrics, weighted by their pairs; a threshold per domain",
@@ -103,9 +120,10 @@ class ModelResult:
     trained: bool = True
 
     @property
-    def views(self) -> dict[str, PairMetrics]:
-        """The metrics of each view: `pooled`, `pair_weighted_mean` and each domain."""
-        return {POOLED: self.pooled, PAIR_WEIGHTED_MEAN: self.pair_weighted_mean, **self.domains}
+    def views(self) -> dict[View, PairMetrics]:
+        """The metrics of each view: `POOLED`, `PAIR_WEIGHTED_MEAN` and each domain's."""
+        means = {POOLED: self.pooled, PAIR_WEIGHTED_MEAN: self.pair_weighted_mean}
+        return means | {view_of_domain(name): found for name, found in self.domains.items()}
 
     @property
     def first_run(self) -> ModelResult:
@@ -124,7 +142,7 @@ class Difference:
 
     first: str
     second: str
-    view: str
+    view: View
     metric: str
     value: float | None
     interval: Interval | None
@@ -142,7 +160,7 @@ class RankTest:
 
     first: str
     second: str
-    view: str
+    view: View
     blocks: int
     p_value: float
     p_holm: float
@@ -155,8 +173,8 @@ class PairEvaluation(Evaluation):
     Attributes:
         settings: pairs, split, seed, versions: what is needed to repeat the evaluation.
         models: in the order given.
-        scores: one row per pair: domain, anchor_id, positive_id, label, and for each run a column of its
-            label with the cosine. Not part of the JSON.
+        scores: one row per pair: domain, anchor_id, positive_id, label, and for each run a column
+            `score_column` with the cosine. Not part of the JSON.
         differences: of each model and each later one, in every view.
         tests: of the same pairs of models.
         routers: label of each run with learned routers -> how often they were right.
@@ -179,9 +197,15 @@ class PairEvaluation(Evaluation):
         return title, ("model", "F1max", "ROC-AUC"), rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per model and view: counts, metrics and the ends of their intervals."""
+        """A row per model and view: `View`, counts, metrics and the ends of their intervals."""
         return [
-            {"model": model.label, "view": view, "pairs": found.pairs, "positives": found.positives}
+            {
+                "model": model.label,
+                "view": view.kind,
+                "domain": view.domain,
+                "pairs": found.pairs,
+                "positives": found.positives,
+            }
             | dict(found.metrics)
             | {
                 f"{metric}_{end}": None if interval is None else getattr(interval, end)
@@ -196,10 +220,10 @@ class PairEvaluation(Evaluation):
         """Plain values, ready for `storage.write_json`."""
         return {
             "settings": dict(self.settings),
-            "views": VIEWS,
+            "views": {view.kind: text for view, text in VIEWS.items()},
             "models": [asdict(model) for model in self.models],
-            "differences": [asdict(difference) for difference in self.differences],
-            "tests": [asdict(test) for test in self.tests],
+            "differences": [_with_view(each) for each in self.differences],
+            "tests": [_with_view(each) for each in self.tests],
             "routers": {label: asdict(accuracy) for label, accuracy in self.routers.items()},
         }
 
@@ -207,6 +231,15 @@ class PairEvaluation(Evaluation):
         """Write `evaluation.json` and `scores.parquet` to a folder."""
         write_json(out / "evaluation.json", self.to_json())
         write_parquet(out / "scores.parquet", self.scores)
+
+
+def score_column(label: str) -> str:
+    """The column of a run's cosines in `PairEvaluation.scores`; no other column's name begins like it."""
+    return f"cosine of {label}"
+
+
+def _with_view(found: Difference | RankTest) -> dict[str, Any]:
+    return {**asdict(found), "view": found.view.kind, "domain": found.view.domain}
 
 
 def library_versions(*more: str) -> dict[str, str]:

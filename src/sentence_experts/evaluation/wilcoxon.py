@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata, wilcoxon
 
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, RankTest
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, RankTest, View, view_of_domain
 from sentence_experts.evaluation.statistics import ScoredPairs, joined
 from sentence_experts.storage import sha256_text
 
@@ -32,14 +32,15 @@ DECIMALS = 12  # areas closer than this are equal: the rest is rounding
 Areas = NDArray[np.float64]  # a value per block, NaN if all pairs of the block are of one class
 
 
-def areas_by_view(domains: Mapping[str, ScoredPairs]) -> dict[str, Areas]:
+def areas_by_view(domains: Mapping[str, ScoredPairs]) -> dict[View, Areas]:
     """View -> the blocks' areas. Blocks are within domains, except in the pooled view."""
     found = {domain: block_areas(pairs) for domain, pairs in domains.items()}
     mean = np.concatenate(list(found.values()))
-    return {POOLED: block_areas(joined(list(domains.values()))), PAIR_WEIGHTED_MEAN: mean, **found}
+    means = {POOLED: block_areas(joined(list(domains.values()))), PAIR_WEIGHTED_MEAN: mean}
+    return means | {view_of_domain(domain): areas for domain, areas in found.items()}
 
 
-def mean_areas(runs: Sequence[Mapping[str, Areas]]) -> dict[str, Areas]:
+def mean_areas(runs: Sequence[Mapping[View, Areas]]) -> dict[View, Areas]:
     """View -> the blocks' areas, averaged over the runs of one model."""
     return {view: np.mean([run[view] for run in runs], axis=0) for view in runs[0]}
 
@@ -71,7 +72,7 @@ def paper_blocks(pairs: ScoredPairs) -> NDArray[np.int64]:
     return np.array([block[paper] for paper in holders])
 
 
-def rank_tests(areas: Mapping[str, Mapping[str, Areas]]) -> tuple[RankTest, ...]:
+def rank_tests(areas: Mapping[str, Mapping[View, Areas]]) -> tuple[RankTest, ...]:
     """Every pair of models in every view; `areas` maps model label -> view -> areas of the same blocks.
 
     A view in which no block has both classes is left out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.table import Table
 
@@ -10,22 +10,22 @@ from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT
 from sentence_experts.evaluation.audit.run import Audit
 from sentence_experts.evaluation.auto_route import Choices
 from sentence_experts.evaluation.compare import Comparison
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, View
 from sentence_experts.evaluation.similarity import Similarity, Welch
 from sentence_experts.report.tables import bounds, change, number, p_text, terminal_table
 
 METRICS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
+AVERAGES = {POOLED: "all, pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
 
 
 def comparison_tables(found: Comparison) -> Iterator[Table]:
     """The change of each route's vectors, and of the metrics on each domain's pairs, if measured."""
     headings = ("vectors", "largest difference", "smallest cosine")
-    rows = {
-        each.route or "(none)": ["bit-equal", "0", "1"]
-        if each.bit_equal
-        else ["changed", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}"]
-        for each in found.changes
-    }
-    yield terminal_table(f"Vectors of {found.texts:,} texts", "route", headings, rows)
+    table = terminal_table(f"Vectors of {found.texts:,} texts", "route", headings)
+    for each in found.changes:
+        changed = ("changed", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
+        table.add_row(each.route or "(none)", *(("bit-equal", "0", "1") if each.bit_equal else changed))
+    yield table
     if not found.metrics:
         return
     names = [name for metric in METRICS.values() for name in (f"{metric} before", "after", "change")]
@@ -64,12 +64,17 @@ def choice_table(found: Choices, confidence: float) -> Table:
     return table
 
 
-def cost_table(cost: dict[str, tuple[float | None, float | None]], split: str) -> Table:
+def cost_table(cost: Mapping[View, tuple[float | None, float | None]], split: str) -> Table:
     """F1max with the true and with automatic routes."""
     headings = ("true routes", "automatic", "difference")
     table = terminal_table(f"Cost of wrong routes: F1max on the {split} pairs", "pairs", headings)
     for view, (true, automatic) in cost.items():
-        table.add_row(view, number(true, ".4f"), number(automatic, ".4f"), change(true, automatic))
+        table.add_row(
+            view.domain or AVERAGES[view],
+            number(true, ".4f"),
+            number(automatic, ".4f"),
+            change(true, automatic),
+        )
     return table
 
 

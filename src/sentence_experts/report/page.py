@@ -9,7 +9,14 @@ from html import escape
 import numpy as np
 import pyarrow.compute as pc
 
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, PairEvaluation, PairMetrics
+from sentence_experts.evaluation.results import (
+    PAIR_WEIGHTED_MEAN,
+    POOLED,
+    PairEvaluation,
+    PairMetrics,
+    View,
+    score_column,
+)
 from sentence_experts.report import html
 from sentence_experts.report.figures import curves, heat_map, histograms
 from sentence_experts.report.tables import (
@@ -99,15 +106,17 @@ def _sections(found: PairEvaluation) -> Iterator[str]:
         yield "</section>"
 
 
-def _drawings(found: PairEvaluation, key: str, rows: dict[str, PairMetrics]) -> Iterator[str]:
-    table = found.scores if key == POOLED else found.scores.filter(pc.equal(found.scores["domain"], key))
+def _drawings(found: PairEvaluation, key: View, rows: dict[str, PairMetrics]) -> Iterator[str]:
+    table = found.scores
+    if key.domain is not None:
+        table = table.filter(pc.equal(table["domain"], key.domain))
     labels = table["label"].to_numpy().astype(np.int64)
     # Of a model with several runs the figures show the first one.
     runs = {model.label: model.first_run for model in found.models}
-    scores = {label: table[run.label].to_numpy() for label, run in runs.items()}
+    scores = {label: table[score_column(run.label)].to_numpy() for label, run in runs.items()}
     thresholds = {label: run.views[key].metrics["threshold"] for label, run in runs.items()}
     where = f"{split} split, " if (split := found.settings.get("split")) else ""
-    where += "all domains" if key == POOLED else f"domain {key}"
+    where += "all domains" if key.domain is None else f"domain {key.domain}"
     means = "; ".join(
         f"{label}: linked {number(figures.metrics['mean_positive'])}, "
         f"unlinked {number(figures.metrics['mean_negative'])}"
@@ -141,7 +150,7 @@ def _table(caption: str, rows: dict[str, PairMetrics], names: dict[str, str]) ->
     return html.table(caption, ("Model", *HEADINGS.values()), cells)
 
 
-def _compared(found: PairEvaluation, key: str) -> Iterator[str]:
+def _compared(found: PairEvaluation, key: View) -> Iterator[str]:
     """The heat map of a view, for three models or more."""
     gaps = {
         (each.first, each.second): each.value
@@ -152,7 +161,7 @@ def _compared(found: PairEvaluation, key: str) -> Iterator[str]:
         return
     tests = [test for test in found.tests if test.view == key]
     significant = {(test.first, test.second) for test in tests if test.p_holm < SIGNIFICANT}
-    where = _heading(key).lower() if key in (POOLED, PAIR_WEIGHTED_MEAN) else f"domain {key}"
+    where = _heading(key).lower() if key.domain is None else f"domain {key.domain}"
     texts = "; ".join(f"{first} minus {second} {gap:+.3f}" for (first, second), gap in gaps.items())
     yield html.figure(
         heat_map([model.label for model in found.models], gaps, significant),
@@ -206,5 +215,6 @@ def _settings(found: PairEvaluation) -> str:
     return f"<section>\n<h2>Settings</h2>\n<pre>{escape(text)}</pre>\n</section>"
 
 
-def _heading(key: str) -> str:
-    return {POOLED: "All domains, pooled", PAIR_WEIGHTED_MEAN: "Mean of the domains"}.get(key, key)
+def _heading(key: View) -> str:
+    means = {POOLED: "All domains, pooled", PAIR_WEIGHTED_MEAN: "Mean of the domains"}
+    return means.get(key) or str(key.domain)

@@ -14,6 +14,8 @@ from sentence_experts.evaluation.results import (
     VIEWS,
     PairEvaluation,
     PairMetrics,
+    View,
+    view_of_domain,
 )
 from sentence_experts.evaluation.statistics import Interval
 
@@ -40,12 +42,16 @@ SIGNIFICANT = 0.05
 MAX_ROWS = 15  # of differences: all pairs of six models
 
 
-def views(found: PairEvaluation) -> Iterator[tuple[str, str, dict[str, PairMetrics]]]:
+def views(found: PairEvaluation) -> Iterator[tuple[View, str, dict[str, PairMetrics]]]:
     """(key, title, model label -> metrics) of each table: pooled, mean of the domains, each domain."""
     for key in (POOLED, PAIR_WEIGHTED_MEAN):
         yield key, VIEWS[key], {model.label: model.views[key] for model in found.models}
     for domain in found.models[0].domains:
-        yield domain, f"Domain: {domain}", {model.label: model.domains[domain] for model in found.models}
+        yield (
+            view_of_domain(domain),
+            f"Domain: {domain}",
+            {model.label: model.domains[domain] for model in found.models},
+        )
 
 
 def number(value: float | None, form: str = ".3f") -> str:

@@ -43,7 +43,7 @@ def model_card(
     """README.md of a trained model; `result` is what run.json holds."""
     config = result["config"]
     data = [objective.describe() for objective in objectives if objective.own(training.routes)]
-    best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
+    best = next((entry for entry in result["history"] if entry["step"] == result["best_step"]), {})
     processes = result["processes"]
     size = config["batch_size"] * processes
     together = f", put together by {processes} processes" if processes > 1 else ""
@@ -59,13 +59,22 @@ Loss: {LOSSES[config["loss"]].format(**config | result["learned"])}.
 |---|---|---|---|---|---|---|
 {_rows(training, best)}
 
-The step with the best validation figure was kept: step {result["best_step"]} of {result["steps"]},
-{result["best_validation"]:.4f}. These figures chose the step, so they are not what to expect on new texts:
-see an evaluation on the test split. Settings:
+{_chosen_step(result)} Settings:
 
 ```yaml
 {yaml.safe_dump(config, sort_keys=False)}```
 """
+
+
+def _chosen_step(result: dict[str, Any]) -> str:
+    """Which step was kept, and what it says of the model."""
+    if result["best_validation"] is None:
+        return f"The last step was kept ({result['steps']}): no validation pairs could choose one."
+    best, start = result["best_validation"], result["start_validation"]
+    step = f"{result['best_step']} of {result['steps']}"
+    return f"""The step with the best validation figure was kept: step {step}, {best:.4f}; before training
+it was {start:.4f}. These figures chose the step, so they are not what to expect on new texts: see an
+evaluation on the test split."""
 
 
 def _rows(training: TrainingSet, best: dict[str, Any]) -> str:
@@ -79,7 +88,7 @@ def _rows(training: TrainingSet, best: dict[str, Any]) -> str:
 
 def _figures(route: TrainedRoute, best: dict[str, Any]) -> str:
     """Two cells: the first two figures of the route."""
-    keys = {f"eval_validation_{route.name}_{metric}": title for metric, title in TITLES.items()}
+    keys = {f"eval_validation_{route.name}/{metric}": title for metric, title in TITLES.items()}
     found = [f"{title} {best[key]:.4f}" for key, title in keys.items() if key in best]
     return f"{' | '.join([*found, '', ''][:2])} |"
 

@@ -132,6 +132,11 @@ class TrainConfig(Config):
     gradient_checkpointing: bool = Field(False, description="Use less memory and more computation")
     tensorboard: bool = Field(False, description="Log to TensorBoard, in the folder `logs` of the run")
     wandb: bool = Field(False, description="Log to Weights & Biases")
+    keep_checkpoints: bool = Field(
+        False,
+        description="Keep the last checkpoints of a finished run; with the optimizer's state, each is three "
+        "times as large as the model",
+    )
     seed: int = Field(0, ge=0, description="Seed of the sampled pairs, batches, swaps and dropout")
 
     @field_validator("routes", mode="before")

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
-from transformers import ProgressCallback, TrainerCallback, set_seed
+from torch import Tensor
+from transformers import ProgressCallback, TrainerCallback, TrainerState, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -36,7 +37,7 @@ from sentence_experts.training.objectives import Objective
 from sentence_experts.training.open_data import open_data
 from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.trainable import Trainable, check_settings, choose_trainable, router_loss
-from sentence_experts.training.trainer import BEST_BY, RunCallback, Trainer, training_arguments
+from sentence_experts.training.trainer import BEST_BY, RunCallback, Trainer, is_over, training_arguments
 from sentence_experts.training.validation import MEAN, TITLES, Validator
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 HARD_NEGATIVES = "hard_negatives.parquet"
 RESULT = "run.json"
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,27 +56,41 @@ class TrainResult:
 
     Attributes:
         model: the best model by the validation figure; the model given to `train`, if it was one in memory.
-        best: its validation figure, the mean over the routes.
-        best_step: when it was reached.
+        best: its validation figure, the mean over the routes; None if no validation pairs could tell, and
+            the last step was kept.
+        best_step: when it was reached; 0 if the model before training was the best.
         steps: number of steps of the run.
-        history: one dict per validation: step and figures.
-        losses: [step, training loss], every ten steps.
+        history: one dict per validation, the first before training: step and figures.
+        start: the validation figure before training.
+        losses: [step, training loss], every ten steps or more often.
         learned: what the loss itself learned, such as a temperature.
         out: the folder of the run; None if none was asked for.
     """
 
     model: SentenceTransformer
-    best: float
+    best: float | None
     best_step: int
     steps: int
     history: list[dict[str, Any]]
+    start: float | None = None
     losses: list[list[float]] = field(default_factory=list)
     learned: dict[str, float] = field(default_factory=dict)
     out: Path | None = None
 
     def __repr__(self) -> str:
         where = "" if self.out is None else f", out={str(self.out)!r}"
-        return f"TrainResult(best={self.best:.4f} at step {self.best_step} of {self.steps}{where})"
+        return f"TrainResult({self.summary}{where})"
+
+    @property
+    def summary(self) -> str:
+        """What the run has gained, in a few words."""
+        if self.best is None or self.start is None:
+            return f"step {self.steps} of {self.steps}, not validated"
+        gain = f"{self.best - self.start:.4f} above" if self.best_step else "no step was better than"
+        return (
+            f"validation {self.best:.4f} at step {self.best_step} of {self.steps}: {gain} "
+            f"the {self.start:.4f} before training"
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per validation: the step, the training loss, the mean and the main figures of each route.
@@ -88,8 +104,8 @@ class TrainResult:
             losses = [loss for step, loss in self.losses if step <= figures["step"]]
             row = {"step": figures["step"], "training_loss": losses[-1] if losses else None}
             named = {name.removeprefix("eval_validation_"): value for name, value in figures.items()}
-            endings = (MEAN, *(f"_{metric}" for metric in TITLES))
-            rows.append(row | {name: value for name, value in named.items() if name.endswith(endings)})
+            endings = tuple(f"/{metric}" for metric in TITLES)
+            rows.append(row | {n: value for n, value in named.items() if n == MEAN or n.endswith(endings)})
         return pd.DataFrame(rows)
 
 
@@ -104,8 +120,8 @@ def train(
     """Train a model with contrastive learning: the other texts of a pair's batch are its negatives.
 
     The best model is the one with the highest mean of the routes' validation figures (F1max for domains,
-    nDCG@10 for tasks). The test splits are never read. Several processes (`torchrun`) train together; the
-    first one writes.
+    nDCG@10 for tasks); if none is better than the model before training, that one is kept. The test splits
+    are never read. Several processes (`torchrun`) train together; the first one writes.
 
     Args:
         model: a folder, a hub id or "minilm"; or a model in memory, which is trained in place.
@@ -143,6 +159,7 @@ def train(
         result["best_step"],
         result["steps"],
         result["history"],
+        result["start_validation"],
         result["losses"],
         result["learned"],
         None if out is None else folder,
@@ -205,13 +222,14 @@ class _Run:
         )
         if config.lora_rank is not None:
             add_lora(model, config.lora_rank, config.lora_alpha)
-        arguments = training_arguments(out, config, batches.steps, model)
+        arguments = training_arguments(out, config, batches.steps, model, validator.has_figure)
         checkpoint, finished = processes.once(lambda: self._begin(out, resume))
         if finished:
             logger.info(f"{out}: this run is finished")
             result: dict[str, Any] = read_json(out / RESULT)
             self._load_finished(out / "model")
             return result
+        _log_unmeasured(validator)
         self._prepare_model()
         if config.hard_negatives:
             file = out / HARD_NEGATIVES
@@ -221,19 +239,22 @@ class _Run:
             args=arguments,
             train_dataset=training.dataset(),
             loss=self._loss(training),
-            evaluator=validator,
+            evaluator=validator if validator.has_figure else None,
             data_collator=PairCollator(preprocess_fn=model.preprocess),
         )
         trainer.batches = batches
         trainer.undecayed = self.trainable.undecayed
         trainer.use_one_cycle = config.scheduler == "one_cycle"
+        before = _copy_of(trainer)
         _train(trainer, out, config, self._shown(), checkpoint)
-        _take_best(trainer)
+        _take_best(trainer, before)
         model.max_seq_length = self.max_length
         if config.lora_rank is not None:
             processes.once(lambda: save_adapter(model, out / "adapter"))
             merge_lora(model)
         written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, out))
+        if not config.keep_checkpoints:  # all processes have read the best one by now
+            processes.once(lambda: shutil.rmtree(out / CHECKPOINTS, ignore_errors=True))
         return written
 
     def _loss(self, training: TrainingSet) -> ContrastiveLoss:
@@ -252,13 +273,13 @@ class _Run:
         return {
             "model": self.fingerprint,
             "data": [objective.fingerprint() for objective in self.objectives],
-            "config": self.config.model_dump(mode="json"),
+            "config": self.config.model_dump(mode="json", exclude={"keep_checkpoints"}),
             "processes": processes.count(),
         }
 
     def _begin(self, out: Path, resume: bool) -> tuple[str | None, bool]:
         """The checkpoint to go on from, if any, and whether the run is finished already."""
-        checkpoint = last_complete_checkpoint(out / "checkpoints")
+        checkpoint = last_complete_checkpoint(out / CHECKPOINTS)
         state = open_output(
             out,
             self._identity(),
@@ -289,7 +310,7 @@ class _Run:
         shown = {BEST_BY: "mean"} if len(self.routes) > 1 else {}
         for route in self.routes:
             for metric, title in TITLES.items():
-                shown[f"eval_validation_{route.name}_{metric}"] = f"{route.name} {title}"
+                shown[f"eval_validation_{route.name}/{metric}"] = f"{route.name} {title}"
         return shown
 
     def _load_finished(self, folder: Path) -> None:
@@ -302,17 +323,19 @@ class _Run:
     def _write(self, trainer: Trainer, training: TrainingSet, out: Path) -> dict[str, Any]:
         """Write the best model with its card, and the run's figures."""
         state = trainer.state
+        history = [
+            {name: value for name, value in entry.items() if name == "step" or "eval_validation_" in name}
+            for entry in state.log_history
+            if BEST_BY in entry
+        ]
         result = {
             **self._identity(),
             "learned": trainer.loss.learned(),
             "steps": state.global_step,
-            "best_step": state.best_global_step,
+            "best_step": state.best_global_step if history else state.global_step,
             "best_validation": state.best_metric,
-            "history": [
-                {name: value for name, value in entry.items() if name == "step" or "eval_validation_" in name}
-                for entry in state.log_history
-                if BEST_BY in entry
-            ],
+            "start_validation": history[0][BEST_BY] if history else None,
+            "history": history,
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
         }
         with replacing_folder(out / "model") as folder:
@@ -330,19 +353,58 @@ def _train(
         trainer.remove_callback(stock)
     if checkpoint is not None:
         trainer.load_loss(checkpoint)
+    validates = trainer.evaluator is not None
+    if checkpoint is not None and validates:
+        state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
+        if is_over(state, config.patience):  # the run was killed after its last step
+            trainer.state = state
+            return
     with progress(f"train {out.name}", trainer.args.max_steps) as advance:
-        for callback in (*_loggers(out, config), RunCallback(advance, config.patience, shown)):
-            trainer.add_callback(callback)
+        callback = RunCallback(advance, config.patience, shown)
+        for each in (*_loggers(out, config), callback):
+            trainer.add_callback(each)
+        if checkpoint is None and validates:
+            callback.start = trainer.evaluate()
         trainer.train(resume_from_checkpoint=checkpoint)
 
 
-def _take_best(trainer: Trainer) -> None:
-    """Put the weights of the best checkpoint into the model and the loss, in every process."""
-    checkpoint = trainer.state.best_model_checkpoint
-    if checkpoint is None:
-        raise InputError(f"the run ended at step {trainer.state.global_step} before any validation")
+Weights = dict[str, Tensor]
+
+
+def _copy_of(trainer: Trainer) -> tuple[Weights, Weights]:
+    """The trained weights of the model, and the loss's own, in the CPU's memory."""
+    of_model = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
+    model, loss = (
+        {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
+        for weights in (of_model, trainer.loss.own_weights())
+    )
+    return model, loss
+
+
+def _take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
+    """Put the weights of the best step into the model and the loss, in every process."""
+    if trainer.evaluator is None:
+        return  # the last step is kept
+    step = trainer.state.best_global_step
+    if not step:
+        for module, weights in zip((trainer.model, trainer.loss), before, strict=True):
+            module.load_state_dict(weights, strict=False)
+        start = trainer.state.best_metric
+        logger.warning(f"no step was better than the model before training ({start:.4f}), which was kept")
+        return
+    checkpoint = Path(trainer.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
     trainer.model.load_state_dict(load(checkpoint, device=str(trainer.model.device)).state_dict())
     trainer.load_loss(checkpoint)
+
+
+def _log_unmeasured(validator: Validator) -> None:
+    """Say which routes' validation pairs cannot choose a step."""
+    if routes := validator.without_figure:
+        rest = "" if validator.has_figure else ": no step can be chosen, the last one is kept"
+        logger.warning(
+            f"the validation pairs of {', '.join(routes)} are all linked or all unlinked, so they measure "
+            f"nothing{rest}"
+        )
 
 
 def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:

@@ -42,9 +42,11 @@ class BadNumbersError(SentenceExpertsError):
 
 
 def training_arguments(
-    out: Path, config: TrainConfig, steps: int, model: SentenceTransformer
+    out: Path, config: TrainConfig, steps: int, model: SentenceTransformer, validates: bool = True
 ) -> SentenceTransformerTrainingArguments:
     """The trainer's arguments. Making them joins the processes, if several train together.
+
+    Without validation no step is the best one.
 
     Raises:
         UsageError: there are too few steps for the schedule.
@@ -60,14 +62,14 @@ def training_arguments(
         # `Trainer.create_scheduler` makes the one cycle.
         lr_scheduler_type="constant" if config.scheduler == "one_cycle" else config.scheduler,
         weight_decay=config.weight_decay,
-        eval_strategy="steps",
+        eval_strategy="steps" if validates else "no",
         eval_steps=config.eval_steps,
         save_strategy="steps",
         save_steps=config.eval_steps,
         save_total_limit=2,
-        metric_for_best_model=BEST_BY,
-        greater_is_better=True,
-        logging_steps=10,
+        metric_for_best_model=BEST_BY if validates else None,
+        greater_is_better=True if validates else None,
+        logging_steps=min(10, config.eval_steps, steps),
         logging_nan_inf_filter=False,
         bf16=config.bf16,
         activation_checkpointing=config.gradient_checkpointing,
@@ -145,6 +147,8 @@ class Trainer(SentenceTransformerTrainer):
         try:
             figures: dict[str, float] = super().evaluate(*args, **kwargs)
         except InputError as error:
+            if not self.state.global_step:
+                raise  # no update has changed the model
             raise BadNumbersError(f"after step {self.state.global_step} {error}: {REMEDY}") from error
         return figures
 
@@ -193,6 +197,9 @@ class Trainer(SentenceTransformerTrainer):
 class RunCallback(TrainerCallback):
     """Reports steps and validation figures, validates after the last step, and stops without progress."""
 
+    # The figures before the first step, the ones to beat; None without validation and in a resumed run.
+    start: Mapping[str, float] | None = None
+
     def __init__(self, advance: Advance, patience: int, shown: Mapping[str, str]) -> None:
         """Args:
         advance: counts a step.
@@ -203,13 +210,34 @@ class RunCallback(TrainerCallback):
         self._patience = patience
         self._shown = shown
 
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Make the model before training the first candidate for the best one."""
+        if self.start is not None:
+            state.log_history.append({**self.start, "step": 0})
+            state.best_metric, state.best_global_step = self.start[BEST_BY], 0
+
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Count a step; validate and save at the end, so that the last steps count too."""
         self._advance()
         if state.global_step >= state.max_steps:
-            control.should_evaluate = control.should_save = True
+            control.should_evaluate = args.eval_strategy != "no"
+            control.should_save = True
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Show the training loss."""
+        if logs is not None and "loss" in logs:
+            self._advance(0, f"loss {float(logs['loss']):.4f}")
 
     def on_evaluate(
         self,
@@ -222,9 +250,20 @@ class RunCallback(TrainerCallback):
         """Log the figures; stop if the best one is `patience` validations ago."""
         found = metrics or {}
         figures = [f"{title} {found[metric]:.4f}" for metric, title in self._shown.items() if metric in found]
-        logger.info(f"  step {state.global_step}: validation {', '.join(figures)}")
+        losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+        loss = f"training loss {losses[-1]:.4f}, " if losses else ""
+        logger.info(f"  step {state.global_step}: {loss}validation {', '.join(figures)}")
         if state.best_metric is None or found[BEST_BY] > state.best_metric:
             return
-        since = [e for e in state.log_history if BEST_BY in e and e["step"] > (state.best_global_step or 0)]
-        if len(since) >= self._patience:
+        if is_over(state, self._patience):
             control.should_training_stop = True
+
+
+def is_over(state: TrainerState, patience: int) -> bool:
+    """Whether a run has made all its steps, or the last `patience` validations were not better."""
+    since = [
+        entry
+        for entry in state.log_history
+        if BEST_BY in entry and entry["step"] > (state.best_global_step or 0)
+    ]
+    return state.global_step >= state.max_steps or len(since) >= patience

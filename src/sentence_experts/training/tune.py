@@ -48,13 +48,17 @@ FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
 
 @dataclass(frozen=True)
 class Trial:
-    """One finished trial, counted from 0; `best` is its best validation figure, None if it failed."""
+    """One finished trial, counted from 0.
+
+    `best` is its best validation figure, None if it failed; `start` the one before training.
+    """
 
     number: int
     settings: dict[str, Any]
     best: float | None
     steps: int | None
     failure: str | None
+    start: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,6 +141,8 @@ def tune(
         search = _Search(model, open_data(data), folder, chosen, shared, varied)
         trials = search.run(resume)
         best = best_of(trials)
+        if best.start is not None and best.best == best.start:
+            logger.warning(f"no trial made the model better than it was before training ({best.start:.4f})")
         found = search.trial_config(best.settings)
         best_config = TrainConfig.of(found, fraction=1.0)
         best_config.write(folder / BEST)
@@ -175,7 +181,7 @@ class _Search:
         for number in range(len(study.trials), self.config.trials):
             self._run_trial(study, number)
         return [
-            Trial(done.number, done.params, done.value, notes.get("steps"), notes.get("failure"))
+            Trial(done.number, done.params, done.value, *map(notes.get, ("steps", "failure", "start")))
             for done in study.trials
             for notes in [done.user_attrs]
         ]
@@ -226,8 +232,10 @@ class _Search:
         try:
             model = deepcopy(self.model)
             result = train(model, self.data, self.trial_config(sampled), folder, resume=True)
+            if result.best is None:
+                raise SentenceExpertsError("trials cannot be compared: no validation pairs of both kinds")
             outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.best}
-            notes: dict[str, Any] = {"steps": result.steps}
+            notes: dict[str, Any] = {"steps": result.steps, "start": result.start}
         except FAILURES as error:
             logger.info(f"trial {number + 1} failed: {error}")
             outcome, notes = {"state": optuna.trial.TrialState.FAIL}, {"failure": str(error)}

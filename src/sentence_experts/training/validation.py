@@ -9,7 +9,7 @@ the end, on the test split.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple, Protocol
@@ -54,7 +54,8 @@ class Measured(NamedTuple):
     """What one part of the validation gives.
 
     Attributes:
-        figures: name -> figure, all that are reported; one of a route is called "{route}_{metric}".
+        figures: name -> figure, all that are reported; one of a route is called "{route}/{metric}", and no
+            other name has a slash.
         counted: the names of those that the mean is taken of, one per route.
     """
 
@@ -63,7 +64,22 @@ class Measured(NamedTuple):
 
 
 class Validation(Protocol):
-    """The validation of the routes of one objective."""
+    """The validation of the routes of one objective.
+
+    Attributes:
+        without_figure: the routes that have none, since their pairs are of one kind.
+        has_figure: whether any other route is left.
+    """
+
+    @property
+    def without_figure(self) -> list[str]:
+        """See the class."""
+        ...
+
+    @property
+    def has_figure(self) -> bool:
+        """See the class."""
+        ...
 
     def measure(self, encoder: BatchEncoder) -> Measured:
         """Measure a model."""
@@ -74,7 +90,7 @@ class Validator(SentenceEvaluator):
     """Measures a model on the validation split of each route while it trains.
 
     `{name}_mean` is the unweighted mean over the routes; with `name="validation"` the `metric_for_best_model`
-    of a stock trainer is `"eval_validation_mean"`. The other keys are `{name}_{route}_{metric}`; see the
+    of a stock trainer is `"eval_validation_mean"`. The other keys are `{name}_{route}/{metric}`; see the
     parts.
     """
 
@@ -90,6 +106,16 @@ class Validator(SentenceEvaluator):
         self.batch_size = batch_size
         self.greater_is_better = True
         self.primary_metric = f"{name}_{MEAN}"
+
+    @property
+    def has_figure(self) -> bool:
+        """Whether anything can be measured; if not, there is no best step."""
+        return any(part.has_figure for part in self.parts)
+
+    @property
+    def without_figure(self) -> list[str]:
+        """The routes whose validation pairs are of one kind, linked or not: they count for nothing."""
+        return [route for part in self.parts for route in part.without_figure]
 
     def __call__(  # type: ignore[override]  # of all base models, only a SentenceTransformer gives vectors
         self,
@@ -120,7 +146,7 @@ class Validator(SentenceEvaluator):
 class PairValidation:
     """Linked and unlinked pairs of domains.
 
-    Figures are `{metric}` for all pairs together and `{domain}_{metric}` for a domain, for each of
+    Figures are `{metric}` for all pairs together and `{domain}/{metric}` for a domain, for each of
     `PAIR_METRICS` that is defined. A model with learned routers has `router_accuracy` too, the mean over its
     blocks, and `router_accuracy_block_{number}`.
 
@@ -136,6 +162,13 @@ class PairValidation:
     def __init__(self, table: pa.Table, metric: str = "f1_max") -> None:
         self.table = checked_table(table, "the validation pairs")
         self.metric = metric
+        labels = zip(self.table["domain"].to_pylist(), self.table["label"].to_pylist(), strict=True)
+        kinds: dict[str, set[int]] = {domain: set() for domain in domains_of(self.table)}
+        for domain, label in labels:
+            kinds[domain].add(label)
+        self.without_figure = [domain for domain, found in kinds.items() if len(found) < 2]
+        pooled = set().union(*kinds.values()) if metric == "pooled_f1_max" else set()
+        self.has_figure = len(pooled) > 1 or len(self.without_figure) < len(kinds)
 
     def measure(self, encoder: BatchEncoder) -> Measured:
         """Measure a model.
@@ -146,7 +179,7 @@ class PairValidation:
         scorer = EncoderScorer(encoder, domains_of(self.table), "validation", {})
         measured = measure(self.table, score_pairs(scorer, self.table), replicates=0)
         views = {"": measured.figures[POOLED]}
-        views |= {f"{domain}_": figures for domain, figures in measured.by_domain().items()}
+        views |= {f"{domain}/": figures for domain, figures in measured.by_domain().items()}
         found = {
             f"{view}{metric}": value
             for view, figures in views.items()
@@ -223,9 +256,11 @@ class SearchSet:
 
 @dataclass(frozen=True)
 class SearchValidation:
-    """nDCG@10 per route, the mean over its datasets (one search each): figures `{route}_ndcg_at_10`."""
+    """nDCG@10 per route, the mean over its datasets (one search each): figures `{route}/ndcg_at_10`."""
 
     searches: Mapping[str, Sequence[SearchSet]]
+    without_figure: list[str] = field(default_factory=list)
+    has_figure: bool = True
 
     @classmethod
     def of(cls, tables: Mapping[str, Sequence[pa.Table]], routes: Sequence[TrainedRoute]) -> SearchValidation:
@@ -251,7 +286,7 @@ class SearchValidation:
         figures = {}
         for route, searches in self.searches.items():
             found = [search.measure(encoder) for search in searches]
-            figures[f"{route}_{NDCG}"] = fmean(figure for figure in found if figure is not None)
+            figures[f"{route}/{NDCG}"] = fmean(figure for figure in found if figure is not None)
         return Measured(figures, list(figures))
 
 

@@ -146,7 +146,7 @@ def view_of(figure: PublishedFigure, published: Published) -> str:
     """How a figure of all domains was averaged."""
     means = published.means_of_domains
     is_mean = figure.row in means.rows and figure.metric in means.metrics
-    return PAIR_WEIGHTED_MEAN if is_mean else POOLED
+    return (PAIR_WEIGHTED_MEAN if is_mean else POOLED).kind
 
 
 def how_to_get_the_corpus(protocol: Protocol) -> list[str]:

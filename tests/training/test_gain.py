@@ -1,0 +1,143 @@
+"""What a run says it has gained over the model it began with, whatever its validation is like."""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from helpers.samples import make_pairs_folder
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.loading import load
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.training import run as run_module
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.run import train
+from sentence_experts.training.validation import PairValidation, Validator
+
+SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=2, learning_rate=1e-3, patience=3)
+
+
+@pytest.fixture
+def falling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A validation whose figure falls from one time to the next."""
+    times = count()
+    monkeypatch.setattr(
+        Validator, "__call__", lambda *args, **kwargs: {"validation_mean": 0.9 - next(times) / 50}
+    )
+
+
+@pytest.mark.usefixtures("falling")
+@pytest.mark.parametrize(
+    "settings", [{}, {"loss": "learned_temperature"}, {"only_expert": "crops"}, {"lora_rank": 2}]
+)
+def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict
+) -> None:
+    before = load(tiny_experts, device="cpu").encode(["rice"], prompt_name="crops")
+    with caplog.at_level(logging.WARNING):
+        result = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
+    assert (result.best, result.start, result.best_step, result.steps) == (0.9, 0.9, 0, 6)
+    assert "no step was better than the model before training (0.9000)" in caplog.text
+    assert "no step was better than the 0.9000 before training" in repr(result)
+    assert [entry["step"] for entry in result.history] == [0, 2, 4, 6]
+    for model in (result.model, load(tmp_path / "run" / "model", device="cpu")):
+        assert np.abs(model.encode(["rice"], prompt_name="crops") - before).max() < 1e-6
+    assert "before training it was 0.9000" in " ".join((tmp_path / "run/model/README.md").read_text().split())
+    again = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run", resume=True)
+    assert (again.best_step, again.start, again.history) == (0, 0.9, result.history)
+
+
+def test_the_gain_is_that_over_the_model_before(pairs: Pairs, tiny_experts: Path) -> None:
+    result = train(str(tiny_experts), pairs, SHORT)
+    assert result.start == result.history[0]["eval_validation_mean"]
+    assert result.best is not None
+    assert result.best >= result.start
+    if result.best_step:
+        assert f"{result.best - result.start:.4f} above the {result.start:.4f}" in repr(result)
+
+
+@pytest.mark.usefixtures("falling")
+def test_a_run_killed_after_its_last_step_does_not_go_on(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "_take_best", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(str(tiny_experts), pairs, SHORT, out)
+    assert train(str(tiny_experts), pairs, SHORT, out, resume=True).steps == 6
+
+
+def one_kind(tmp_path: Path, domains: list[str]) -> Pairs:
+    """Pairs whose validation split has unlinked pairs only, in these domains."""
+    folder = make_pairs_folder(tmp_path / "pairs", pairs=32)
+    file = folder / "validation.parquet"
+    table = pq.read_table(file)
+    rows = zip(table["domain"].to_pylist(), table["label"].to_pylist(), strict=True)
+    pq.write_table(
+        table.filter(pa.array([label == 0 or domain not in domains for domain, label in rows])), file
+    )
+    return Pairs.open(folder)
+
+
+def test_a_validation_of_one_kind_of_pairs_keeps_the_last_step(
+    tiny_experts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = one_kind(tmp_path, ["crops", "neuro"])
+    with caplog.at_level(logging.WARNING):
+        result = train(str(tiny_experts), pairs, SHORT, tmp_path / "run")
+    assert (result.best, result.best_step, result.steps) == (None, 12, 12)
+    assert "the validation pairs of crops, neuro are all linked or all unlinked" in caplog.text
+    assert "the last one is kept" in caplog.text
+    trained = load(tmp_path / "run" / "model", device="cpu").state_dict()
+    assert any(
+        not torch.equal(weight, trained[name]) for name, weight in load(tiny_experts).state_dict().items()
+    )
+
+
+def test_a_domain_of_one_kind_of_pairs_is_named(
+    tiny_experts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = train(str(tiny_experts), one_kind(tmp_path, ["neuro"]), SHORT)
+    assert "the validation pairs of neuro are all linked or all unlinked" in caplog.text
+    assert all(
+        entry["eval_validation_mean"] == entry["eval_validation_crops/f1_max"] for entry in result.history
+    )
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_checkpoints_of_a_finished_run_stay_only_if_asked_for(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, keep: bool
+) -> None:
+    config = TrainConfig.of(SHORT, max_steps=2, keep_checkpoints=keep)
+    train(str(tiny_experts), pairs, config, tmp_path / "run")
+    assert bool(list(tmp_path.glob("run/**/optimizer.pt"))) is keep
+    other = TrainConfig.of(config, keep_checkpoints=not keep)
+    assert train(str(tiny_experts), pairs, other, tmp_path / "run", resume=True).steps == 2
+
+
+def test_domains_named_as_figures_lose_nothing(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+    names = {"crops": "router", "neuro": "mean"}
+    table = pairs.split("validation")
+    renamed = pa.array([names[domain] for domain in table["domain"].to_pylist()])
+    other = table.set_column(table.schema.get_field_index("domain"), "domain", renamed)
+    plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
+    encoder = BatchEncoder(load(plain, device="cpu"), 8, "the model")
+    one, two = (PairValidation(each).measure(encoder).figures for each in (table, other))
+    expected = {
+        f"{names[name.split('/')[0]]}/{name.split('/')[1]}" if "/" in name else name: value
+        for name, value in one.items()
+    }
+    assert two == pytest.approx(expected)
+    assert len(two) == len(one)
