@@ -20,6 +20,10 @@ from sentence_experts.yaml_files import read_settings
 Device = Annotated[
     str | None, Field(description="cpu, cuda, cuda:1, mps, ... Default: the best one that this machine has")
 ]
+KeepRetracted = Annotated[
+    bool,
+    Field(description="Keep papers that are marked as retracted; by default they are left out and counted"),
+]
 BatchSize = Annotated[
     int | None,
     Field(

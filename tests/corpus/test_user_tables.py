@@ -116,6 +116,7 @@ def test_missing_columns_files_and_kinds(tmp_path: Path) -> None:
         import_corpus(out=tmp_path / "out", papers=table)
     with pytest.raises(InputError, match="no such file"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "none.csv")
+    (tmp_path / "papers.xlsx").write_text("no")
     with pytest.raises(InputError, match="cannot tell its format"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "papers.xlsx")
     (tmp_path / "papers.parquet").write_text("no")
@@ -176,3 +177,10 @@ def test_tables_in_another_encoding_or_cut_short_are_refused(tmp_path: Path) -> 
     (tmp_path / "p.csv.gz").write_bytes(gzip.compress(content.encode())[:-20])
     with pytest.raises(InputError, match=r"p\.csv\.gz: truncated or damaged"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "p.csv.gz")
+
+
+def test_citations_between_papers_are_those_of_papers_alone() -> None:
+    rows = [{"id": name, "title": name, "abstract": "A"} for name in "ab"]
+    citations = [{"citing": citing, "cited": "b"} for citing in ("a", "no paper", "another")]
+    counts = import_corpus(papers=rows, citations=citations).manifest["counts"]
+    assert (counts["citations"], counts["in_corpus_citations"], counts["citations_by_others"]) == (3, 1, 2)

@@ -17,6 +17,7 @@ from sentence_experts.corpus.tables import (
 )
 from sentence_experts.errors import InputError
 from sentence_experts.storage import write_json, write_parquet
+from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.split import SPLITS
 
 SUBJECTS = (["Cells"], ["Plants"], ["Cells", "Plants"], [])
@@ -112,3 +113,11 @@ def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="hub dataset 'nobody/nothing' cannot be loaded") as error:
         compiled(tmp_path, _hub_task(hub="nobody/nothing"))
     assert "\n" not in str(error.value)
+
+
+def test_retracted_papers_are_kept_if_asked_for(corpus: Path) -> None:
+    source = {"corpus": str(corpus / "corpus"), "anchor": "title", "positive": "abstract"}
+    tasks = {"t": {"kind": "pairs", "datasets": {"d": source}}}
+    for keep, expected in ((False, 1), (True, None)):
+        entry = compile_tasks(tasks, keep_retracted=keep).manifest["datasets"]["t"]["d"]
+        assert entry["set_aside"].get("the paper was retracted") == expected

@@ -30,6 +30,7 @@ _ROWS = {
     "unidentified_references": "  without any identifier",
     "citations": "citations (one per pair of works)",
     "in_corpus_citations": "  between papers of the corpus",
+    "citations_by_others": "  by works that are no papers of it",
     "distinct_cited_works": "  distinct cited works",
     "papers_with_body": "papers with their text",
     "mentions": "  places in it that cite an identified work",
@@ -140,7 +141,7 @@ def _show_corpus(corpus: CorpusFolder) -> None:
     table.add_column("what")
     table.add_column("how many", justify="right")
     for key, name in _ROWS.items():
-        if key in counts:  # a corpus of an earlier version has no mentions
+        if key in counts:  # a corpus of an earlier version lacks some
             table.add_row(name, f"{counts[key]:,}")
     for reason, number in sorted(counts["rejected"].items()):
         table.add_row(f"set aside: {reason}", f"{number:,}")

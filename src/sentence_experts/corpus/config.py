@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, KeepRetracted
 from sentence_experts.corpus.sources.services import Services
 from sentence_experts.names import DOMAIN
 
@@ -61,9 +61,7 @@ class FetchConfig(Config):
     licences: Literal["any", "commercial", "noncommercial"] = Field(
         "any", description="Keep only articles whose PMC licence allows this use"
     )
-    retracted: Literal["leave-out", "keep"] = Field(
-        "leave-out", description="What to do with retracted articles"
-    )
+    keep_retracted: KeepRetracted = False
     max_articles: int | None = Field(
         None, ge=1, description="Maximum number of articles per domain, sampled at random with a fixed seed"
     )

@@ -255,6 +255,7 @@ _LINKS = (
         coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id,
             'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi,
             'pmid:' || r.pmid, 'pmid:' || e.pmid, 'pmc:' || r.pmcid, r.other) AS cited,
+        coalesce(i.paper_id, by_own.paper_id, by_key.paper_id) IS NOT NULL AS from_corpus,
         coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id) IS NOT NULL AS in_corpus
     FROM stated_references r
     LEFT JOIN identified i ON i.spot = r.spot
@@ -275,7 +276,7 @@ _LINKS = (
     """CREATE TABLE retracted AS
     SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
     """CREATE TABLE links AS
-    SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, source, position,
+    SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, from_corpus, source, position,
         CASE WHEN cited IS NULL THEN 1 ELSE row_number() OVER (PARTITION BY citing, cited ORDER BY
             (title IS NULL), position, source, title, year) END AS place
     FROM linked WHERE NOT retracts AND (cited IS NULL OR cited <> citing)""",
@@ -343,7 +344,8 @@ _COUNTS = (
     FROM linked WHERE NOT retracts""",
     """SELECT count(*) FILTER (WHERE place > 1) AS duplicate_citations,
         count(*) FILTER (WHERE place = 1) AS citations,
-        count(*) FILTER (WHERE place = 1 AND in_corpus) AS in_corpus_citations,
+        count(*) FILTER (WHERE place = 1 AND in_corpus AND from_corpus) AS in_corpus_citations,
+        count(*) FILTER (WHERE place = 1 AND NOT from_corpus) AS citations_by_others,
         count(DISTINCT cited) FILTER (WHERE place = 1) AS distinct_cited_works
     FROM links""",
     """SELECT count(*) AS papers_with_body FROM identified JOIN stated_papers USING (spot) WHERE has_body""",

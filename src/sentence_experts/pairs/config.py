@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, KeepRetracted
 
 DUCKDB = "duckdb"
 # Split -> the default of `fractions`.
@@ -61,6 +61,7 @@ class PairsConfig(Config):
         description="The text of a paper: abstract, title or title+abstract; with title, cited works outside "
         "the corpus count too",
     )
+    keep_retracted: KeepRetracted = False
     rare: int = Field(
         10, ge=2, description="With coupling, a shared reference counts if at most this many papers cite it"
     )

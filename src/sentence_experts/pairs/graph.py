@@ -34,6 +34,7 @@ class LinkGraph:
         pairs: the linked pairs of one domain and two texts, by works and domain.
         link_counts: number of pairs of one domain linked at least 1, 2, 3, 5 times, from `min_count` on.
         same_text_pairs: number of those whose works have the same text, which are left out.
+        retracted: number of papers with the unit's text that are marked as retracted.
         domain_counts: number of papers of each domain, if there are domain rules.
         long_lists: what `max_references` leaves out: papers, and their citations of works that can be in a
             pair (with coupling: by such works); None without that setting.
@@ -44,7 +45,13 @@ class LinkGraph:
         self._settings = settings
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
         self._citations = identified(references)
-        self._texts = engine.kept(folded_texts(settings.unit, papers, references))
+        texts = folded_texts(settings.unit, papers, references)
+        retracted = papers.filter(papers.retracted)
+        with_text = texts.semi_join(retracted, "paper_id")
+        self.retracted = int(engine.rows(with_text.aggregate(papers=with_text.count()))["papers"][0].as_py())
+        if not settings.keep_retracted:
+            texts = texts.anti_join(retracted, "paper_id")
+        self._texts = engine.kept(texts)
         domains, self.domain_counts = domains_of_works(
             engine, settings.unit, self._texts, papers, references, settings.domains, corpus.domains
         )

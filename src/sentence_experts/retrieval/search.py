@@ -40,7 +40,10 @@ class SearchResult:
         lines = []
         for query, papers in self:
             lines.append(query)
-            lines += [f"{p['rank']:>3}  {p['score']:.3f}  {p.get('title') or p['paper_id']}" for p in papers]
+            for paper in papers:
+                retracted = "  [retracted]" if paper.get("retracted") else ""
+                title = paper.get("title") or paper["paper_id"]
+                lines.append(f"{paper['rank']:>3}  {paper['score']:.3f}  {title}{retracted}")
         return "\n".join(lines)
 
     def to_pandas(self) -> pd.DataFrame:

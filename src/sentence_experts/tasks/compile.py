@@ -140,7 +140,7 @@ def _prepared(task: Task, name: str, folder: Path, settings: TasksConfig) -> Dat
     source = task.datasets[name]
     where = f"tasks.{task.name}.datasets.{name}"
     try:
-        reading = read(source, task.of, folder)
+        reading = read(source, task.of, folder, settings.keep_retracted)
         rows, bad = usable_rows(reading.records, source, task.of)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, KeepRetracted
 from sentence_experts.pairs.config import check_shares
 
 FRACTIONS = (0.8, 0.1, 0.1)
@@ -29,6 +29,7 @@ class TasksConfig(Config):
     pairs_per_text: int = Field(
         1, ge=1, description="Number of other texts of its label that a labelled text is paired with"
     )
+    keep_retracted: KeepRetracted = False
     seed: int = Field(0, ge=0, description="Random seed; the same seed gives the same bytes")
 
     @field_validator("fractions", mode="before")

@@ -48,13 +48,17 @@ class Reading:
     described: dict[str, Any]
 
 
-def read(source: Source, kind: Kind, folder: Path) -> Reading:
+def read(source: Source, kind: Kind, folder: Path, keep_retracted: bool = False) -> Reading:
     """Open a source whose paths are relative to `folder`; its columns are checked.
+
+    Papers of a corpus that were retracted are unusable records, unless they are to be kept.
 
     Raises:
         InputError: a file, corpus or hub dataset that is not there or lacks a column.
     """
-    place = next(place for place in READERS if getattr(source, place) is not None)
+    place = next(place for place in ("corpus", *READERS) if getattr(source, place) is not None)
+    if place == "corpus":
+        return _read_corpus(source, kind, folder, keep_retracted)
     return READERS[place](source, kind, folder)
 
 
@@ -97,19 +101,19 @@ def _records_of(path: Path, split: str | None) -> Iterator[Record]:
 # ---- corpora -------------------------------------------------------------------------------------
 
 
-def _read_corpus(source: Source, kind: Kind, folder: Path) -> Reading:
+def _read_corpus(source: Source, kind: Kind, folder: Path, keep_retracted: bool) -> Reading:
     corpus = CorpusFolder.open(resolved(str(source.corpus), folder))
     names = {*PAPERS_SCHEMA.names, *CORPUS_ALIASES}
     check_columns(str(corpus.path), wanted_columns(source, kind), sorted(names))
-    return Reading((), _papers(corpus), {"corpus": {"fingerprint": corpus.fingerprint()}})
+    return Reading((), _papers(corpus, keep_retracted), {"corpus": {"fingerprint": corpus.fingerprint()}})
 
 
-def _papers(corpus: CorpusFolder) -> Iterator[Record]:
+def _papers(corpus: CorpusFolder, keep_retracted: bool) -> Iterator[Record]:
     with pq.ParquetFile(corpus.papers) as file:
         for batch in file.iter_batches():
             for paper in batch.to_pylist():
                 where = f"{corpus.path.name} {paper[PAPER_ID]}"
-                if paper["retracted"]:
+                if paper["retracted"] and not keep_retracted:
                     yield Record(where, None, None, "the paper was retracted")
                 else:
                     lists = {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
@@ -190,7 +194,6 @@ def _read_table(source: Source, kind: Kind, folder: Path) -> Reading:
 READERS = {
     "file": _read_file,
     "files": _read_files,
-    "corpus": _read_corpus,
     "hub": _read_hub,
     "table": _read_table,
 }

@@ -96,7 +96,7 @@ def test_what_is_left_out_is_named_with_the_reason(both: CorpusFolder) -> None:
 
 def test_licence_filter_leaves_out_and_names(served, world: Replay, tmp_path: Path) -> None:
     corpus = fetch_corpus(
-        plan_of(served, "neuro", licences="commercial", retracted="keep"),
+        plan_of(served, "neuro", licences="commercial", keep_retracted=True),
         tmp_path / "c",
         **PATIENCE,
         workers=1,

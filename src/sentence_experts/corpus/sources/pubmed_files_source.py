@@ -56,7 +56,7 @@ class PubmedFilesSource(RecordSource):
             answer = self._requests.journal.get(f"{self._prefix}/{pmid}")
             if answer is not None and answer.body:
                 paper = _paper(answer.body)
-                if self._config.retracted == "keep" or not paper.retracted:
+                if self._config.keep_retracted or not paper.retracted:
                     yield pmid, paper
 
     @override

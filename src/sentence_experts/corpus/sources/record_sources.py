@@ -163,7 +163,7 @@ class PubmedSource(_EntrezSource):
         super().__init__(requests, config)
         self._filtered = config.licences != "any"
         # PubMed's search can leave them out itself.
-        self._also = ' NOT "retracted publication"[pt]' if config.retracted == "leave-out" else ""
+        self._also = "" if config.keep_retracted else ' NOT "retracted publication"[pt]'
 
     @override
     def cost(self, articles: int) -> tuple[int, float]:
@@ -229,7 +229,7 @@ class EuropePmcSource(RecordSource):
     def __init__(self, requests: Requests, config: FetchConfig) -> None:
         self._requests = requests
         self._service = EuropePmc(requests)
-        self._also = ' NOT PUB_TYPE:"Retracted Publication"' if config.retracted == "leave-out" else ""
+        self._also = "" if config.keep_retracted else ' NOT PUB_TYPE:"Retracted Publication"'
 
     @override
     def count(self, query: str) -> int:
@@ -276,7 +276,7 @@ class _Filter:
     def __init__(self, config: FetchConfig) -> None:
         self.licences = config.licences
         self._allowed = LICENCES[config.licences]
-        self._keeps_retracted = config.retracted == "keep"
+        self._keeps_retracted = config.keep_retracted
 
     def admits(self, version: Version) -> bool:
         return self.reason(version) is None
