@@ -13,12 +13,14 @@ from .evaluation.audit.run import audit
 from .evaluation.auto_route import auto_route
 from .evaluation.compare import compare
 from .evaluation.config import (
+    AnalyseConfig,
     AuditConfig,
     CompareConfig,
     EvaluateConfig,
     SimilarityConfig,
 )
 from .evaluation.evaluate import evaluate
+from .evaluation.moee.analysis import analyse
 from .evaluation.similarity import similarity
 from .models.encoder import ExpertEncoder
 from .models.export.config import ExportConfig, QuantizeConfig
@@ -48,6 +50,7 @@ from .training.run import train
 from .training.tune import tune
 
 __all__ = [
+    "AnalyseConfig",
     "AuditConfig",
     "AutoRouteConfig",
     "AutoRoutedEncoder",
@@ -80,6 +83,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "add_expert",
+    "analyse",
     "audit",
     "auto_route",
     "compare",

@@ -72,7 +72,11 @@ class Config(BaseModel):
             frame = inspect.currentframe()
             others = () if frame is None or frame.f_back is None else parameters_of(frame.f_back.f_code)
             raise UsageError(f"`{unknown}`: {unknown_setting(unknown, [*cls.model_fields, *others])}")
-        given = config.model_dump(exclude_unset=True) if isinstance(config, cls) else dict(config or {})
+        given = (
+            config.model_dump(exclude_unset=True, include=set(cls.model_fields))
+            if isinstance(config, cls)
+            else dict(config or {})
+        )
         return cls.checked({**given, **settings}, settings, None)
 
     @classmethod

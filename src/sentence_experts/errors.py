@@ -13,7 +13,7 @@ class SentenceExpertsError(Exception):
 
 
 class UsageError(SentenceExpertsError):
-    """The command or call itself is wrong: an unknown option value, a missing argument."""
+    """The call itself is wrong: a bad or missing argument, or an output that is there already."""
 
     exit_code = 2
 

@@ -159,7 +159,6 @@ def analyse(
     out: Annotated[Path, typer.Option(help="Folder for analysis.json and analysis.html")],
     config: MoeeConfig,
     analysis: AnalyseConfig,
-    columns: RatedColumns,
 ) -> None:
     """Compare routing weights and hidden states on rated pairs: one page (MoEE, sections 3.2 and 4.4).
 
@@ -169,28 +168,18 @@ def analyse(
     Example: sentence-experts moee analyse allenai/OLMoE-1B-7B-0924 --pairs sts12.jsonl --out analysis
     """
     from sentence_experts.errors import require
-    from sentence_experts.evaluation.moee.analysis import analyse as analyse_states
+    from sentence_experts.evaluation.moee.analysis import analyse as analyse_parts
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
     from sentence_experts.moee.loading import load_embedder
     from sentence_experts.report.moee_page import moee_page
-    from sentence_experts.storage import write_json, write_text
+    from sentence_experts.storage import write_text
 
     require("matplotlib", "report")  # before anything is read
-    data = [RatedPairs.read(file, columns) for file in pairs]
-    embedder = load_embedder(model, config)
-    embedder.cache_states(out / "states")
-    found = analyse_states(
-        data,
-        lambda prompt, texts: embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}"),
-        analysis,
-        alpha=embedder.alpha,
-    )
-    made = {"seed": analysis.seed, "replicates": analysis.bootstrap, **embedder.reader.settings()}
-    settings = {"model": Path(model).name, **made}
-    write_json(out / "analysis.json", {**found, "settings": settings})
+    data = [RatedPairs.read(file, analysis) for file in pairs]
+    found = analyse_parts(load_embedder(model, config), data, analysis, out)
     page = out / "analysis.html"
-    write_text(page, moee_page(found, settings))
-    _show_correlations(found)
+    write_text(page, moee_page(found.found, found.settings))
+    _show_correlations(found.found)
     note("the states are cached: the same command, or another part of it, reads no text again")
     show(f"report: {page}")
 

@@ -100,21 +100,6 @@ class CompareConfig(EncodingOptions):
     column: str | None = Field(default=None, description="Column with the texts; not for .txt files")
 
 
-class AnalyseConfig(Config):
-    """Settings of `analyse`, the comparison of routing weights and hidden states."""
-
-    prompts: list[str] = Field(
-        default=[],
-        description="Names or templates of prompts; the first is used for clusters and complementarity. "
-        "Default: the nine of the paper",
-    )
-    clusters: int = Field(default=10, ge=2, description="Number of k-means clusters")
-    bootstrap: int = Field(
-        default=1000, ge=0, description="Number of bootstrap replicates over pairs; 0 for no intervals"
-    )
-    seed: int = Field(default=0, ge=0, description="Random seed of k-means and of the bootstrap")
-
-
 class RatedColumns(Config):
     """The columns of a table of rated pairs (`RatedPairs`)."""
 
@@ -131,3 +116,18 @@ class RatedColumns(Config):
         of_sts = {"sentence1", "sentence2"} <= set(columns) and "anchor" not in columns
         first, second = ("sentence1", "sentence2") if of_sts else ("anchor", "positive")
         return self.anchor or first, self.positive or second, self.score
+
+
+class AnalyseConfig(RatedColumns):
+    """Settings of `analyse`, the comparison of routing weights and hidden states on rated pairs."""
+
+    prompts: list[str] = Field(
+        default=[],
+        description="Names or templates of prompts; the first is used for clusters and complementarity. "
+        "Default: the nine of the paper",
+    )
+    clusters: int = Field(default=10, ge=2, description="Number of k-means clusters")
+    bootstrap: int = Field(
+        default=1000, ge=0, description="Number of bootstrap replicates over pairs; 0 for no intervals"
+    )
+    seed: int = Field(default=0, ge=0, description="Random seed of k-means and of the bootstrap")

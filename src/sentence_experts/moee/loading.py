@@ -11,13 +11,14 @@ from sentence_experts.moee.embedder import MoeEmbedder, is_embedder
 CHANGEABLE = {"parts", "alpha", "device"}
 
 
-def load_embedder(model: str, config: MoeeConfig) -> MoeEmbedder:
+def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:
     """The embedder of a language model, or of a folder that holds a saved one.
 
     Raises:
         UsageError: settings for a saved embedder other than those in `CHANGEABLE`: it has its own.
         InputError: the model cannot be loaded, or has no routers.
     """
+    config = MoeeConfig.of(config)
     if not is_embedder(model):
         return MoeEmbedder(model, config)
     if foreign := sorted(config.model_fields_set - CHANGEABLE):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.moee.analysis import analyse
+from sentence_experts.evaluation.moee.analysis import analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.vectors import States
 from sentence_experts.report.moee_page import moee_page
@@ -43,7 +43,7 @@ def read(prompt: str, texts: list[str]) -> States:
 
 @pytest.fixture(scope="module")
 def found() -> dict:
-    return analyse(DATASETS, read, prompts=["plain", "noise"], clusters=2, bootstrap=200)
+    return analyse_states(DATASETS, read, prompts=["plain", "noise"], clusters=2, bootstrap=200)
 
 
 def value(found: dict, **wanted: str) -> dict:
@@ -94,7 +94,7 @@ def test_page_shows_every_result(found):
 
 
 def test_one_prompt_has_no_spread():
-    found = analyse(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0)
+    found = analyse_states(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0)
     assert {row["variance"] for row in found["stability"]} == {None}
     assert found["between_prompts"]["means"]["rw_rw"] is None
     assert "nothing to compare" in moee_page(found, SETTINGS)
@@ -107,4 +107,4 @@ def test_one_prompt_has_no_spread():
 )  # fmt: skip
 def test_invalid_analyses_are_refused(datasets, prompts, message):
     with pytest.raises(UsageError, match=message):
-        analyse(datasets, read, prompts=prompts)
+        analyse_states(datasets, read, prompts=prompts)

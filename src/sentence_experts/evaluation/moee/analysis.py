@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,14 @@ from sentence_experts.evaluation.moee.correlation import (
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.models.pooling import unit
 from sentence_experts.moee.alpha import part_cosines
+from sentence_experts.moee.embedder import MoeEmbedder
+from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.vectors import CONCAT, HIDDEN, PARTS, ROUTING, SUM, States, joined
+from sentence_experts.storage import write_json
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Column = NDArray[np.float64]
 # (prompt, dataset) -> part -> the cosine of each pair, shape (pairs,)
@@ -32,7 +39,76 @@ Cosines = Mapping[tuple[str, str], Mapping[str, Column]]
 ReadStates = Callable[[str, Sequence[str]], States]  # prompt, texts -> states
 
 
+@dataclass(frozen=True, repr=False)
+class Analysis:
+    """How the parts of an embedder differ on rated pairs.
+
+    Attributes:
+        found: all figures, as `analyse_states` gives them.
+        settings: what they were made with.
+    """
+
+    found: dict[str, Any]
+    settings: dict[str, Any]
+
+    def __repr__(self) -> str:
+        datasets = ", ".join(f"{name}: {pairs:,} pairs" for name, pairs in self.found["datasets"].items())
+        return f"Analysis({datasets}; prompts: {', '.join(self.found['prompts'])})"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per prompt, dataset and part: Spearman's correlation with the scores, and its interval."""
+        import pandas as pd
+
+        return pd.DataFrame(self.found["correlations"])
+
+
 def analyse(
+    model: str | Path | MoeEmbedder,
+    pairs: Sequence[Path | str | RatedPairs] | Path | str,
+    config: AnalyseConfig | None = None,
+    out: Path | str | None = None,
+    **settings: Any,
+) -> Analysis:
+    """Compare routing weights and hidden states on rated pairs (MoEE, sections 3.2 and 4.4).
+
+    Args:
+        model: an embedder, its folder, or a mixture-of-experts language model. Its prompt does not matter:
+            `prompts` are compared.
+        pairs: a file of rated pairs for each dataset; the texts of the first are clustered.
+        config: the settings; those given by name come before it.
+        out: folder for analysis.json and the states of the texts, which are then not computed again.
+
+    Raises:
+        UsageError: two datasets or prompts with the same name.
+        InputError: the model or a file cannot be read.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = [{"sentence1": f"rice {n}", "sentence2": f"wheat {n % 7}", "score": n % 5} for n in range(20)]
+        >>> pd.DataFrame(rows).to_csv("sts.csv", index=False)
+        >>> result = analyse("language-model", "sts.csv", prompts=["none"], clusters=2, bootstrap=0)
+        >>> sorted(result.to_pandas()["part"])
+        ['concat', 'hs', 'rw', 'sum']
+    """
+    chosen = AnalyseConfig.of(config, **settings)
+    given = [pairs] if isinstance(pairs, Path | str) else pairs
+    data = [each if isinstance(each, RatedPairs) else RatedPairs.read(Path(each), chosen) for each in given]
+    embedder = model if isinstance(model, MoeEmbedder) else load_embedder(str(model))
+    if out is not None:
+        embedder.cache_states(Path(out) / "states")
+
+    def read(prompt: str, texts: Sequence[str]) -> States:
+        return embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}")
+
+    found = analyse_states(data, read, chosen, alpha=embedder.alpha)
+    made = {"seed": chosen.seed, "replicates": chosen.bootstrap, **embedder.reader.settings()}
+    analysis = Analysis(found, {"model": Path(embedder.reader.name).name, **made})
+    if out is not None:
+        write_json(Path(out) / "analysis.json", {**found, "settings": analysis.settings})
+    return analysis
+
+
+def analyse_states(
     datasets: Sequence[RatedPairs],
     read: ReadStates,
     config: AnalyseConfig | None = None,
