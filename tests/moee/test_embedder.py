@@ -205,11 +205,20 @@ def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_pa
     assert not list(folder.glob("*model*"))  # the weights stay where they are
 
 
-@pytest.mark.parametrize("settings", [{"pooling": "cls"}, {"revision": "main"}, {"trust_remote_code": True}])
+@pytest.mark.parametrize("settings", [{"pooling": "cls"}, {"revision": "main"}])
 def test_a_folder_refuses_settings_that_it_does_not_take(olmoe, tmp_path, settings):
     MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
     with pytest.raises(UsageError, match=f"`{next(iter(settings))}` has no effect.*settings of its own"):
         load(tmp_path, **settings)
+
+
+def test_a_folder_cannot_allow_code_to_run(olmoe, tmp_path):
+    MoeEmbedder(str(olmoe), device="cpu", trust_remote_code=True).save(str(tmp_path))
+    with pytest.raises(UsageError, match=f"{tmp_path}: .* code of its own.*`trust_remote_code=True`"):
+        load(tmp_path)
+    assert load(tmp_path, trust_remote_code=True).settings["trust_remote_code"]
+    MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
+    assert not load(tmp_path).settings["trust_remote_code"]
 
 
 def test_a_maximum_length_is_taken_saved_and_leaves_an_embedder_in_memory_alone(olmoe, texts, tmp_path):

@@ -50,15 +50,29 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_recipes_are_planned(name: str, tmp_path: Path) -> None:
     recipe = read_recipe(SHIPPED / f"{name}.yaml")
-    experiment = plan_recipe(f"moee/{name}", out=tmp_path, scale="full")
+    needs_code = name == "deepseek-moe"
+    if needs_code:
+        with pytest.raises(UsageError, match=r"code of its own.*`trust_remote_code=True`"):
+            plan_recipe(f"moee/{name}", out=tmp_path, scale="full")
+    experiment = plan_recipe(f"moee/{name}", out=tmp_path, scale="full", trust_remote_code=needs_code)
     hub = Published.read(SHIPPED / "published.yaml").models[str(recipe.model)].hub
     assert experiment.pretrained == [hub]
     given = [step.arguments for step in experiment.steps]
     assert [(one["model"], one["prompt"], one["data"]) for one in given] == [
         (hub, prompt, "moee") for prompt in ("none", "prompteol")
     ]
-    assert all(("trust_remote_code" in one["read"]) == (name == "deepseek-moe") for one in given)
+    assert all(("trust_remote_code" in one["read"]) == needs_code for one in given)
     assert len({one["states"] for one in given}) == 1
+
+
+@pytest.mark.parametrize("recipe", [True, False], ids=["recipe", "protocol"])
+def test_a_recipe_cannot_allow_code_to_run(recipes: Path, recipe: bool) -> None:
+    file = recipes / ("olmoe.yaml" if recipe else "protocol.yaml")
+    content = yaml.safe_load(file.read_text())
+    content["read"] = {**content.get("read", {}), "trust_remote_code": True}
+    file.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match=rf"{file.name}: read.trust_remote_code: only the user"):
+        read_recipe(recipes / "olmoe.yaml")
 
 
 def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
@@ -95,7 +109,7 @@ def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
     ("file", "change", "message"),
     [
         ("olmoe.yaml", {"model": "OLMoE-2"}, "'OLMoE-2' is none of DeepSeekMoE-16b"),
-        ("olmoe.yaml", {"prompt": "tone"}, "prompt: Extra inputs"),
+        ("olmoe.yaml", {"prompt": "tone"}, "prompt: no such setting"),
         ("protocol.yaml", {"prompts": ["tonne"]}, "'tonne' is not one of the paper's prompts"),
     ],
 )

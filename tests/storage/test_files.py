@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import read_json
+from sentence_experts.storage import read_json, replacing, replacing_folder
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"9" * 5000, b"\xff", b"{", b""])
@@ -21,3 +22,24 @@ def test_json_that_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> No
 def test_folder_is_no_json_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="directory"):
         read_json(tmp_path)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_weights_get_the_mode_of_any_new_file(tmp_path: Path, umask: int, mode: int) -> None:
+    def write(path: Path) -> None:
+        path.touch(mode=0o600)  # as safetensors does
+
+    before = os.umask(umask)
+    try:
+        with replacing(tmp_path / "file") as temporary:
+            write(temporary)
+        with replacing_folder(tmp_path / "folder") as temporary:
+            (temporary / "inner").mkdir()
+            write(temporary / "inner" / "file")
+            (temporary / "program").touch(mode=0o700)
+    finally:
+        os.umask(before)
+    for file in (tmp_path / "file", tmp_path / "folder" / "inner" / "file"):
+        assert file.stat().st_mode & 0o777 == mode
+    assert (tmp_path / "folder" / "program").stat().st_mode & 0o777 == 0o700 & ~umask
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]

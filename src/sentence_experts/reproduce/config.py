@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, TrustRemoteCode
 
 Scale = Literal["small", "full"]
 
@@ -26,3 +26,4 @@ class ReproduceConfig(Config):
     seeds: int | None = Field(
         None, ge=1, description="Number of training runs per model; by default the recipe's"
     )
+    trust_remote_code: TrustRemoteCode = False

@@ -84,6 +84,12 @@ class Experiment(ABC):
         if config.corpus is not None and not self.takes_corpus:
             raise UsageError("`corpus` is for recipes on pairs; this one is on tasks")
         self.recipe, self.small = recipe, config.scale == "small"
+        self.trusts_code = config.trust_remote_code
+        if recipe.needs_remote_code and not self.small and not self.trusts_code:
+            raise UsageError(
+                f"{recipe.model} comes with code of its own, which would run here: read it, and then give "
+                "`trust_remote_code=True`"
+            )
         self.published = Published.read(recipe.protocol.published)
         self.root = out / config.scale / recipe.protocol.name
         self.report = self.root / name

@@ -30,6 +30,7 @@ from sentence_experts.yaml_files import read_settings
 
 DOMAIN = "{domain}"
 MTEB = "mteb"
+TRUST = "trust_remote_code"
 Settings = dict[str, Any]
 # What a protocol of each kind must have.
 NEEDED = {
@@ -184,6 +185,7 @@ class Recipe(Strict):
         beside: recipes whose models belong in the same tables; they are run too.
         runs: the models of `beside`, then its own.
         model: (language models) the paper's name of the model.
+        needs_remote_code: the model comes with code of its own, which only the user may allow.
         train, small_train, read: over the protocol's, for every run.
     """
 
@@ -196,6 +198,7 @@ class Recipe(Strict):
     baselines: tuple[Baseline, ...] = ()
     search: Search | None = None
     model: str | None = None
+    needs_remote_code: bool = False
     train: Settings = Field(default_factory=dict)
     small_train: Settings = Field(default_factory=dict)
     read: Settings = Field(default_factory=dict)
@@ -232,7 +235,7 @@ def read_recipe(path: Path) -> Recipe:
     published = Published.read(recipe.protocol.published)
     _check_protocol(recipe.protocol, published)
     for inside, config, settings in _groups_of_recipe(recipe):
-        checked(config, settings, path, inside)
+        _check_group(config, settings, path, inside)
     _check_names(recipe, published, path)
     return recipe
 
@@ -277,6 +280,14 @@ def _groups_of_recipe(recipe: Recipe) -> Iterator[Group]:
             yield f"{inside}extend", ExtendConfig, run.extend or {}
 
 
+def _check_group(config: type[Config], settings: Mapping[str, Any], path: Path, inside: str) -> None:
+    if TRUST in settings:
+        raise InputError(
+            f"{path}: {inside}.{TRUST}: only the user can allow this; write `needs_remote_code: true`"
+        )
+    checked(config, settings, path, inside)
+
+
 def without_benchmark(settings: Mapping[str, Any]) -> Settings:
     """The settings of `evaluate`; `mteb` is its data."""
     return {key: value for key, value in settings.items() if key != MTEB}
@@ -288,7 +299,7 @@ def _check_protocol(protocol: Protocol, published: Published) -> None:
         if not getattr(protocol, key):
             raise InputError(f"{source}: {key}: is missing, for recipes of kind {protocol.kind}")
     for inside, config, settings in _groups_of_protocol(protocol):
-        checked(config, settings, source, inside)
+        _check_group(config, settings, source, inside)
     if protocol.kind == "pairs":
         domains = set(DomainRules.read(Path(str(protocol.domains))).domains)
         for key, names in (("queries", protocol.queries), ("small.domains", protocol.small.domains)):

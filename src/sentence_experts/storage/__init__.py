@@ -11,6 +11,7 @@ from __future__ import annotations
 from sentence_experts.storage.disk import NoSpaceError, check_regular, explained, no_space, remove_leftovers
 from sentence_experts.storage.files import (
     check_version,
+    open_to_readers,
     read_json,
     replacing,
     replacing_folder,
@@ -51,6 +52,7 @@ __all__ = [
     "no_space",
     "note_changes",
     "open_output",
+    "open_to_readers",
     "output",
     "read_json",
     "remove_leftovers",

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,9 +31,29 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = temporary_beside(path)
     try:
         yield temporary
+        open_to_readers(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def open_to_readers(path: Path) -> None:
+    """Give files that a library wrote for their owner alone, as safetensors does, the mode of any new file.
+
+    `path` is such a file, or a folder of them. A new folder tells what the user's umask leaves.
+    """
+    private = [file for file in (path, *path.rglob("*")) if file.is_file() and _mode(file) == 0o600]
+    if private:
+        with tempfile.TemporaryDirectory(dir=path.parent) as probe:
+            folder = Path(probe) / "new"
+            folder.mkdir()
+            usual = _mode(folder) & 0o666
+        for file in private:
+            file.chmod(usual)
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 @contextmanager
@@ -44,6 +66,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
+        open_to_readers(temporary)
         if path.exists():
             retired = temporary_beside(path, ".old")
             os.replace(path, retired)

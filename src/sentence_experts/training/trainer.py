@@ -24,6 +24,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS
 from sentence_experts.progress import Advance
+from sentence_experts.storage import open_to_readers
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
@@ -187,6 +188,7 @@ class Trainer(SentenceTransformerTrainer):
         self.model.save_pretrained(folder, create_model_card=False)
         if weights := self.loss.own_weights():
             save_file(weights, f"{folder}/{LOSS_FILE}")
+        open_to_readers(Path(folder))
 
     def load_loss(self, checkpoint: str | Path) -> None:
         """Take the loss's own weights from a checkpoint; the trainer itself loads the model's."""

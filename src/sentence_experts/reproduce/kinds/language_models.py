@@ -11,7 +11,7 @@ from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, 
 from sentence_experts.reproduce.kinds.tasks import DATA, MTEB_TYPES, PERCENT, filled_in
 from sentence_experts.reproduce.material import DATA_VARIABLE, data_folder
 from sentence_experts.reproduce.published import AVERAGES, PublishedFigure
-from sentence_experts.reproduce.recipe import MTEB, without_benchmark
+from sentence_experts.reproduce.recipe import MTEB, TRUST, without_benchmark
 from sentence_experts.reproduce.steps import Step
 from sentence_experts.storage import write_text
 
@@ -54,6 +54,8 @@ class LanguageModelExperiment(Experiment):
         ((_, settings),) = recipe.evaluate_settings(self.small).items()
         read = recipe.read_settings(self.small)
         self.unlike_published = list(changed_settings("reading", recipe.read_settings(False), read))
+        if self.trusts_code and not self.small:
+            read = {**read, TRUST: True}
         for prompt in protocol.prompts:
             file = self.evaluations[prompt] = self.report / prompt / self.result
             arguments = {
