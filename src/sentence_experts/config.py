@@ -49,6 +49,31 @@ def parameters_of(function: CodeType) -> list[str]:
     return [name for name in names if name not in ("cls", "config", "self")]
 
 
+class SettingError(UsageError):
+    """A setting, which `name` says, has no such value; an empty name: several settings contradict each other."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"`{name}`: {reason}" if name else reason)
+        self.name, self.reason = name, reason
+
+    @classmethod
+    def of(cls, error: ValidationError, settings: Mapping[str, Any], known: Iterable[str]) -> Self:
+        """The first problem that pydantic found with `settings`; `known` are those that there are."""
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else ""
+        if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+            return cls(name, unknown_setting(name, known))
+        place, value = "", settings.get(name)
+        for part in first["loc"][1:]:  # pydantic also names types, which the user did not write
+            if isinstance(value, list | tuple | Mapping) and (isinstance(part, int) or part in value):
+                place, value = f"{place}{part}: ", value[part]  # type: ignore[index]
+        message, got = (
+            first["msg"].removeprefix("Value error, "),
+            f" (got {first['input']!r})" if name else "",
+        )
+        return cls(name, f"{place}{message}{got}")
+
+
 class Config(BaseModel):
     """Settings of one public function, and of the verb of the same name.
 
@@ -57,6 +82,12 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise SettingError.of(error, settings, type(self).model_fields) from error
 
     @classmethod
     def of(cls, config: Self | Mapping[str, Any] | None = None, **settings: Any) -> Self:
@@ -67,7 +98,7 @@ class Config(BaseModel):
                 message names the parameter.
         """
         if config is not None and not isinstance(config, cls | Mapping):
-            raise UsageError(f"`config` must be a {cls.__name__} or a dict, got a {type(config).__name__}")
+            raise UsageError(f"`config` is of {cls.__name__}, or a dict, not {type(config).__name__}")
         if unknown := next((name for name in settings if name not in cls.model_fields), None):
             frame = inspect.currentframe()
             others = () if frame is None or frame.f_back is None else parameters_of(frame.f_back.f_code)
@@ -99,18 +130,11 @@ class Config(BaseModel):
             UsageError: any other one.
         """
         try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name, place = (".".join(map(str, part)) for part in (first["loc"][:1], first["loc"][1:]))
-            message = f"{place and f'{place}: '}{first['msg'].removeprefix('Value error, ')}"
-            if first["type"] == "extra_forbidden":
-                message = f"{place}: no such setting" if place else unknown_setting(name, cls.model_fields)
-            elif name:
-                message = f"{message} (got {first['input']!r})"
-            if path is None or name in settings:
-                raise UsageError(f"`{name}`: {message}" if name else message) from error
-            raise InputError(f"{path}: {f'{name}: ' if name else ''}{message}") from error
+            return cls(**values)
+        except SettingError as error:
+            if path is None or error.name in settings:
+                raise
+            raise InputError(f"{path}: {error.name and f'{error.name}: '}{error.reason}") from error
 
     def write(self, path: Path) -> None:
         """Write every setting as YAML."""

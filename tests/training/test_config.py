@@ -79,7 +79,7 @@ def test_settings_that_contradict_each_other_are_refused(options: dict, message:
 
 @pytest.mark.parametrize("wrong", ["config.yaml", 7, LoadConfig()])
 def test_config_of_the_wrong_kind_is_named(wrong: Any) -> None:
-    with pytest.raises(UsageError, match=f"must be a TrainConfig or a dict, got a {type(wrong).__name__}"):
+    with pytest.raises(UsageError, match=f"is of TrainConfig, or a dict, not {type(wrong).__name__}"):
         TrainConfig.of(wrong)
 
 

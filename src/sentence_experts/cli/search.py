@@ -10,7 +10,6 @@ import typer
 
 from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import Model, add_verb
-from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
 
@@ -38,8 +37,6 @@ def search(
     from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.retrieval.search import search as search_corpus
 
-    if not all(query.strip() for query in queries):
-        raise UsageError("a query is empty")
     folder = CorpusFolder.open(corpus)
     result = search_corpus(model, folder, queries, config, load_config=load_config)
     if as_json:

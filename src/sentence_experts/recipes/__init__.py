@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 
 from sentence_experts.errors import InputError
@@ -47,4 +48,6 @@ def _find(name: str | Path, folder: Path, names: list[str], what: str) -> Path:
         return Path(name)
     if str(name) in names:
         return folder / f"{name}.yaml"
-    raise InputError(f"{name}: no such file, and no shipped {what} of that name: {', '.join(names)}")
+    close = get_close_matches(str(name), names)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names)}"
+    raise InputError(f"{name}: no such file, and no shipped {what} of that name; {hint}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
 from sentence_experts.retrieval.index import corpus_index, describe_papers
+from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +57,7 @@ class SearchResult:
 def search(
     model: Model,
     corpus: Corpus,
-    queries: str | Sequence[str],
+    queries: str | Table,
     config: SearchConfig | None = None,
     *,
     load_config: LoadConfig | None = None,
@@ -70,7 +71,7 @@ def search(
     Args:
         model: a model in memory, or the path or name of one.
         corpus: a corpus, its folder, or a table of papers (`paper_id`, and `title` or `abstract`).
-        queries: one text or several.
+        queries: one text, or several: a list, a series, a table.
         config: settings; those given by name come before it.
         load_config: how to open a model that is given by its path or name; see `load`.
 
@@ -85,7 +86,7 @@ def search(
         3
     """
     config = SearchConfig.of(config, **settings)
-    queries = [queries] if isinstance(queries, str) else list(queries)
+    queries = TextTable([queries] if isinstance(queries, str) else queries).texts()
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
     encoder = open_encoder(model, config.route, config.batch_size, load_config)

@@ -30,7 +30,7 @@ def open_data(data: Any) -> list[Objective]:
         UsageError: no data, or two parts with routes of the same name.
     """
     rows = isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data)
-    parts = data if isinstance(data, list | tuple) and not rows else [data]
+    parts = data if isinstance(data, list | tuple) and not rows else [] if data is None else [data]
     objectives = [_objective(part) for part in parts]
     if not objectives:
         raise UsageError("no training data: give pairs, tasks or both")

@@ -115,9 +115,9 @@ def _wrong_setting(space: SearchSpace) -> str | None:
             return f"{name}: {unknown_setting(name, TrainConfig.model_fields)}"
         for value in drawn.extremes:
             try:
-                TrainConfig.model_validate({name: value})
-            except ValidationError as error:
-                return f"{name}: {value!r} is not allowed: {error.errors()[0]['msg']}"
+                TrainConfig(**{name: value})
+            except UsageError as error:
+                return f"{value!r} is not allowed: {error}"
     for stronger, weaker in OVERRIDES.items():
         if stronger in space and weaker in space:
             return f"{stronger} overrides {weaker}; search one of them"
