@@ -13,8 +13,8 @@ from sentence_experts.errors import InputError, UsageError
 
 class Settings(Config):
     size: int = Field(1, ge=1)
-    weights: dict[str, float] = {}
-    pages: list[int] | str = []
+    weights: dict[str, float] = Field({})
+    pages: list[int] | str = Field([])
 
 
 class LargeSettings(Settings):

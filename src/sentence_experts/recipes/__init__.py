@@ -48,6 +48,6 @@ def _find(name: str | Path, folder: Path, names: list[str], what: str) -> Path:
         return Path(name)
     if str(name) in names:
         return folder / f"{name}.yaml"
-    close = get_close_matches(str(name), names)
+    close = get_close_matches(str(name), names, cutoff=0.8)
     hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names)}"
     raise InputError(f"{name}: no such file, and no shipped {what} of that name; {hint}")

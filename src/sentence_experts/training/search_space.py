@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from sentence_experts.config import unknown_setting
+from sentence_experts.config import SettingError, unknown_setting
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.yaml_files import read_settings
@@ -116,8 +116,8 @@ def _wrong_setting(space: SearchSpace) -> str | None:
         for value in drawn.extremes:
             try:
                 TrainConfig(**{name: value})
-            except UsageError as error:
-                return f"{value!r} is not allowed: {error}"
+            except SettingError as error:
+                return f"{name}: {value!r} is not allowed: {error.reason}"
     for stronger, weaker in OVERRIDES.items():
         if stronger in space and weaker in space:
             return f"{stronger} overrides {weaker}; search one of them"
