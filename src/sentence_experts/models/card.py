@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.models.architectures.families import MODEL_TYPES
+from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.models.routing.router_kinds import router_kind
 
 METADATA = {
@@ -22,43 +26,72 @@ MARKS = {
 }
 
 
-def usage_card(model: SentenceTransformer, title: str = "A text encoder with experts") -> str:
+STOCK = """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")"""
+REGISTERED = f"""import sentence_experts.register  # makes the model type known
+{STOCK}"""
+OWN = """import sentence_experts
+
+model = sentence_experts.load("path/to/this/folder")"""
+
+
+def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
     """The front matter, a description and a snippet that runs, for README.md."""
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
-    use = f', prompt_name="{next(iter(prompts))}"' if prompts else ""
+    config = _config(model)
+    has_experts = getattr(config, "model_type", None) in MODEL_TYPES
+    opening = OWN if AUTO in prompts else REGISTERED if has_experts else STOCK
+    texts, use = ["a text", "another"], ""
+    routes = [route["text"] for route in getattr(config, "routes", ())]
+    named = [name for name in prompts if not routes or prompts[name].startswith(tuple(routes))]
+    if name := AUTO if AUTO in prompts else next(iter(named), None):
+        use = f", prompt_name={json.dumps(name, ensure_ascii=False)}"
+    elif routes:
+        texts = [routes[0] + text for text in texts]
+    if title is None:
+        title = f"A text encoder{' with experts' if has_experts and config.expert_layers else ''}"
+    return snippet_card(title, _architecture(config, prompts), opening, texts, use)
+
+
+def snippet_card(
+    title: str, description: str, opening: str, texts: Sequence[str] = ("a text", "another"), use: str = ""
+) -> str:
+    """A card whose snippet opens the model with `opening` and encodes texts, with the arguments `use`."""
     return f"""---
 {yaml.safe_dump(METADATA, sort_keys=False)}---
 # {title}
 
-{_architecture(model, prompts)}
+{description}
 
 ## Use
 
 ```python
-import sentence_experts.register  # makes the model type known
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("path/to/this/folder")
-vectors = model.encode(["a text", "another"]{use})
+{opening}
+vectors = model.encode({json.dumps(list(texts), ensure_ascii=False)}{use})
 ```
 """
 
 
-def _architecture(model: SentenceTransformer, prompts: dict[str, str]) -> str:
+def _config(model: SentenceTransformer) -> Any:
+    return getattr(getattr(model[0], "auto_model", None), "config", None)
+
+
+def _architecture(config: Any, prompts: dict[str, str]) -> str:
     """What the model is, and a table of its routes."""
-    config: Any = model[0].auto_model.config  # type: ignore[union-attr]
+    model_type = getattr(config, "model_type", "text")
     experts = getattr(config, "experts", None)
     if not prompts and not (experts and config.expert_layers):
-        return f"A dense {config.model_type} encoder."
+        return f"A dense {model_type} encoder."
     if experts and config.expert_layers:
         how = router_kind(config).description.format(**config.to_dict())
         what = (
-            f"A {config.model_type} encoder with {len(experts)} experts in {len(config.expert_layers)} of "
+            f"A {model_type} encoder with {len(experts)} experts in {len(config.expert_layers)} of "
             f"its {config.num_hidden_layers} blocks. {how}"
         )
     else:
-        mark = MARKS[getattr(config, "route_kind", "prefix")]
-        what = f"A dense {config.model_type} encoder with {mark} for each route."
+        mark = MARKS.get(getattr(config, "route_kind", "prefix"), "a prompt")
+        what = f"A dense {model_type} encoder with {mark} for each route."
     if not prompts:
         return what
     table = "\n".join(f"| {name} | `{prompt}` |" for name, prompt in prompts.items())

@@ -302,7 +302,14 @@ def model_output(out: Path | str, overwrite: bool = False) -> AbstractContextMan
 def save_to(place: Output, encoder: SentenceTransformer) -> None:
     """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
     with place.replacing() as temporary:
-        encoder.save(str(temporary), create_model_card=isinstance(encoder, ExpertEncoder))
+        write_model(encoder, temporary)
+
+
+def write_model(encoder: SentenceTransformer, folder: Path) -> None:
+    """Write a model, with or without experts, and its card."""
+    encoder.save(str(folder), create_model_card=isinstance(encoder, ExpertEncoder))
+    if not isinstance(encoder, ExpertEncoder):
+        write_text(folder / "README.md", usage_card(encoder))
 
 
 def save(encoder: SentenceTransformer, path: str | Path, overwrite: bool = False) -> None:

@@ -17,6 +17,7 @@ from sentence_transformers.util import quantize_embeddings
 from sentence_experts.compat.sentence_transformers import prompt_of
 from sentence_experts.compat.torch import give_children
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.card import OWN, snippet_card
 from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.moee.alpha import Choice, choose_alpha
@@ -26,9 +27,17 @@ from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.standard import FILE as STANDARD
 from sentence_experts.moee.standard import Standard, batch_scores
 from sentence_experts.moee.transformer import MoeTransformer
-from sentence_experts.moee.vectors import SUM, Rows, States, check_parts, joined
+from sentence_experts.moee.vectors import DESCRIPTIONS, SUM, Rows, States, check_parts, joined
 from sentence_experts.progress import progress
-from sentence_experts.storage import Output, check_version, output, read_json, sha256_text, write_json
+from sentence_experts.storage import (
+    Output,
+    check_version,
+    output,
+    read_json,
+    sha256_text,
+    write_json,
+    write_text,
+)
 from sentence_experts.storage.text_cache import TextCache
 
 logger = logging.getLogger(__name__)
@@ -118,6 +127,17 @@ class MoeEmbedder(SentenceTransformer):
                 self.standard.write(folder)
                 settings["standard"] = FITTED
             write_json(folder / FILE, {"kind": "moee", "format": FORMAT, **settings})
+            write_text(folder / "README.md", self._card())
+
+    def _card(self) -> str:
+        opening = OWN
+        if self.settings["trust_remote_code"]:
+            opening = OWN.replace('folder")', 'folder", trust_remote_code=True)  # runs code of its author')
+        description = (
+            f"Vectors of the language model with experts {Path(self.settings['model']).name}, untrained: "
+            f"{DESCRIPTIONS[self.parts]}. Its weights are not in this folder."
+        )
+        return snippet_card("Embeddings from a language model", description, opening)
 
     @property
     def reader(self) -> MoeTransformer:

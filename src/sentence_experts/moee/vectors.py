@@ -20,6 +20,12 @@ Rows = NDArray[np.float32]
 
 HIDDEN, ROUTING, CONCAT, SUM = "hs", "rw", "concat", "sum"
 PARTS = (HIDDEN, ROUTING, CONCAT, SUM)
+DESCRIPTIONS = {
+    HIDDEN: "its hidden state",
+    ROUTING: "its routing weights",
+    CONCAT: "its hidden state and routing weights, joined",
+    SUM: "its hidden state and routing weights, whose dot product is the weighted sum of two cosines",
+}
 
 
 @dataclass(frozen=True)

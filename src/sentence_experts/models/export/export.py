@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.models.encoder import check_experts, model_output
+from sentence_experts.models.encoder import check_experts, model_output, write_model
 from sentence_experts.models.export.config import ExportConfig
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
@@ -94,7 +94,7 @@ def export(
         dense = average_experts(encoder, config.weights) if route is None else export_route(encoder, route)
         place.result = {"onnx_difference": None}
         with place.replacing() as folder:
-            dense.save(str(folder), create_model_card=False)
+            write_model(dense, folder)
             if config.onnx:
                 from sentence_experts.models.export.onnx import write_onnx
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.models.encoder import ExpertEncoder, model_output
+from sentence_experts.models.encoder import ExpertEncoder, model_output, write_model
 from sentence_experts.models.export import int8
 from sentence_experts.models.export.config import QuantizeConfig
 from sentence_experts.models.loading import load
@@ -93,7 +93,7 @@ def _write(whole: SentenceTransformer, texts: TextTable, folder: Path) -> dict[s
     routes = whole.routes if isinstance(whole, ExpertEncoder) else ()
     prefixes = [route.text for route in routes] or [""]
     int8_state = int8.calibrate(whole, [prefix + text for prefix in prefixes for text in others])
-    whole.save(str(folder), create_model_card=isinstance(whole, ExpertEncoder))
+    write_model(whole, folder)
     int8.write(int8_state, folder)
     eight = load(folder, device="cpu")
     routed = [prefix + text for prefix in prefixes for text in compared]

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from sentence_experts.compat.sentence_transformers import takes_sentences
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.card import usage_card
 from sentence_experts.models.encoder import ExpertEncoder, prepend
 from sentence_experts.models.routing.route_classifier import AUTO, FOLDER, RouteClassifier, fit_classifier
 from sentence_experts.models.storage.fingerprint import forget_origin
 from sentence_experts.models.surgery.merge import average_experts
 from sentence_experts.progress import progress
-from sentence_experts.storage import read_json, update_json
+from sentence_experts.storage import read_json, update_json, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +145,8 @@ class AutoRoutedEncoder(ExpertEncoder):
         """As `SentenceTransformer.save`, with the automatic routes."""
         self.without_auto_routes().save(path, *args, **kwargs)
         self.write_auto_routes(Path(path))
+        if (card := Path(path) / "README.md").exists():
+            write_text(card, usage_card(self))
 
     def write_auto_routes(self, folder: Path) -> list[str]:
         """Add the automatic routes to the folder of the saved model; returns the names of what it wrote.

@@ -22,6 +22,7 @@ from sentence_experts.models.architectures.families import family_of, inherited_
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe, is_domain_route
+from sentence_experts.models.routing.task_types import DOCUMENT, QUERY, ROLES
 from sentence_experts.models.storage.weight_names import base_name, expert_of
 from sentence_experts.models.surgery.assemble import (
     Shares,
@@ -70,7 +71,8 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     expert = encoder.experts.index(name) if route is None else route.expert
     model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
     prompt = dense_prompt(encoder, route) if route else ""
-    prompts = {name: prompt} if prompt else {}
+    # Every text gets the one prompt, whatever it is asked for: a stock encoder has empty ones for the roles.
+    prompts = dict.fromkeys((name, *ROLES), prompt)
     return _around(encoder, model, prompts, name if prompt else None)
 
 
@@ -89,11 +91,23 @@ def average_experts(
     shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
     routes = [route for route in encoder.routes if shares.get(route.expert)]
     model = _dense_model(encoder, shares, routes)
-    prompts = {route.name: prompt for route in routes if (prompt := dense_prompt(encoder, route))}
+    prompts = {route.name: dense_prompt(encoder, route) for route in routes}
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
-    if encoder.routed_model.config.route_kind == "token" and prompts:
+    if encoder.routed_model.config.route_kind == "token" and any(prompts.values()):
         default = next(iter(prompts))  # the base's own prompt, the same for every domain
-    return _around(encoder, model, prompts, default)
+    return _around(encoder, model, _with_roles(prompts, default), default)
+
+
+def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
+    """The prompts, with one for each role: a stock encoder has empty ones, and would use them silently."""
+    shared = set(prompts.values())
+    other = prompts.get(default or "") or (next(iter(shared)) if len(shared) == 1 else "")
+    found = {QUERY: other, DOCUMENT: prompts.get("passage", other), **prompts}
+    if any(shared) and (plain := [role for role in ROLES if not found[role]]):
+        logger.info(
+            f"nothing stands in front of a text that is encoded as {' or '.join(plain)}: name a prompt"
+        )
+    return found
 
 
 def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, float]:
