@@ -18,6 +18,7 @@ from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder, save
 from sentence_experts.models.surgery.merge import average_experts, export_route
+from sentence_experts.storage import RECORD
 
 NAMES = ["copd", "cvd", "skin cancer"]
 # The package may lie on the path; whoever imports it fails.
@@ -82,6 +83,8 @@ def test_files_name_no_experts(mixed: ExpertEncoder, tmp_path: Path, family: str
     assert config["model_type"] == family
     assert "auto_map" not in config
     for file in (tmp_path / "dense").rglob("*.json"):
+        if file.name == RECORD:
+            continue  # it names the package
         assert "expert" not in file.read_text().lower(), file.name
         assert "[SKIN_CANCER]" not in file.read_text(), file.name
 
