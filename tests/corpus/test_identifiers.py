@@ -37,6 +37,36 @@ def test_what_is_no_doi(value: str | None) -> None:
     assert normalise_doi(value) is None
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("10.1021/ bi992105o", "10.1021/bi992105o"),
+        ("10.1021 / bi992105o.", "10.1021/bi992105o"),
+        ("10. 1371/journal.1", "10.1371/journal.1"),
+        ("e14910.1371/journal.pone.0014910", "10.1371/journal.pone.0014910"),
+        ("10.1186/1471\u20132164-14\u2013610", "10.1186/1471-2164-14-610"),
+        ("10.1126/science.1245200\u2212", "10.1126/science.1245200"),
+        ("10.1111/2041-210\u00d7.12974", "10.1111/2041-210x.12974"),
+        ("10.1017.S1355838201011074", "10.1017/s1355838201011074"),
+        ("10.1371/journal.pone.", None),
+        ("10.1371/journal.", None),
+        ("10.1000/journal.", "10.1000/journal"),
+        ("10.1211.jpp/62.02.0013", None),
+        ("doi 10.1000/x1", "10.1000/x1"),
+        ("http://dx.doi.org/doi:10.1000/x1", "10.1000/x1"),
+    ],
+)
+def test_dois_are_repaired_where_that_is_safe(written: str, meant: str | None) -> None:
+    assert normalise_doi(written) == meant
+    if meant is not None and not written.startswith("10.1017"):
+        assert parse_identifier(written) == (meant, None, None)
+
+
+def test_ids_of_users_that_show_no_doi_are_none() -> None:
+    for own in ("paper 10.1000/x1", "e12", "10.5", "doing", "see doi.org/10.1000/x1"):
+        assert parse_identifier(own) == (None, None, None)
+
+
 def test_doi_broken_over_two_lines_is_joined() -> None:
     assert normalise_doi("10.1126/science. 1068094") == "10.1126/science.1068094"
 

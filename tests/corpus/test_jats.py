@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from helpers.small_articles import jats, ref
+from helpers.small_articles import jats, ref, rejected
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Citation, Paper
 
 
@@ -166,3 +169,17 @@ def test_what_comes_before_an_error_is_kept() -> None:
     *kept, error = read_articles(io.BytesIO(cut.encode()))
     assert [paper.doi for paper in kept if isinstance(paper, Paper)] == ["10.1000/a"]
     assert isinstance(error, UnreadableArticleError)
+
+
+def test_unreadable_dois_of_references_are_counted_and_named(
+    folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    refs = ref(doi="10.1000/good1") + ref(doi="S0378-1119(94)") + ref(doi="10.1021/ bi992105o", pmid="7")
+    linked = (
+        '<ref><mixed-citation><pub-id pub-id-type="doi">none</pub-id>, doi: 10.1000/m1</mixed-citation></ref>'
+    )
+    corpus = import_corpus([folder(a=jats(refs=refs + linked))], tmp_path / "out", workers=1)
+    assert corpus.manifest["counts"]["references_with_doi"] == 3
+    assert corpus.manifest["counts"]["rejected"] == {"unreadable-doi": 1}
+    (line,) = rejected(corpus)
+    assert (line["member"], line["detail"]) == ("a.xml", "of a reference: S0378-1119(94)")

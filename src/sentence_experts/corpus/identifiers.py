@@ -13,6 +13,15 @@ _DOI_IN_TEXT = re.compile(
 )
 # A line break inside a DOI that has its own field: "10.1126/science. 1068094".
 _BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)")
+# The same around the slash: "10.1021/ bi992105o".
+_BROKEN_PREFIX = re.compile(r"10\.\s*(\d{4,9}(?:\.\d+)*)\s*/\s*(?=\S)")
+# A point for the slash: "10.1017.s1355838201011074".
+_NO_SLASH = re.compile(r"10\.(\d{4,5})\.([a-z][^\s/]*\d[^\s/]*)", re.ASCII)
+# What typesetters make of a hyphen and of an x; DOIs are ASCII.
+_TYPESET = str.maketrans("\u2010\u2011\u2012\u2013\u2212\u00d7", "-----x")
+# The DOI of a PLOS article whose end is missing would stand for every article of the journal.
+_CUT_SHORT = re.compile(r"10\.1371/journal(\.[a-z]*)?")
+_SHOWS_DOI = re.compile(r"(?:(?:dx\.|www\.)?doi(?:\.org/)?[\s:=]*|e\d{1,9})?10\.\s*\d{4}", re.ASCII)
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
 _BRACKETS = {")": "(", "]": "[", "}": "{", ">": "<"}
 
@@ -35,11 +44,14 @@ def _trimmed(doi: str) -> str | None:
             doi = doi[:-1]
         else:
             break
-    return doi if doi and not doi.endswith("/") else None
+    return doi if doi and not doi.endswith("/") and not _CUT_SHORT.fullmatch(doi) else None
 
 
 def normalise_doi(value: str | None) -> str | None:
     """A DOI in lower case, without a `doi:` or URL prefix, URL escapes and trailing punctuation.
+
+    Repairs what cannot mean anything else: spaces around the slash or at a line break, typeset dashes, a
+    point for the only slash, an article number glued before it ("e14910.1371/...").
 
     >>> normalise_doi("https://dx.doi.org/10.1000%2FABC.1.")
     '10.1000/abc.1'
@@ -53,7 +65,10 @@ def normalise_doi(value: str | None) -> str | None:
         value = unquote(value)
     if "&" in value:
         value = html.unescape(value)
-    value = _BROKEN_DOI.sub("", value.translate(_INVISIBLE).strip())
+    value = value.translate(_INVISIBLE).strip().rstrip("\u2013\u2212").translate(_TYPESET)
+    value = _BROKEN_PREFIX.sub(r"10.\1/", _BROKEN_DOI.sub("", value))
+    if whole := _NO_SLASH.fullmatch(value):
+        value = f"10.{whole[1]}/{whole[2]}"
     found = _DOI.search(value)
     return _trimmed(found.group()) if found else None
 
@@ -92,7 +107,7 @@ def parse_identifier(value: str) -> tuple[str | None, str | None, str | None]:
     """
     value = value.strip()
     low = value.lower()
-    if low.startswith(("10.", "doi:", "doi.org/", "dx.doi.org/")):
+    if _SHOWS_DOI.match(low):
         return normalise_doi(value), None, None
     if low.startswith(("http://", "https://")):
         return identifiers_in_url(value)

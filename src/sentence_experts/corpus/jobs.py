@@ -77,6 +77,9 @@ def _parse_document(document: Document, source: str, part: CorpusPart) -> None:
                     part.delete(outcome, document.name)
                 else:
                     part.add(outcome, document.name)
+                    for citation in outcome.citations:
+                        if citation.unreadable_doi and len(part.rejections) - before < _MAX_NAMED_RECORDS:
+                            reject("unreadable-doi", f"of a reference: {citation.unreadable_doi}", position)
     except UnreadableArticleError as error:
         reject(error.reason, error.detail)
     except BROKEN_PACKING as error:

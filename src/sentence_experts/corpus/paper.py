@@ -18,6 +18,8 @@ class Citation:
     year: int | None = None
     other: str | None = None
     """The user's own identifier, from tables."""
+    unreadable_doi: str | None = None
+    """What stands where the DOI should, if it is none."""
 
 
 class Mention(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
-from sentence_experts.corpus.formats.references import add_identifier, year_in
+from sentence_experts.corpus.formats.references import add_identifier, citation_with, year_in
 from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
 from sentence_experts.corpus.identifiers import find_doi, normalise_doi, normalise_pmid
 from sentence_experts.corpus.paper import Citation, Deletion, Paper
@@ -254,7 +254,7 @@ def _reference(node: Element) -> Citation:
     known: dict[str, Any] = _listed(node)
     if "doi" not in known and (doi := find_doi(text)):
         known["doi"] = doi
-    return Citation(year=_cited_year(text), **known)
+    return citation_with({"year": _cited_year(text), **known})
 
 
 def _related(node: Element) -> Citation:

@@ -29,6 +29,7 @@ _NORMALISE = {
     "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid),
     "pmc": ("pmcid", normalise_pmcid),
 }  # fmt: skip
+_SHOWN = 80
 _TYPED = ("pub-id-type", "object-id-type", "article-id-type")
 
 
@@ -73,6 +74,13 @@ def _citation(renderings: Iterable[Element]) -> Citation:
             known.setdefault("title", " ".join(titles))
         if not plain or citation.tag != "element-citation":
             _add_nested(known, citation)
+    return citation_with(known)
+
+
+def citation_with(known: dict[str, Any]) -> Citation:
+    """The citation with these fields; a DOI that cannot be read counts only if there is no other."""
+    if "doi" in known:
+        known.pop("unreadable_doi", None)
     return Citation(**known)
 
 
@@ -87,8 +95,12 @@ _NEVER_IDENTIFY = frozenset({
 def add_identifier(known: dict[str, Any], kind: str | None, node: Element) -> None:
     """Add the identifier in an element whose attributes name its kind; the first of a kind counts."""
     field, normalise = _NORMALISE.get((kind or "").lower(), (None, None))
-    if field and normalise and field not in known and (value := normalise("".join(node.itertext()))):
-        known[field] = value
+    if field and normalise and field not in known:
+        text = "".join(node.itertext())
+        if value := normalise(text):
+            known[field] = value
+        elif field == "doi" and text.strip():
+            known["unreadable_doi"] = " ".join(text.split())[:_SHOWN]
 
 
 def _add_nested(known: dict[str, Any], citation: Element) -> None:
