@@ -133,7 +133,7 @@ def train(out: Path, pairs: Path, study: Study, run: Run, seed: int) -> Path:
         if not (untrained / "modules.json").exists():
             experts = ",".join(run.domains)
             cli(log, "extend", BASE, "--experts", experts, *run.extend, "--out", str(untrained))
-        flags = ["--pairs", str(pairs), "--out", str(trained), "--seed", str(seed), "--resume"]
+        flags = ["--pairs", str(pairs), "--out", str(trained), "--seed", str(seed)]
         cli(log, "train", str(untrained), *flags, *study.train, *run.train)
         # Caches the test vectors, so that models are encoded in parallel; they are compared at the end.
         measured = ["--pairs", str(pairs), "--cache", str(out / "vectors"), "--bootstrap", "0"]

@@ -144,7 +144,7 @@ def train(study: Study, run: Run, seed: int) -> None:
         sizes = {"max-steps": steps, "eval-steps": steps, "batch-size": study.batch_size, "seed": seed}
         sizes["max-length"] = study.max_length
         flags = [part for key, value in sizes.items() for part in (f"--{key}", str(value))]
-        flags += ["--out", str(folder), "--resume", *TRAINING, *run.train]
+        flags += ["--out", str(folder), *TRAINING, *run.train]
         cli(log, "train", source, "--tasks", str(study.tasks), *flags)
         print(f"{run.name}, seed {seed}: trained", flush=True)
         for needless in (untrained, folder / "checkpoints"):

@@ -66,7 +66,7 @@ def test_similarity_of_two_models(models, texts, tmp_path, capsys):
     before = (out / "similarity.json").read_bytes()
     assert run(capsys, models[0], "--against", models[1], *common)[0] == 0
     assert (out / "similarity.json").read_bytes() == before
-    status, shown, _ = run(capsys, models[0], *common, "--routes", "heart,crops")
+    status, shown, _ = run(capsys, models[0], *common, "--routes", "heart,crops", "--overwrite")
     assert status == 0
     assert json.loads((out / "similarity.json").read_text())["pairs"][0]["routes"] == ["heart", "crops"]
 
@@ -77,7 +77,7 @@ def test_errors_are_one_line(models, texts, minilm, tmp_path, capsys):
         ([models[0], *common, "--routes", "crops,x"], 1, "no route 'x'; its routes: crops, heart, neuro"),
         ([models[0], "--against", minilm, *common], 1, "no route 'crops'; its routes: none"),
         ([minilm, *common], 1, "two routes or more"),
-        ([models[0], "--texts", texts, "--out", texts, "--column", "abstract"], 2, "--out is a folder"),
+        ([models[0], "--texts", texts, "--out", texts, "--column", "abstract"], 2, "--out must be a folder"),
         ([models[0], "--texts", texts, "--out", tmp_path / "out"], 1, "--column"),
     ):
         found, shown, err = run(capsys, *arguments)

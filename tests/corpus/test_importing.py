@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from helpers.small_articles import jats, papers
-from sentence_experts.corpus import parsing
+from sentence_experts.corpus import building, parsing
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.jobs import Job
 from sentence_experts.corpus.parts import part_key
 from sentence_experts.corpus.simulate import DOI_PREFIX, simulate_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import PartStore
+from sentence_experts.storage import RECORD, PartStore
 
 FILES = ("papers.parquet", "citations.parquet", "mentions.parquet", "manifest.json", "rejected.jsonl")
 
@@ -52,7 +52,7 @@ def test_any_number_of_workers_writes_the_same_bytes(simulated: Path, tmp_path: 
     three = import_corpus(sources, tmp_path / "three", workers=3)
     assert contents(one.path) == contents(three.path)
     assert one.fingerprint() == three.fingerprint()
-    assert {path.name for path in one.path.iterdir()} == set(FILES)
+    assert {path.name for path in one.path.iterdir()} == {*FILES, RECORD}
 
 
 def test_order_of_sources_does_not_change_tables(simulated: Path, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_order_of_sources_does_not_change_tables(simulated: Path, tmp_path: Path
 
 SLOW_IMPORT = """
 import sys, time
-from sentence_experts.corpus import parsing
+from sentence_experts.corpus import building, parsing
 from sentence_experts.corpus.importing import import_corpus
 parsing._PART_DOCUMENTS = 16
 run = parsing.run_job
@@ -141,7 +141,7 @@ def test_a_second_run_does_nothing(
     before = {name: os.stat(first.path / name).st_mtime_ns for name in FILES}
     import_corpus([source], tmp_path / "out", workers=2)
     assert {name: os.stat(first.path / name).st_mtime_ns for name in FILES} == before
-    assert "nothing to do" in capsys.readouterr().err
+    assert "is finished already" in capsys.readouterr().err
 
 
 def test_another_corpus_is_replaced_only_when_told_to(
@@ -151,7 +151,7 @@ def test_another_corpus_is_replaced_only_when_told_to(
     old = import_corpus([simulated / "simulated.tar.gz"], out, workers=1).fingerprint()
     articles = folder(a=jats())
     before = contents(out)
-    with pytest.raises(InputError, match=r"simulated\.tar\.gz.*`overwrite`"):
+    with pytest.raises(UsageError, match=r"another sources; .*`overwrite`"):
         import_corpus([articles], out, workers=1)
     assert contents(out) == before
     new = import_corpus([articles], out, workers=1, overwrite=True)
@@ -163,7 +163,38 @@ def test_changed_sources_are_noticed(folder: Callable[..., Path], tmp_path: Path
     articles = folder(a=jats())
     import_corpus([articles], tmp_path / "out", workers=1)
     folder(a=jats(title="Another"))
-    with pytest.raises(InputError, match="`overwrite`"):
+    with pytest.raises(UsageError, match="`overwrite`"):
+        import_corpus([articles], tmp_path / "out", workers=1)
+
+
+def test_damaged_parts_of_an_interrupted_import_are_parsed_again(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    source, out = simulated / "simulated.tar.gz", tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(building, "_write_corpus", stops)
+        with pytest.raises(KeyboardInterrupt):
+            import_corpus([source], out, workers=1)
+    parts = sorted((out / ".partial").glob("*.parquet"))
+    for number, part in enumerate(parts):
+        content = bytearray(part.read_bytes())
+        content[len(content) // 2] ^= 1
+        part.write_bytes(content if number % 2 else content[:-9])
+    next((out / ".partial").glob("0000.*.rejected.jsonl")).write_text("{")
+    import_corpus([source], out, workers=1)
+    assert contents(out) == contents(import_corpus([source], tmp_path / "clean", workers=1).path)
+
+
+def test_source_that_changes_meanwhile_is_noticed(
+    folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    articles = folder(a=jats())
+    run = parsing.run_job
+    monkeypatch.setattr(parsing, "run_job", lambda *job: folder(a=jats(title="Another")) and run(*job))
+    with pytest.raises(InputError, match="changed while it was read"):
         import_corpus([articles], tmp_path / "out", workers=1)
 
 
@@ -180,7 +211,7 @@ def test_wrong_calls_are_refused_with_reason(folder: Callable[..., Path], tmp_pa
         import_corpus([tmp_path / "notes.txt"], tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.doc").write_text("x")
-    with pytest.raises(InputError, match=r"thesis\.doc"):
+    with pytest.raises(UsageError, match=r"thesis\.doc"):
         import_corpus([articles], tmp_path / "mine", workers=1)
 
 

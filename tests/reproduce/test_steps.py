@@ -10,6 +10,7 @@ import pytest
 
 from sentence_experts.errors import UsageError
 from sentence_experts.reproduce.steps import FinishedSteps, Step, run_steps
+from sentence_experts.storage import output
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def steps(tmp_path: Path) -> list[Step]:
     corpus.write_text("articles")
     return [
         Step("compile_pairs", {}, pairs, made_from=(corpus,)),
-        Step("train", {}, run, made_from=(pairs,), resumes=True),
+        Step("train", {"out": run.parent}, run, made_from=(pairs,)),
         Step("evaluate", {}, tmp_path / "evaluation.json", made_from=(run,), can_be_replaced=True),
     ]
 
@@ -37,8 +38,24 @@ def run_all(steps: list[Step], finished: FinishedSteps) -> list[str]:
 
 
 def make(step: Step) -> None:
-    step.makes.parent.mkdir(exist_ok=True)
-    step.makes.write_text(f"{step} of {[file.read_text() for file in step.made_from]}")
+    text = f"{step} of {[file.read_text() for file in step.made_from]}"
+    if "out" not in step.arguments:
+        step.makes.write_text(text)
+        return
+    with output(step.makes.parent, "run", names=["run.json", "checkpoint"], grows=True) as place:
+        place.begin({"text": text})
+        step.makes.write_text(text)
+        place.finish("run.json")
+
+
+def interrupted(step: Step) -> Path:
+    """Leave what a killed training of the step leaves; its checkpoint."""
+    checkpoint = step.makes.parent / "checkpoint"
+    text = f"{step} of {[file.read_text() for file in step.made_from]}"
+    with output(step.makes.parent, "run", names=["run.json", "checkpoint"], grows=True) as place:
+        place.begin({"text": text})
+        checkpoint.touch()
+    return checkpoint
 
 
 def test_results_of_changed_inputs_are_made_again(steps: list[Step], tmp_path: Path) -> None:
@@ -76,9 +93,7 @@ def test_an_interrupted_step_is_not_done_and_can_continue(steps: list[Step], tmp
     steps[0].made_from[0].write_text("other articles")
     run_all(steps[:1], finished)
     finished.begin(steps[1])
-    checkpoint = steps[1].makes.parent / "checkpoint"
-    checkpoint.parent.mkdir()
-    checkpoint.touch()
+    checkpoint = interrupted(steps[1])
     assert run_all(steps, finished) == ["train", "evaluate"]
     assert checkpoint.exists()
 

@@ -16,7 +16,7 @@ from sentence_experts.storage import (
     check_finished,
     different_setting,
     output,
-    remove_own_files,
+    remove_output,
 )
 
 Settings = dict[str, Any]
@@ -136,7 +136,7 @@ def test_overwriting_a_run_leaves_files_of_the_user(tmp_path: Path):
     (out / "parts" / "notes.txt").write_text("mine")
     grow(out, {"seed": 2}, 1, overwrite=True)
     assert files(out) == {RECORD, "notes.txt", "parts/notes.txt", "parts/0"}
-    remove_own_files(out)
+    remove_output(out)
     assert "notes.txt" in files(out)
 
 

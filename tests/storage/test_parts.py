@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentence_experts.errors import UsageError
-from sentence_experts.storage import PartStore, StepRecords, open_output, write_json
+from sentence_experts.storage import PartStore, StepRecords
 
 
 def write(parts: PartStore, key: str | int, text: str, suffix: str | None = None) -> None:
@@ -58,27 +57,6 @@ def test_foreign_part_is_not_taken(tmp_path: Path):
     (mine.folder / other.path(0).name).write_text("a")
     assert not mine.is_done(0)
     assert mine.paths() == []
-
-
-def test_output_goes_from_new_over_unfinished_to_finished(tmp_path: Path):
-    settings = {"model": "a", "config": {"seed": 1, "steps": 2}}
-    options = {"what": "training run", "finished_file": "run.json"}
-    assert open_output(tmp_path / "out", settings, **options) == "new"
-    assert open_output(tmp_path / "out", settings, **options) == "unfinished"
-    with pytest.raises(UsageError, match="holds a training run already; go on with `resume`"):
-        open_output(tmp_path / "out", settings, **options, resume=False)
-    other = settings | {"config": {"seed": 3, "steps": 2}}
-    with pytest.raises(UsageError, match=r"started with another config\.seed: 1"):
-        open_output(tmp_path / "out", other, **options)
-    assert open_output(tmp_path / "out", other, **options, keep_unfinished=False) == "new"
-    write_json(tmp_path / "out" / "run.json", {})
-    assert open_output(tmp_path / "out", other, **options, keep_unfinished=False) == "finished"
-
-
-def test_folder_with_other_files_is_refused(tmp_path: Path):
-    (tmp_path / "mine.txt").touch()
-    with pytest.raises(UsageError, match="not empty and not a training run"):
-        open_output(tmp_path, {}, what="training run", finished_file="run.json")
 
 
 def test_step_records_are_kept_by_name(tmp_path: Path):

@@ -5,36 +5,41 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from transformers import TrainerState
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from sentence_experts.training.run import last_complete_checkpoint
+from sentence_experts.training.checkpoints import NoteHashes, last_whole_checkpoint
 
 
-def checkpoint(folder: Path, step: int, state: str | None = None) -> Path:
+def checkpoint(folder: Path, step: int, noted: bool = True) -> Path:
     path = folder / f"checkpoint-{step}"
     path.mkdir(parents=True)
     (path / "optimizer.pt").write_bytes(b"weights")
-    if state is None:
-        TrainerState(global_step=step).save_to_json(str(path / "trainer_state.json"))
-    elif state:
-        (path / "trainer_state.json").write_text(state)
+    state = TrainerState(global_step=step)
+    state.save_to_json(str(path / "trainer_state.json"))
+    if noted:
+        NoteHashes().on_save(TrainingArguments(str(folder)), state, TrainerControl())
     return path
 
 
 def test_newest_by_number_is_taken(tmp_path: Path) -> None:
     older, newer = checkpoint(tmp_path, 9), checkpoint(tmp_path, 10)
-    assert last_complete_checkpoint(tmp_path) == str(newer)
+    assert last_whole_checkpoint(tmp_path) == str(newer)
     assert older.exists()
 
 
-@pytest.mark.parametrize("state", ["", '{"epoch": 0.5, "global_st'])
-def test_incomplete_checkpoint_is_removed(tmp_path: Path, state: str) -> None:
-    whole, torn = checkpoint(tmp_path, 8), checkpoint(tmp_path, 12, state)
-    assert last_complete_checkpoint(tmp_path) == str(whole)
-    assert not torn.exists()
+@pytest.mark.parametrize("damage", ["torn", "truncated", "flipped", "missing"])
+def test_incomplete_or_damaged_checkpoint_is_removed(tmp_path: Path, damage: str) -> None:
+    whole, broken = checkpoint(tmp_path, 8), checkpoint(tmp_path, 12, noted=damage != "torn")
+    weights = broken / "optimizer.pt"
+    if damage == "missing":
+        weights.unlink()
+    elif damage != "torn":
+        weights.write_bytes(b"weigh" if damage == "truncated" else b"weighes")
+    assert last_whole_checkpoint(tmp_path) == str(whole)
+    assert not broken.exists()
 
 
-def test_no_complete_checkpoint_gives_none(tmp_path: Path) -> None:
-    assert last_complete_checkpoint(tmp_path / "nowhere") is None
-    checkpoint(tmp_path, 4, "")
-    assert last_complete_checkpoint(tmp_path) is None
+def test_no_whole_checkpoint_gives_none(tmp_path: Path) -> None:
+    assert last_whole_checkpoint(tmp_path / "nowhere") is None
+    checkpoint(tmp_path, 4, noted=False)
+    assert last_whole_checkpoint(tmp_path) is None

@@ -78,7 +78,7 @@ def test_trained_model_in_memory_is_the_one_in_the_folder(
     assert not any(name.endswith("threshold") for name in shown)  # those are in the history
     # A finished run gives its model again, in place.
     other = sentence_experts.load(tiny_experts, device="cpu")
-    again = train(other, pairs, out=tmp_path / "run", resume=True, **SHORT)
+    again = train(other, pairs, out=tmp_path / "run", **SHORT)
     assert again.model is other
     assert all(torch.equal(other.state_dict()[name], value) for name, value in model.state_dict().items())
 
@@ -142,8 +142,6 @@ def test_data_that_cannot_be_used_is_named(pairs: Pairs, tiny_experts: Path) -> 
         open_data([])
     with pytest.raises(RouteError, match=r"domain .all., that of pairs without a column"):
         train(tiny_experts, frame().drop(columns="route"), **SHORT)
-    with pytest.raises(UsageError, match="`out`"):
-        train(tiny_experts, pairs, resume=True)
 
 
 def test_learned_router_trains_on_tasks(tasks: Tasks, minilm: str, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_killed_run_resumes_with_the_same_adapter(
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
-    train(str(tiny_experts), pairs, SHORT, out, resume=True)
+    train(str(tiny_experts), pairs, SHORT, out)
     adapter = "adapter/adapter_model.safetensors"
     for one, other in (
         [weights_of(run / "model") for run in (finished, out)],

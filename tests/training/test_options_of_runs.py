@@ -102,7 +102,7 @@ def test_killed_run_with_temperature_and_routers_resumes_to_the_same_model(
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(router_model), pairs.path, out), out, "checkpoints/checkpoint-*")
-    train(str(router_model), pairs, PREPRINT, out, resume=True)
+    train(str(router_model), pairs, PREPRINT, out)
     one, other = weights(preprint_run), weights(out)
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
     last = f"checkpoints/checkpoint-{PREPRINT.max_steps}/loss.safetensors"
@@ -199,17 +199,6 @@ def test_other_losses_lower_themselves(
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert ("most like it" in card) == ("loss" in update)
     assert ("2 mined negatives" in card) == ("hard_negatives" in update)
-
-
-def test_negatives_of_a_run_without_checkpoint_are_mined_again(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path
-) -> None:
-    config = SHORT.model_copy(update={"hard_negatives": 1, "max_steps": 3})
-    out = tmp_path / "run"
-    out.mkdir()
-    (out / "started.json").write_text("{}")
-    (out / "hard_negatives.parquet").write_text("of other settings")
-    assert train(str(tiny_experts), pairs, config, out).steps == 3
 
 
 def test_adapters_are_trained_kept_and_merged(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.routing.route_classifier import RouteClassifier, has_auto_route
 from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.storage import output
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import PairCollator
 from sentence_experts.training.run import train
@@ -81,11 +82,9 @@ def test_killed_run_resumes_to_the_same_bytes(
 ) -> None:
     out = tmp_path / "killed"
     run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
-    with pytest.raises(UsageError, match="`resume`"):
-        train(str(tiny_experts), pairs, SHORT, out)
-    with pytest.raises(UsageError, match=r"another config\.seed"):
-        train(str(tiny_experts), pairs, SHORT.model_copy(update={"seed": 9}), out, resume=True)
-    train(str(tiny_experts), pairs, SHORT, out, resume=True)
+    with pytest.raises(UsageError, match=r"begun with another seed \(0\)"):
+        train(str(tiny_experts), pairs, SHORT.model_copy(update={"seed": 9}), out)
+    train(str(tiny_experts), pairs, SHORT, out)
     for file in sorted((finished / "model").glob("*.safetensors")):
         assert (out / "model" / file.name).read_bytes() == file.read_bytes(), file.name
     one, other = (json.loads((run / "run.json").read_text()) for run in (finished, out))
@@ -188,15 +187,16 @@ def test_run_without_checkpoint_can_be_started_again(
         train(str(tiny_experts), pairs, SHORT.model_copy(update={"bf16": True}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     # As a run leaves it that was killed in its first steps, with other settings.
+    with output(tmp_path / "run", "training run", names=["checkpoints"], grows=True) as place:
+        place.begin({"model": "another"})
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "run" / "started.json").write_text("{}")
     short = SHORT.model_copy(update={"max_steps": 2})
     assert train(str(tiny_experts), pairs, short, tmp_path / "run").steps == 2
 
 
 def test_a_finished_run_is_left_alone(finished: Path, pairs: Pairs, tiny_experts: Path) -> None:
     before = (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns
-    assert train(str(tiny_experts), pairs, SHORT, finished, resume=True).steps == SHORT.max_steps
+    assert train(str(tiny_experts), pairs, SHORT, finished).steps == SHORT.max_steps
     assert (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns == before
 
 
@@ -205,7 +205,7 @@ def test_other_folders_and_missing_models_are_refused(
 ) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("do not touch")
-    with pytest.raises(UsageError, match="not a training run"):
+    with pytest.raises(UsageError, match=r"holds other files \(thesis\.txt\)"):
         train(str(tiny_experts), pairs, SHORT, tmp_path / "mine")
     with pytest.raises(InputError, match="no such model folder"):
         train(str(tmp_path / "nowhere"), pairs, SHORT, tmp_path / "run")

@@ -106,15 +106,13 @@ def test_interrupted_run_resumes_to_the_same_bytes(
     with pytest.raises(KeyboardInterrupt):
         train(str(model), tasks, SHORT, tmp_path / "run")
     monkeypatch.undo()
-    with pytest.raises(UsageError, match="`resume`"):
-        train(str(model), tasks, SHORT, tmp_path / "run")
-    with pytest.raises(UsageError, match=r"another config\.seed"):
-        train(str(model), tasks, SHORT.model_copy(update={"seed": 9}), tmp_path / "run", resume=True)
+    with pytest.raises(UsageError, match=r"begun with another seed \(0\)"):
+        train(str(model), tasks, SHORT.model_copy(update={"seed": 9}), tmp_path / "run")
     torch.rand(7)  # whatever else the process drew
-    train(str(model), tasks, SHORT, tmp_path / "run", resume=True)
+    train(str(model), tasks, SHORT, tmp_path / "run")
     for name in ("model/model-expert-000.safetensors", "model/README.md", "run.json"):
         assert (tmp_path / "run" / name).read_bytes() == (finished / name).read_bytes(), name
-    again = train(str(model), tasks, SHORT, finished, resume=True)
+    again = train(str(model), tasks, SHORT, finished)
     assert again.steps == SHORT.max_steps
 
 

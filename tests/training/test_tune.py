@@ -81,16 +81,16 @@ def test_killed_search_goes_on_as_if_nothing_had_happened(
     checkpoint = "trials/001/checkpoints/checkpoint-2"
     run_until_killed(_search_in_child, (tiny_experts, pairs.path, out), out, checkpoint)
     first = (out / "trials" / "000" / "run.json").stat().st_mtime_ns
-    with pytest.raises(UsageError, match="`resume`"):
-        tune(tiny_experts, pairs, out=out, space=SPACE, trials=3, **SHARED)
-    again = tune(tiny_experts, pairs, out=out, resume=True, space=SPACE, trials=3, **SHARED)
+    with pytest.raises(UsageError, match=r"begun with another search_seed"):
+        tune(tiny_experts, pairs, out=out, space=SPACE, trials=3, **{**SHARED, "search_seed": 8})
+    again = tune(tiny_experts, pairs, out=out, space=SPACE, trials=3, **SHARED)
     assert (out / "trials" / "000" / "run.json").stat().st_mtime_ns == first, "a finished trial is kept"
     assert again.trials == result.trials
     assert (out / "best.yaml").read_text() == (result.out / "best.yaml").read_text()
 
 
 def test_trials_can_be_added(result: TuneResult, pairs: Pairs, tiny_experts: Path) -> None:
-    more = tune(tiny_experts, pairs, out=result.out, resume=True, space=SPACE, trials=4, **SHARED)
+    more = tune(tiny_experts, pairs, out=result.out, space=SPACE, trials=4, **SHARED)
     assert more.trials[:3] == result.trials
     assert len(more.trials) == 4
 
@@ -132,7 +132,7 @@ def test_failed_trial_is_recorded_and_the_search_goes_on(
     failed = next(trial for trial in found.trials if trial.best is None)
     assert "learning_rate" in (failed.failure or "")
     assert found.config.learning_rate == 1e-3
-    assert tune(tiny_experts, pairs, resume=True, **settings).trials == found.trials
+    assert tune(tiny_experts, pairs, **settings).trials == found.trials
     hopeless: SearchSpace = {"learning_rate": Categories(type="categorical", choices=(1e38,))}
     with pytest.raises(SentenceExpertsError, match="all 1 trials failed"):
         tune(tiny_experts, pairs, space=hopeless, trials=1, **shared)
@@ -155,7 +155,7 @@ def test_draws_that_cannot_run_are_failed_trials(pairs: Pairs, tiny_experts: Pat
         said = [trial.failure for trial in found.trials if trial.failure is not None]
         assert all(any(failure in one for one in said) for failure in failures), said
         assert getattr(found.config, setting) in runs
-        assert tune(tiny_experts, pairs, resume=True, **settings).trials == found.trials
+        assert tune(tiny_experts, pairs, **settings).trials == found.trials
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_another_search_or_folder_is_refused(
     for change in ({"search_seed": 9}, {"fraction": 0.6}, {"space": {"warmup": SPACE["warmup"]}}):
         settings = {**SHARED, "space": SPACE, "out": result.out, **change}
         with pytest.raises(UsageError, match="another"):
-            tune(tiny_experts, pairs, resume=True, **settings)
+            tune(tiny_experts, pairs, **settings)
     (tmp_path / "thesis.txt").write_text("do not touch")
-    with pytest.raises(UsageError, match="not a search"):
+    with pytest.raises(UsageError, match=r"holds other files \(thesis\.txt\)"):
         tune(tiny_experts, pairs, out=tmp_path, space=SPACE, **SHARED)
     with pytest.raises(UsageError, match="`sampler`"):
         tune(tiny_experts, pairs, out=tmp_path / "new", space=SPACE, sampler="grid", **SHARED)

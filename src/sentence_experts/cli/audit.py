@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Models, add_verb
+from sentence_experts.cli.options import Models, Overwrite, add_verb
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AuditConfig
 
@@ -35,6 +35,7 @@ def audit(
     validation: Annotated[Path | None, typer.Option(help="Validation pairs, with --train")] = None,
     test: Annotated[Path | None, typer.Option(help="Test pairs, with --train")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for audit.json and leaked_pairs.parquet")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show what training and test pairs share, and how metrics change without the leaked test pairs.
 
@@ -49,7 +50,7 @@ def audit(
     given = {split: path for split, path in files.items() if path is not None}
     if (pairs is None) == (not given):
         raise UsageError("give `pairs` (a folder or a table), or `train` and `test`")
-    _show(run_audit(pairs or given, models or (), config, out))
+    _show(run_audit(pairs or given, models or (), config, out, overwrite))
     if out is not None:
         show(f"written to {out}")
 

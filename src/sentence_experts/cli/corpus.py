@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import add_verb
+from sentence_experts.cli.options import Overwrite, add_verb
 from sentence_experts.corpus.config import COUNTED, FetchConfig, ImportConfig
 from sentence_experts.recipes import find_plan
 
@@ -67,6 +67,7 @@ def import_(
             "if known, cited_title, cited_year"
         ),
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Read articles into a corpus: two Parquet tables, papers and citations.
 
@@ -80,7 +81,7 @@ def import_(
     """
     from sentence_experts.corpus.importing import import_corpus
 
-    _show_corpus(import_corpus(sources or [], out, config, papers=papers, citations=citations))
+    _show_corpus(import_corpus(sources or [], out, config, overwrite, papers=papers, citations=citations))
 
 
 def fetch(
@@ -89,6 +90,7 @@ def fetch(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate the number of articles, requests and minutes")
     ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Fetch the articles that queries find, and who cites them, into a corpus.
 
@@ -109,7 +111,7 @@ def fetch(
     if dry_run:
         _show_estimate(estimate_fetch(config))
     else:
-        _show_corpus(fetch_corpus(config, out))
+        _show_corpus(fetch_corpus(config, out, overwrite))
 
 
 def show_(

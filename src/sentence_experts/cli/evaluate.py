@@ -11,7 +11,7 @@ from pydantic import Field
 from typer.core import TyperGroup
 
 from sentence_experts.cli.console import note, results, show
-from sentence_experts.cli.options import Models, MtebNames, TasksFolder, add_verb, one_of
+from sentence_experts.cli.options import Models, MtebNames, Overwrite, TasksFolder, add_verb, one_of
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.evaluation.config import EvaluateConfig
 
@@ -69,6 +69,7 @@ def evaluate_models(
         dict[str, list[str]] | None,
         Field(description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"),
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Measure models on pairs of papers (--pairs), on MTEB (--mteb) or on your own tasks (--tasks).
 
@@ -94,7 +95,7 @@ def evaluate_models(
 
     data = one_of(pairs=pairs, mteb=mteb, tasks=tasks)
     named, others = named_models(models or [], baseline or [], name, seeds)
-    evaluation = evaluate(named, data, config, out, baseline=others)
+    evaluation = evaluate(named, data, config, out, overwrite, baseline=others)
     show_evaluation(evaluation, write_report(evaluation, out))
 
 

@@ -132,6 +132,7 @@ def evaluate(
     ] = None,
     mteb: MtebNames = None,
     tasks: TasksFolder = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Measure HS, RW and their combinations on tasks of mteb or of your own. Each text is read once for all.
 
@@ -146,7 +147,7 @@ def evaluate(
     embedder = load_embedder(model, config)
     embedder.cache_states(out / "states")
     variants = {f"{Path(model).name}-{part}": embedder.with_parts(part) for part in parts or PARTS}
-    found = measure(variants, data, evaluation, out)
+    found = measure(variants, data, evaluation, out, overwrite)
     show_evaluation(found, write_report(found, out))
 
 
@@ -159,6 +160,7 @@ def analyse(
     out: Annotated[Path, typer.Option(help="Folder for analysis.json and analysis.html")],
     config: MoeeConfig,
     analysis: AnalyseConfig,
+    overwrite: Overwrite = False,
 ) -> None:
     """Compare routing weights and hidden states on rated pairs: one page (MoEE, sections 3.2 and 4.4).
 
@@ -176,7 +178,7 @@ def analyse(
 
     require("matplotlib", "report")  # before anything is read
     data = [RatedPairs.read(file, analysis) for file in pairs]
-    found = analyse_parts(load_embedder(model, config), data, analysis, out)
+    found = analyse_parts(load_embedder(model, config), data, analysis, out, overwrite)
     page = out / "analysis.html"
     write_text(page, moee_page(found.found, found.settings))
     _show_correlations(found.found)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Model, add_verb
+from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.evaluation.config import SimilarityConfig
 
 FIGURES, FIGURE = "similarity.json", "similarity.png"
@@ -30,6 +30,7 @@ def similarity(
         str | None,
         typer.Option(help="Another model with the same routes: test whether the cosines of MODEL are lower"),
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Measure the cosine of one text's vectors under every pair of routes (MoTE, section 5.2).
 
@@ -44,7 +45,7 @@ def similarity(
     from sentence_experts.report.model_tables import similarity_table
 
     require("matplotlib", "report")  # before anything is encoded
-    found = measure(model, texts, config, out, against=against)
+    found = measure(model, texts, config, out, overwrite, against=against)
     write_similarity_figure(out / FIGURE, found.cosines, found.tests)
     results.print(similarity_table(found))
     show(f"{out / FIGURES}, {out / FIGURE}")

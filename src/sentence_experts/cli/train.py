@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Model, add_verb
+from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.errors import UsageError
 from sentence_experts.training.config import TrainConfig
 
@@ -29,7 +29,7 @@ def train(
     config: TrainConfig,
     pairs: Pairs = None,
     tasks: Tasks = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Train a model on pairs, tasks or both: the other texts of a pair's batch are its negatives.
 
@@ -44,7 +44,7 @@ def train(
     from sentence_experts.training import processes
     from sentence_experts.training.run import train as run
 
-    result = run(model, data, config, out, resume)
+    result = run(model, data, config, out, overwrite)
     if processes.is_first():
         show(result.summary)
         show(f"model: {out / 'model'}")

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Model, add_verb
+from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.cli.train import Pairs, Tasks, training_data
 from sentence_experts.training.config import TuneConfig
 
@@ -36,7 +36,7 @@ def tune(
             "batch_size from 5 to 20, warmup and epochs, as in the 2024 preprint"
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a search, or add trials to it")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Try training settings on a sample of the training pairs; the best validation figure wins.
 
@@ -48,7 +48,7 @@ def tune(
 
     from sentence_experts.training.tune import tune as run
 
-    result = run(model, data, config, out, resume, space=space)
+    result = run(model, data, config, out, overwrite, space=space)
     results.print(_table(result))
     show(
         f"best: trial {result.best.number + 1}, validation {result.best.best:.4f}. This set chose the "

@@ -12,12 +12,15 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import pyarrow.parquet as pq
+
 from sentence_experts import __version__
-from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
@@ -41,17 +44,24 @@ from sentence_experts.corpus.tables import (
     write_stream,
 )
 from sentence_experts.errors import InputError
-from sentence_experts.storage import PartStore, sha256_file, sha256_text, write_json
+from sentence_experts.storage import (
+    Output,
+    PartStore,
+    output,
+    remove_leftovers,
+    sha256_file,
+    sha256_text,
+    write_json,
+)
 
 logger = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 JOURNAL = "journal.sqlite"
-PLAN = "fetch.json"
-OURS = frozenset({
-    PARTIAL, PAPERS, CITATIONS, MENTIONS, MANIFEST, REJECTED, DOMAINS, PROVENANCE,
-    PLAN, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm",
-})  # fmt: skip
+OURS = (PARTIAL, PAPERS, CITATIONS, MENTIONS, MANIFEST, DOMAINS, PROVENANCE)
+# The answers of services, and the list that says why a run found nothing.
+KEPT = (REJECTED, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
+MAX_WORKERS_PER_CORE = 4
 
 
 class TableSource(Protocol):
@@ -74,44 +84,88 @@ class Fetch(Protocol):
         """Write the tables; returns their hashes (`tables`) and a description for the manifest (`fetch`)."""
 
 
+@dataclass(frozen=True)
+class Sources:
+    """What a corpus is made of.
+
+    Attributes:
+        sources: documents.
+        extras: papers and citations that are no XML documents.
+        described: name, kind, size and SHA-256 of each, documents first.
+        state: of the files, to notice a change.
+    """
+
+    sources: Sequence[Source]
+    extras: Sequence[TableSource]
+    described: list[dict[str, Any]]
+    state: str
+
+    @classmethod
+    def of(cls, sources: Sequence[Source], extras: Sequence[TableSource]) -> Sources:
+        """The sources as they are now."""
+        state = _state_of(sources)
+        described: list[dict[str, Any]] = []
+        for source in sources:
+            size, digest = source_hash(source)
+            described.append({"name": source.name, "kind": source.kind, "size": size, "sha256": digest})
+        return cls(
+            sources, extras, described + [each for extra in extras for each in extra.described()], state
+        )
+
+    def request(self) -> str:
+        """A hash of what decides the corpus."""
+        described = json.dumps(self.described, sort_keys=True)
+        # MENTIONS: parts of an earlier version, without them, are others.
+        return sha256_text(FORMAT, str(FORMAT_VERSION), __version__, MENTIONS, described)
+
+    def check_unchanged(self) -> None:
+        """Refuse to finish a corpus of sources that were replaced meanwhile.
+
+        Raises:
+            InputError: they were.
+        """
+        if _state_of(self.sources) != self.state:
+            names = ", ".join(source.name for source in self.sources[:3])
+            raise InputError(f"{names}: changed while it was read; give the same command again")
+
+
+def _state_of(sources: Sequence[Source]) -> str:
+    """The sizes and times of all files, which are cheaper to compare than contents."""
+    states = []
+    for source in sources:
+        inside = source.path.rglob("*") if source.kind == "folder" and source.documents is None else ()
+        for path in (source.path, *inside):
+            status = os.stat(path) if path.exists() else None
+            states.append(f"{path} {status and (status.st_size, status.st_mtime_ns)}")
+    return sha256_text(*sorted(states))
+
+
+def corpus_output(out: Path, overwrite: bool) -> AbstractContextManager[Output]:
+    """The lock and the rule for the folder of a corpus (`storage.output`)."""
+    return output(out, "corpus", names=OURS, keeps=KEPT, grows=True, overwrite=overwrite)
+
+
 def build_corpus(
-    out: Path,
-    sources: list[Source],
-    extras: Sequence[TableSource],
-    config: ImportConfig,
-    fetch: Fetch | None = None,
+    place: Output, read: Sources, workers: int | None, fetch: Fetch | None = None
 ) -> CorpusFolder:
     """Parse, resolve and write a corpus, going on with the parts of an interrupted run.
 
     Raises:
-        InputError: `out` holds another corpus and must not be replaced.
+        InputError: no article could be read, or the sources changed meanwhile.
     """
-    workers = config.workers or cores()
-    described: list[dict[str, Any]] = []
-    for source in sources:
-        size, digest = source_hash(source)
-        described.append({"name": source.name, "kind": source.kind, "size": size, "sha256": digest})
-    firsts = []
-    for extra in extras:
-        firsts.append(len(described))
-        described += extra.described()
-    # MENTIONS: a corpus of an earlier version, without them, is another one.
-    made_by = (FORMAT, str(FORMAT_VERSION), __version__, MENTIONS)
-    request = sha256_text(*made_by, json.dumps(described, sort_keys=True))
-    if finished := _finished(out, request, config.overwrite):
-        logger.info(f"{out} is finished and its sources have not changed: nothing to do")
-        return finished
-
-    parts = open_parts(out / PARTIAL, request=request)
+    out, workers = place.path, min(workers or cores(), MAX_WORKERS_PER_CORE * cores())
+    parts = open_parts(out / PARTIAL, request=read.request())
     if parts.keys():
         logger.info(f"going on with an interrupted import in {out}")
-    for leftover in parts.folder.glob(".*.tmp"):
-        leftover.unlink()
+    remove_leftovers(parts.folder)
     shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
-    ignored = parse_sources(sources, parts, workers)
-    for first, extra in zip(firsts, extras, strict=True):
+    ignored = parse_sources(list(read.sources), parts, workers)
+    first = len(read.sources)
+    for extra in read.extras:
         extra.parse(parts, first)
-    return _write_corpus(out, parts, described, request, ignored, workers, fetch)
+        first += len(extra.described())
+    read.check_unchanged()
+    return _write_corpus(place, parts, read, ignored, workers, fetch)
 
 
 def cores() -> int:
@@ -119,46 +173,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _finished(out: Path, request: str, overwrite: bool) -> CorpusFolder | None:
-    """The corpus in `out` if it is the wanted one; an error if it is another that must not be replaced."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; `out` must be a folder")
-    if not (out / MANIFEST).exists():
-        files = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-        strangers = [name for name in files if name not in OURS and not name.startswith(".")]
-        if strangers and not overwrite:
-            raise InputError(
-                f"{out} holds other files ({', '.join(strangers[:3])}): choose an empty or new folder, "
-                "or give `overwrite` to write the corpus beside them"
-            )
-        return None
-    try:
-        corpus = CorpusFolder.open(out)
-    except InputError:
-        if not overwrite:
-            raise
-        return None
-    tables = corpus.manifest["tables"].items()
-    if corpus.manifest["request"] == request and all(sha256_file(out / name) == sha for name, sha in tables):
-        return corpus
-    if not overwrite:
-        names = ", ".join(source["name"] for source in corpus.manifest["sources"][:3])
-        raise InputError(
-            f"{out} holds a corpus made of other sources or by another version (made of {names}): "
-            "choose another `out`, or give `overwrite` to replace it"
-        )
-    return None
-
-
 def _write_corpus(
-    out: Path,
+    place: Output,
     parts: PartStore,
-    described: list[dict[str, Any]],
-    request: str,
+    read: Sources,
     ignored: int,
     workers: int,
     fetch: Fetch | None,
 ) -> CorpusFolder:
+    out, described = place.path, read.described
     # Without a manifest there is no corpus: it is removed first and written last.
     (out / MANIFEST).unlink(missing_ok=True)
     # An empty part, so that there are tables to read if nothing was parsed.
@@ -170,6 +193,8 @@ def _write_corpus(
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
         rejections += resolved.duplicates()
         counts = resolved.counts()
+        stated = resolved.stated_papers()
+    _check_counts(out, parts, counts, stated)
     rejections += fetch.rejections() if fetch else []
     rejections.sort(key=_by_place)
     write_rejections(out / REJECTED, rejections)
@@ -181,7 +206,7 @@ def _write_corpus(
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": __version__,
-        "request": request,
+        "request": read.request(),
         "sources": described,
         "counts": counts,
         "tables": {name: sha256_file(out / name) for name in (PAPERS, CITATIONS, MENTIONS)},
@@ -192,7 +217,26 @@ def _write_corpus(
         manifest |= fetched
     write_json(out / MANIFEST, manifest)
     parts.remove()
+    place.result = {"request": read.request()}
+    place.finish(MANIFEST, *manifest["tables"])
     return CorpusFolder.open(out)
+
+
+def _check_counts(out: Path, parts: PartStore, counts: Mapping[str, Any], stated: int) -> None:
+    """Compare the rows of the tables with what was counted on the way to them.
+
+    Raises:
+        InputError: they differ, so something was lost.
+    """
+    found = {name: pq.read_metadata(out / name).num_rows for name in (PAPERS, CITATIONS)}
+    found["the parts"] = sum(pq.read_metadata(part).num_rows for part in parts.paths())
+    expected = {PAPERS: counts["papers"], CITATIONS: counts["citations"], "the parts": stated}
+    for name, rows in expected.items():
+        if found[name] != rows:
+            raise InputError(
+                f"{out}: {name} has {found[name]:,} rows where {rows:,} were counted; give the same command "
+                "again"
+            )
 
 
 def _nothing_read(out: Path, parts: PartStore, sources: list[str], rejected: list[Rejection]) -> InputError:

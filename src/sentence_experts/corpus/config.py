@@ -24,7 +24,6 @@ class ImportConfig(Config):
     """Settings of `import_corpus`."""
 
     workers: int | None = Field(None, ge=1, description=WORKERS)
-    overwrite: bool = Field(False, description="Replace a corpus that was made from other sources")
 
 
 class FetchConfig(Config):
@@ -81,7 +80,6 @@ class FetchConfig(Config):
     )
     timeout: float = Field(60.0, gt=0, description="Seconds without a byte after which an attempt fails")
     workers: int | None = Field(None, ge=1, description=WORKERS)
-    overwrite: bool = Field(False, description="Replace a corpus that was fetched with other settings")
 
     @field_validator("citations", mode="before")
     @classmethod
@@ -120,4 +118,4 @@ class FetchConfig(Config):
     def identity(self) -> dict[str, Any]:
         """The settings that shape the corpus, for its manifest."""
         others = ("services", "published", "email", "api_key", "attempts", "first_wait", "timeout")
-        return self.model_dump(mode="json", exclude={*others, "workers", "overwrite"})
+        return self.model_dump(mode="json", exclude={*others, "workers"})

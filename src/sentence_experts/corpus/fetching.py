@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.corpus.building import JOURNAL, PLAN, build_corpus, cores
-from sentence_experts.corpus.config import FetchConfig, ImportConfig
+from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, cores, corpus_output
+from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.fetched import BulkLinks, Fetched, FetchedLinks, FetchedPapers
 from sentence_experts.corpus.sources.citations import CITATION_SOURCES
 from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journal
@@ -33,7 +33,6 @@ from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
 from sentence_experts.corpus.tables import CorpusFolder, corpus_in_memory
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
-from sentence_experts.storage import locked, read_json, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +101,10 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
 
 
 def fetch_corpus(
-    config: FetchConfig | None = None, out: Path | str | None = None, **settings: Any
+    config: FetchConfig | None = None,
+    out: Path | str | None = None,
+    overwrite: bool = False,
+    **settings: Any,
 ) -> CorpusFolder:
     """Fetch the articles that queries find, and who cites them, into a corpus.
 
@@ -111,6 +113,7 @@ def fetch_corpus(
     Args:
         config: settings; those given by name come before it.
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
+        overwrite: make the corpus in `out` again; what both have in common is not fetched again.
 
     Raises:
         UsageError: a query that the service does not understand, a bad setting, or `out` was made with other
@@ -127,12 +130,8 @@ def fetch_corpus(
             f"{config.citation_table}: no such file; unpack an iCite snapshot's table of citations"
         )
     if out is None:
-        return corpus_in_memory(lambda folder: _fetch_to(folder, config))
-    out = Path(out)
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; `out` must be a folder")
-    with locked(out, "fetch a corpus"):
-        return _fetch_to(out, config)
+        return corpus_in_memory(lambda folder: _fetch_to(folder, config, False))
+    return _fetch_to(Path(out), config, overwrite)
 
 
 def _with_client(config: FetchConfig) -> FetchConfig:
@@ -147,18 +146,23 @@ def _with_client(config: FetchConfig) -> FetchConfig:
     return FetchConfig.of(config, email=email, api_key=config.api_key or os.environ.get("NCBI_API_KEY"))
 
 
-def _fetch_to(out: Path, config: FetchConfig) -> CorpusFolder:
-    _begin(out, config)
-    with open_journal(out / JOURNAL) as journal, _requests(config, journal) as requests:
-        fetched = _fetch(config, requests)
-        if requests.set_aside:
-            logger.info(
-                f"{len(requests.set_aside)} answers or records were missing or unusable, after "
-                f"{config.attempts} attempts each; they are listed in rejected.jsonl, and requested next time"
-            )
-        # Whatever this replaces can be made again from the journal.
-        replacing = ImportConfig.of(workers=config.workers, overwrite=True)
-        return build_corpus(out, fetched.sources(), fetched.extras, replacing, fetched)
+def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
+    with corpus_output(out, overwrite) as place:
+        state = place.begin({"fetch": config.identity()})
+        with open_journal(out / JOURNAL) as journal, _requests(config, journal) as requests:
+            fetched = _fetch(config, requests)
+            if requests.set_aside:
+                logger.info(
+                    f"{len(requests.set_aside)} answers or records were missing or unusable, after "
+                    f"{config.attempts} attempts each; they are listed in rejected.jsonl, and requested next "
+                    "time"
+                )
+            read = Sources.of(fetched.sources(), fetched.extras)
+            if state == "finished":
+                if place.result["request"] == read.request():
+                    return CorpusFolder.open(out)
+                place.reopen()  # what failed before was there this time
+            return build_corpus(place, read, config.workers, fetched)
 
 
 def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
@@ -196,28 +200,6 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
         return ids
     by_hash = sorted(ids, key=lambda one: hashlib.sha256(one.encode()).digest())
     return sorted(by_hash[:maximum])
-
-
-def _begin(out: Path, config: FetchConfig) -> None:
-    """Write the settings to `out`, unless it was made with others or holds other files."""
-    begun = out / PLAN
-    if begun.is_file():
-        before, now = read_json(begun), config.identity()
-        if before != now and not config.overwrite:
-            changed = ", ".join(name for name, value in now.items() if before.get(name) != value)
-            raise UsageError(
-                f"{out} was fetched with another {changed}: choose another `out`, or give `overwrite` to "
-                "make it again (what both have in common is not fetched again)"
-            )
-    elif out.is_dir() and not config.overwrite and (others := sorted(one.name for one in out.iterdir())):
-        raise InputError(
-            f"{out} holds other files ({', '.join(others[:3])}): choose an empty or new folder, or give "
-            "`overwrite` to write the corpus beside them"
-        )
-    try:
-        write_json(begun, config.identity())
-    except OSError as error:
-        raise InputError(f"{out} cannot be written to ({error.strerror}); choose another `out`") from error
 
 
 @contextmanager

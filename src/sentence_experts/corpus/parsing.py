@@ -17,9 +17,9 @@ from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
 from sentence_experts.corpus.jobs import Job, follow_parent, run_job
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import REJECTED, part_key, write_rejections
-from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.progress import Advance, progress
-from sentence_experts.storage import PartStore, read_json, sha256_file, write_json
+from sentence_experts.storage import PartStore, read_json, sha256_file, sha256_settings, write_json
 
 _PART_BYTES = 8 << 20
 _PART_DOCUMENTS = 512
@@ -42,7 +42,7 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int) -> int:
     with ExitStack() as stack:
         advance = stack.enter_context(progress("articles"))
         pool: ProcessPoolExecutor | None = None
-        if workers > 1 and not all(_done_file(parts, index).exists() for index in range(len(sources))):
+        if workers > 1 and any(_ignored_if_done(index, parts) is None for index in range(len(sources))):
             # Not fork: the calling program may have threads.
             pool = ProcessPoolExecutor(workers, mp_context=DetachedContext(), initializer=follow_parent)
             stack.enter_context(pool)
@@ -55,6 +55,21 @@ def _done_file(parts: PartStore, source: int) -> Path:
     return parts.path(f"{source:04d}", ".done.json")
 
 
+def _ignored_if_done(source: int, parts: PartStore) -> int | None:
+    """The number of a source's members that are no documents, if all its parts are there and whole."""
+    try:
+        noted = read_json(_done_file(parts, source))
+        content = noted["content"]
+        whole = (
+            sha256_settings(content) == noted["sha256"]
+            and sha256_file(parts.path(f"{source:04d}", REJECTED)) == content["rejected"]
+            and all(parts.is_done(part_key(source, number)) for number in range(content["parts"]))
+        )
+    except (InputError, OSError, KeyError, TypeError):
+        return None
+    return int(content["ignored"]) if whole else None
+
+
 def _parse_source(
     index: int,
     source: Source,
@@ -64,8 +79,8 @@ def _parse_source(
     advance: Advance,
 ) -> int:
     done = _done_file(parts, index)
-    if done.exists():
-        return int(read_json(done)["ignored"])
+    if (ignored := _ignored_if_done(index, parts)) is not None:
+        return ignored
     reading = _Reading()
     running: set[Future[int]] = set()
     try:
@@ -90,8 +105,10 @@ def _parse_source(
             f"{source.name}: a worker process died (out of memory?); the finished parts are kept: "
             "run the same command again, perhaps with `workers=1`"
         ) from error
-    write_rejections(parts.path(f"{index:04d}", REJECTED), reading.rejections)
-    write_json(done, {"ignored": reading.ignored, "parts": reading.parts})
+    rejected = parts.path(f"{index:04d}", REJECTED)
+    write_rejections(rejected, reading.rejections)
+    content = {"ignored": reading.ignored, "parts": reading.parts, "rejected": sha256_file(rejected)}
+    write_json(done, {"content": content, "sha256": sha256_settings(content)})
     return reading.ignored
 
 

@@ -52,7 +52,7 @@ _PAPER_FIELDS = STATED_PAPERS.names[4:-4]
 
 def open_parts(folder: Path, **settings: Any) -> PartStore:
     """The parts in a folder, if they were made with the same settings; else an empty folder."""
-    return PartStore.open(folder, settings, ".papers.parquet")
+    return PartStore.open(folder, settings, ".papers.parquet", (REFERENCES, MENTIONS, REJECTED))
 
 
 def in_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -51,6 +51,11 @@ class Resolved:
         """The mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
         return self._stream(_MENTIONS_IN_ORDER)
 
+    def stated_papers(self) -> int:
+        """The number of all records that were read, before duplicates are found."""
+        (count,) = self._database.execute("SELECT count(*) FROM all_papers").fetchone() or (0,)
+        return int(count)
+
     def duplicates(self) -> list[Rejection]:
         """The records of works that another record describes better, and the PubMed records that a later file
         replaces or deletes."""

@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.config import COUNTED
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import read_json, replacing, sha256_file, sha256_text, write_parquet
+from sentence_experts.storage import (
+    check_version,
+    read_json,
+    replacing,
+    sha256_file,
+    sha256_text,
+    write_parquet,
+)
 from sentence_experts.table_values import identifiers
 from sentence_experts.tables import to_arrow
 
@@ -143,14 +150,10 @@ class CorpusFolder:
             raise InputError(
                 f"{path / MANIFEST} does not describe a corpus; this folder was made by something else"
             )
-        if manifest.get("format_version") != FORMAT_VERSION:
-            raise InputError(
-                f"{path} has corpus format version {manifest.get('format_version')}, this program reads "
-                f"{FORMAT_VERSION}: import it again with `overwrite`"
-            )
+        check_version(path / MANIFEST, manifest.get("format_version"), FORMAT_VERSION)
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]
         if missing:
-            raise InputError(f"{path} lacks {' and '.join(missing)}: import it again with `overwrite`")
+            raise InputError(f"{path} lacks {' and '.join(missing)}: make it again with `overwrite`")
         return cls(path, manifest)
 
     @property

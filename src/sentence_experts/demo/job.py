@@ -46,9 +46,9 @@ def demo_steps(material: Material, out: Path, steps: int, seed: int, base: str =
         model = untrained / name
         arguments = {"base": base, "out": model, "experts": material.domains}
         planned.append(Step("extend", arguments, model, {"layers": layers}))
-        run = {"model": str(model), "data": pairs, "out": runs / name, "resume": True}
+        run = {"model": str(model), "data": pairs, "out": runs / name}
         trained = runs / name / "run.json"
-        planned.append(Step("train", run, trained, training, (model, *made_from), resumes=True))
+        planned.append(Step("train", run, trained, training, (model, *made_from)))
     models = {"experts": runs / "experts" / "model", "dense, tokens": runs / "dense" / "model"}
     baseline = {"TF-IDF": "tfidf", "base": base}
     evaluation = out / "evaluation"

@@ -12,16 +12,29 @@ import pyarrow.compute as pc
 
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.evaluation.config import EvaluateConfig
-from sentence_experts.evaluation.models import ModelRun, Models, RouteMap, check_names, model_runs, setting_of
+from sentence_experts.evaluation.models import (
+    ModelRun,
+    Models,
+    RouteMap,
+    check_names,
+    identity_of,
+    model_runs,
+    setting_of,
+)
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
 from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, texts_by_domain
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions
 from sentence_experts.evaluation.router_accuracy import router_accuracy
 from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.storage import output
 from sentence_experts.tasks.dataset import Tasks, open_dataset
 
 logger = logging.getLogger(__name__)
+
+RESULTS = ("evaluation.json", "scores.parquet", "tasks.json")
+NAMES = (*RESULTS, "report.html", "tasks.md")
+CACHES = ("vectors", "mteb", "states")  # in the folder of the results
 
 # Settings that only pairs, or only tasks, have.
 PAIR_SETTINGS = ("split", "tfidf_fit", "linked_only", "threshold_min")
@@ -33,6 +46,7 @@ def evaluate(
     data: Any,
     config: EvaluateConfig | None = None,
     out: Path | str | None = None,
+    overwrite: bool = False,
     *,
     baseline: Models = (),
     **settings: Any,
@@ -49,6 +63,7 @@ def evaluate(
         data: labelled pairs of any form (`Pairs.of`); tasks or their folder; or names of mteb's tasks,
             benchmarks or groups.
         out: folder for the results: evaluation.json and scores.parquet (pairs) or tasks.json (tasks).
+        overwrite: begin anew, in place of another evaluation in `out`.
         baseline: models that were not trained here, as `models`.
         config, settings: a `EvaluateConfig`, or single fields of it.
 
@@ -56,7 +71,7 @@ def evaluate(
         A `PairEvaluation`, or a `TaskEvaluation`.
 
     Raises:
-        UsageError: a setting is wrong, or does not apply to this data.
+        UsageError: a setting is wrong, or does not apply to this data, or `out` holds something else.
         InputError: the data or a model cannot be read.
         RouteError: a model has no route for a domain or a type of task.
 
@@ -67,20 +82,33 @@ def evaluate(
     """
     chosen = EvaluateConfig.of(config, **settings)
     runs = model_runs(models, baseline)
-    folder = None if out is None else Path(out)
     source = _opened(data, chosen.split)
     if isinstance(source, Pairs):
         _check_settings(chosen, TASK_SETTINGS, "tasks, not for pairs")
-        found: Evaluation = _evaluate_pairs(runs, source, chosen, folder)
     else:
         _check_settings(chosen, PAIR_SETTINGS, "pairs, not for tasks")
         require("mteb", "mteb")
-        from sentence_experts.evaluation.mteb.run import evaluate_tasks
-
-        found = evaluate_tasks(runs, source, chosen, folder)
-    if folder is not None:
-        found.save(folder)
+    if out is None:
+        return _measured(runs, source, chosen, None)
+    with output(out, "evaluation", names=NAMES, keeps=CACHES, grows=True, overwrite=overwrite) as place:
+        measured = source.fingerprint() if isinstance(source, Pairs | Tasks) else source
+        state = place.begin({"data": measured, **identity_of(runs, chosen)})
+        found = _measured(runs, source, chosen, place.path)
+        if state != "finished":
+            found.save(place.path)
+            if not found.missing:  # the data of other tasks may be there next time
+                place.finish(*RESULTS)
     return found
+
+
+def _measured(
+    runs: Sequence[ModelRun], source: Pairs | Tasks | list[str], config: EvaluateConfig, out: Path | None
+) -> Evaluation:
+    if isinstance(source, Pairs):
+        return _evaluate_pairs(runs, source, config, out)
+    from sentence_experts.evaluation.mteb.run import evaluate_tasks
+
+    return evaluate_tasks(runs, source, config, out)
 
 
 def _opened(data: Any, split: str) -> Pairs | Tasks | list[str]:

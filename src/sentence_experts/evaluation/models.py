@@ -16,8 +16,8 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.models.loading import load
-from sentence_experts.models.sources import NAME, source_name
-from sentence_experts.models.storage.fingerprint import name_of
+from sentence_experts.models.sources import NAME, hub_commit, model_folder, source_name
+from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of, source_fingerprint
 from sentence_experts.names import LABEL
 
 TFIDF = "tfidf"
@@ -52,6 +52,13 @@ class ModelRun:
         """Whether a setting that names `name` means this run."""
         places = (str(self.source),) if isinstance(self.source, str | Path) else ()
         return name in (self.label, self.model, *places)
+
+    def fingerprint(self) -> str:
+        """The hash of the model, without loading it if it is a folder."""
+        if not isinstance(self.source, str | Path):
+            return fingerprint_of(self.source)
+        place = model_folder(str(self.source))
+        return source_fingerprint(place, hub_commit(place)) or place
 
     def open(
         self, options: EncodingOptions, pooling: str | None = None, max_length: int | None = None
@@ -208,3 +215,10 @@ def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
             fixed = is_baseline or (isinstance(source, str) and source == TFIDF)
             runs.append(ModelRun(label, label, source, fixed))
     return runs
+
+
+def identity_of(runs: Sequence[ModelRun], config: EncodingOptions) -> dict[str, Any]:
+    """What decides the results of measuring models, but for the data."""
+    models = {run.label: {"of": run.model, "fingerprint": run.fingerprint()} for run in runs}
+    chosen = config.model_dump(mode="json", exclude={"cache", "batch_size", "device"})
+    return {"models": models, "config": chosen}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -77,6 +78,7 @@ class Evaluation(Result):
     """Several models measured on the same data."""
 
     settings: Mapping[str, Any]
+    missing: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:

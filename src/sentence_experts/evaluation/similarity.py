@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
-from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.config import SimilarityConfig
-from sentence_experts.evaluation.models import Model, ModelRun, label_of
+from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
 from sentence_experts.evaluation.results import Result
 from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.models.routing.route_classifier import AUTO
-from sentence_experts.storage import write_json
+from sentence_experts.storage import output, write_json
 from sentence_experts.tables import Table, TextTable
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 Pair = tuple[str, str]
 Cosines = Mapping[Pair, NDArray[np.float64]]  # two routes -> (texts,)
 
+NAMES = ("similarity.json", "similarity.png")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Below this a standard deviation is rounding, as between experts that are still copies of each other.
 NO_SPREAD = 1e-6
@@ -105,7 +106,7 @@ class Similarity(Result):
 
     def save(self, out: Path) -> None:
         """Write `similarity.json` to a folder."""
-        write_json(out / "similarity.json", self.to_json())
+        write_json(out / NAMES[0], self.to_json())
 
 
 def similarity(
@@ -113,6 +114,7 @@ def similarity(
     texts: Table,
     config: SimilarityConfig | None = None,
     out: Path | str | None = None,
+    overwrite: bool = False,
     *,
     against: Model | None = None,
     **settings: Any,
@@ -123,12 +125,14 @@ def similarity(
         model: folder, hub id or loaded model with two routes or more.
         texts: a list of texts, or a table with a column of texts, such as a .txt or .csv file.
         out: folder for similarity.json.
+        overwrite: begin anew, in place of another result in `out`.
         against: another model with the same routes: a one-sided Welch test for each pair of routes tells
             whether the mean of `model` is lower, that is, whether its routes are more specialised.
         config, settings: a `SimilarityConfig`, or single fields of it.
 
     Raises:
         RouteError: a route is unknown, or there are fewer than two.
+        UsageError: `out` holds something else.
         InputError: a model or the texts cannot be read, or fewer than two texts are left.
 
     Example:
@@ -136,8 +140,24 @@ def similarity(
         False
     """
     chosen = SimilarityConfig.of(config, **settings)
-    if out is not None and Path(out).is_file():
-        raise UsageError(f"{out}: `out` is a folder; a file of that name is there")
+    if out is None:
+        return _measured(model, texts, chosen, against)
+    with output(out, "similarity of routes", names=NAMES, grows=True, overwrite=overwrite) as place:
+        runs = [
+            ModelRun(str(number), "", each)
+            for number, each in enumerate((model, against))
+            if each is not None
+        ]
+        source = TextTable(texts, chosen.column)
+        state = place.begin(identity_of(runs, chosen), {"texts": source.fingerprint})
+        found = _measured(model, texts, chosen, against)
+        if state != "finished":
+            found.save(place.path)
+            place.finish(NAMES[0])
+    return found
+
+
+def _measured(model: Model, texts: Table, chosen: SimilarityConfig, against: Model | None) -> Similarity:
     every = TextTable(texts, chosen.column).texts()
     used, aside = chosen_texts(every, chosen.sample, chosen.seed)
     for reason, count in aside.items():
@@ -157,15 +177,12 @@ def similarity(
     }
     noted: dict[str, Any] = {"file": Path(texts).name} if isinstance(texts, str | Path) else {}
     noted |= {"read": len(every), "used": len(used), "seed": chosen.seed, **aside}
-    found = Similarity(
+    return Similarity(
         by_model,
         welch_by_pair(*by_model.values()) if len(by_model) == 2 else {},
         noted,
         {label: encoder.settings() for label, encoder in zip(labels, encoders, strict=True)},
     )
-    if out is not None:
-        found.save(Path(out))
-    return found
 
 
 def chosen_texts(

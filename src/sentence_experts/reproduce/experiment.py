@@ -229,9 +229,9 @@ class Experiment(ABC):
             "search_seed": 0,
         }
         out = self.root / "search"
-        arguments = {"model": model, "data": self.folder, "out": out, "resume": True}
+        arguments = {"model": model, "data": self.folder, "out": out}
         made_from = (Path(model), self.manifest)
-        self._add(Step("tune", arguments, out / "best.yaml", settings, made_from, resumes=True))
+        self._add(Step("tune", arguments, out / "best.yaml", settings, made_from))
 
     def _base(self, published: str) -> str:
         return self._begin_with(self.recipe.protocol.small.base if self.small else published)
@@ -251,10 +251,10 @@ class Experiment(ABC):
     def _train(self, model: str, settings: Mapping[str, Any], seed: int, place: str) -> Path:
         out = self.root / "runs" / f"{place}-seed{seed}"
         is_folder = self.root in Path(model).parents or Path(model).is_dir()
-        arguments = {"model": model, "data": self.folder, "out": out, "resume": True}
+        arguments = {"model": model, "data": self.folder, "out": out}
         made_from = (*([Path(model)] if is_folder else []), self.manifest)
         seeded = {**settings, "seed": seed}
-        self._add(Step("train", arguments, out / "run.json", seeded, made_from, resumes=True))
+        self._add(Step("train", arguments, out / "run.json", seeded, made_from))
         return out
 
 

@@ -7,7 +7,6 @@ result is made again whenever something that it was made from has changed.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ import sentence_experts
 from sentence_experts.errors import UsageError
 from sentence_experts.models.storage.fingerprint import path_fingerprint
 from sentence_experts.reproduce import calls
-from sentence_experts.storage import StepRecords
+from sentence_experts.storage import StepRecords, remove_output
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +32,6 @@ class Step:
         makes: exists once the step is done.
         made_from: files and folders that it reads and that may change; if they do, it is run again.
         can_be_replaced: nothing is made from it, so it may be made again with other settings.
-        resumes: the call continues in the folder of `makes`, which is removed before it starts over.
     """
 
     call: str
@@ -42,7 +40,6 @@ class Step:
     settings: Mapping[str, Any] = field(default_factory=dict)
     made_from: tuple[Path, ...] = ()
     can_be_replaced: bool = False
-    resumes: bool = False
 
     def run(self) -> None:
         """Call the function."""
@@ -92,13 +89,14 @@ class FinishedSteps:
     def begin(self, step: Step) -> None:
         """Forget the record of a step that is about to run: if it is interrupted, it is not done.
 
-        A training or search that was made from other inputs is removed, as its call would only continue it.
+        A result that was made from other inputs is removed, as its call would refuse to replace it.
         """
         if self._records.get(str(step.makes)) is None:
             return
-        if step.resumes and step.makes.exists():
-            logger.info(f"{step.makes.parent}: removed, what it was made from has changed")
-            shutil.rmtree(step.makes.parent)
+        out = Path(step.arguments.get("out", step.makes))
+        if out.is_dir():
+            logger.info(f"{out}: made again, what it was made from has changed")
+            remove_output(out)
         self._records.note(str(step.makes), None)
 
     def finish(self, step: Step) -> None:

@@ -31,10 +31,10 @@ from sentence_experts.storage.output import (
     different_setting,
     note_changes,
     output,
-    remove_own_files,
+    remove_output,
 )
 from sentence_experts.storage.parts import PartStore
-from sentence_experts.storage.records import StepRecords, open_output
+from sentence_experts.storage.records import StepRecords
 
 __all__ = [
     "RECORD",
@@ -51,12 +51,11 @@ __all__ = [
     "locked",
     "no_space",
     "note_changes",
-    "open_output",
     "open_to_readers",
     "output",
     "read_json",
     "remove_leftovers",
-    "remove_own_files",
+    "remove_output",
     "replacing",
     "replacing_folder",
     "sha256_file",

@@ -49,7 +49,7 @@ def remove_leftovers(path: Path) -> None:
     A folder that was retired while its successor did not yet take its place comes back.
     """
     prefix = hidden_beside(path, "").name
-    beside = re.compile(re.escape(prefix) + _LEFTOVER)
+    beside = re.compile(rf"\.*{re.escape(prefix)}(?:{_LEFTOVER})+")
     leftovers = [file for file in _entries(path.parent) if beside.fullmatch(file.name)]
     if not path.exists():
         for retired in (file for file in leftovers if file.suffix == ".old"):

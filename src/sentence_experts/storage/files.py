@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,10 +43,10 @@ def open_to_readers(path: Path) -> None:
     """
     private = [file for file in (path, *path.rglob("*")) if file.is_file() and _mode(file) == 0o600]
     if private:
-        with tempfile.TemporaryDirectory(dir=path.parent) as probe:
-            folder = Path(probe) / "new"
-            folder.mkdir()
-            usual = _mode(folder) & 0o666
+        folder = temporary_beside(path / "new" if path.is_dir() else path)
+        folder.mkdir()
+        usual = _mode(folder) & 0o666
+        folder.rmdir()
         for file in private:
             file.chmod(usual)
 

@@ -13,13 +13,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage.disk import explained, hidden_beside, remove, temporary_beside
-from sentence_experts.storage.files import check_version, read_json, sha256_file, write_json
+from sentence_experts.storage.files import check_version, open_to_readers, read_json, sha256_file, write_json
 from sentence_experts.storage.locking import is_later_process, locked
 from sentence_experts.storage.parts import SETTINGS, PartStore
 
@@ -40,6 +41,7 @@ def output(
     what: str,
     *,
     names: Iterable[str] = (),
+    keeps: Iterable[str] = (),
     grows: bool = False,
     is_file: bool = False,
     overwrite: bool = False,
@@ -53,6 +55,7 @@ def output(
         what: is written, such as "training run"; for messages, and so that nothing else is taken for it.
         names: the top-level names that are written into the folder, as far as they are known; of a file,
             the names of files beside it.
+        keeps: the names of what no new run needs to lose, such as caches: it is never removed.
         grows: the result grows in its folder, where an interrupted run goes on; it consists of `names`.
             Otherwise it is written elsewhere and takes its place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
@@ -66,17 +69,30 @@ def output(
     path = Path(out)
     if os.path.islink(path) or not path.name or path.name == "..":
         path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    options = _Options(what, tuple(names), frozenset(keeps), grows, is_file, overwrite)
     if is_later_process():
-        yield Output(path, what, tuple(names), grows, is_file, overwrite)
+        yield Output(path, options)
         return
     with explained(path), locked(path, what):
-        place = Output(path, what, tuple(names), grows, is_file, overwrite)
+        place = Output(path, options)
         place.check_vacant()
         try:
             yield place
         except BaseException:
             place.forget_nothing()
             raise
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What `output` was given."""
+
+    what: str
+    names: tuple[str, ...]
+    keeps: frozenset[str]
+    grows: bool
+    is_file: bool
+    overwrite: bool
 
 
 class Output:
@@ -87,18 +103,15 @@ class Output:
         result: small values to note with the finished output, for the run that finds it finished.
     """
 
-    def __init__(
-        self, path: Path, what: str, names: tuple[str, ...], grows: bool, is_file: bool, overwrite: bool
-    ) -> None:
+    def __init__(self, path: Path, options: _Options) -> None:
         self.path = path
         self.result: dict[str, Any] = {}
-        self._what = what
-        self._is_file = is_file
-        self._home = path.parent if is_file else path
-        self._names = (path.name, *names) if is_file else names
-        self._grows = grows
-        self._overwrite = overwrite
-        self._file = _record_file(path, is_file)
+        self._what, self._overwrite = options.what, options.overwrite
+        self._is_file, self._grows = options.is_file, options.grows
+        self._keeps = options.keeps
+        self._home = path.parent if self._is_file else path
+        self._names = (path.name, *options.names) if self._is_file else options.names
+        self._file = _record_file(path, self._is_file)
         self._record = _read_record(self._file)
         self._settings: dict[str, Any] = {}
         self._inputs: Mapping[str, Callable[[], str]] = {}
@@ -110,8 +123,8 @@ class Output:
             UsageError: such a thing is there.
         """
         if self.path.exists() and self.path.is_dir() == self._is_file:
-            kind = "folder" if self._is_file else "file"
-            raise UsageError(f"{self.path} is a {kind}: give another `out`")
+            kinds = ("folder", "file") if self._is_file else ("file", "folder")
+            raise UsageError(f"{self.path} is a {kinds[0]}; `out` must be a {kinds[1]}")
         if self._record is not None:
             if self._record["what"] != self._what and not self._overwrite:
                 raise UsageError(
@@ -121,7 +134,7 @@ class Output:
             return
         beside = self._is_file or self._overwrite
         names = [*self._names, self._file.name] if beside else _listed(self._home)
-        others = [name for name in names if os.path.lexists(self._home / name)]
+        others = [name for name in names if name not in self._keeps and os.path.lexists(self._home / name)]
         if others and beside:
             raise UsageError(
                 f"{self._home / others[0]}: not written by this program, and in the way: move it away"
@@ -153,7 +166,7 @@ class Output:
         if state == "new":
             shutil.rmtree(self._parts, ignore_errors=True)
             if self._grows:
-                remove_own_files(self.path)
+                _remove_own_files(self.path)
                 self._note(None)
         return state
 
@@ -228,6 +241,7 @@ class Output:
                 temporary.mkdir(parents=True)
             yield temporary
             self._check_inputs()
+            open_to_readers(temporary)
             if self._is_file:
                 os.replace(temporary, self.path)
                 self._note(_hashes(self._home, self._names))
@@ -238,6 +252,10 @@ class Output:
         finally:
             remove(temporary)
         shutil.rmtree(self._parts, ignore_errors=True)
+
+    def reopen(self) -> None:
+        """Make a finished output that grows unfinished, since it has to be made again."""
+        self._note(None)
 
     def finish(self, *names: str) -> None:
         """Note that an output that grows is whole, with the hashes of its files: of `names`, or of all.
@@ -260,10 +278,16 @@ class Output:
 
     def _note(self, files: dict[str, str] | None, record: Path | None = None) -> None:
         self._record = {
-            "format": FORMAT, "format_version": FORMAT_VERSION, "version": metadata.version("sentence-experts"), "what": self._what,
-            "settings": self._settings, "result": self.result, "names": list(self._names),
-            "grows": self._grows, "files": files,
-        }  # fmt: skip
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "version": metadata.version("sentence-experts"),
+            "what": self._what,
+            "settings": self._settings,
+            "result": self.result,
+            "names": list(self._names),
+            "grows": self._grows,
+            "files": files,
+        }
         write_json(record or self._file, self._record)
 
     def _others(self, new: Path) -> list[str]:
@@ -293,7 +317,7 @@ class Output:
 
     def _move(self, new: Path, others: list[str]) -> None:
         """Into a folder that cannot be replaced itself, such as a mounted one; the record comes last."""
-        remove_own_files(self.path)
+        _remove_own_files(self.path)
         for name in sorted(_files(new), key=lambda name: name == RECORD):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(new / name, self.path / name)
@@ -323,8 +347,17 @@ def own_files(folder: Path) -> set[str]:
     return {name for name in own if os.path.lexists(folder / name)}
 
 
-def remove_own_files(folder: Path) -> None:
-    """Remove what `output` wrote into a folder, and nothing else; call it under the folder's lock."""
+def remove_output(folder: Path) -> None:
+    """Remove what `output` wrote into a folder, and nothing else.
+
+    Raises:
+        InUseError: another process is writing it.
+    """
+    with locked(folder, "remove"):
+        _remove_own_files(folder)
+
+
+def _remove_own_files(folder: Path) -> None:
     own = sorted(own_files(folder), key=lambda name: name == RECORD)
     for name in own:
         (folder / name).unlink()
@@ -373,7 +406,7 @@ def _described(name: str, before: Mapping[str, Any]) -> str:
         value = value.get(key) if isinstance(value, dict) else None
     # The hash of an input tells nobody anything.
     shown = "" if value is None or len(str(value)) > _MAX_VALUE else f" ({value})"
-    return f"another {name.removeprefix('config.')}{shown}"
+    return f"another {name.removeprefix('config.').removeprefix('fetch.')}{shown}"
 
 
 def _record_file(path: Path, is_file: bool) -> Path:

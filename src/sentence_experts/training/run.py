@@ -13,22 +13,21 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
 from transformers import ProgressCallback, TrainerCallback, TrainerState, set_seed
 from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
 from transformers.trainer_callback import PrinterCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.progress import progress
-from sentence_experts.storage import locked, open_output, read_json, replacing_folder, write_json, write_text
+from sentence_experts.storage import Output, output, read_json, replacing_folder, write_json, write_text
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.card import model_card
+from sentence_experts.training.checkpoints import NoteHashes, copy_of, last_whole_checkpoint, take_best
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import PairCollator, TrainingSet, trained_routes
 from sentence_experts.training.hard_negatives import with_hard_negatives
@@ -37,7 +36,14 @@ from sentence_experts.training.objectives import Objective
 from sentence_experts.training.open_data import open_data
 from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.trainable import Trainable, check_settings, choose_trainable, router_loss
-from sentence_experts.training.trainer import BEST_BY, RunCallback, Trainer, is_over, training_arguments
+from sentence_experts.training.trainer import (
+    BEST_BY,
+    CHECKPOINTS,
+    RunCallback,
+    Trainer,
+    is_over,
+    training_arguments,
+)
 from sentence_experts.training.validation import MEAN, TITLES, Validator
 
 if TYPE_CHECKING:
@@ -47,7 +53,8 @@ logger = logging.getLogger(__name__)
 
 HARD_NEGATIVES = "hard_negatives.parquet"
 RESULT = "run.json"
-CHECKPOINTS = "checkpoints"
+MODEL, ADAPTER, CONFIG, LOGS = "model", "adapter", "config.yaml", "logs"
+RESULTS = (MODEL, ADAPTER, CONFIG, RESULT, HARD_NEGATIVES)
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +121,7 @@ def train(
     data: Any,
     config: TrainConfig | None = None,
     out: Path | str | None = None,
-    resume: bool = False,
+    overwrite: bool = False,
     **settings: Any,
 ) -> TrainResult:
     """Train a model with contrastive learning: the other texts of a pair's batch are its negatives.
@@ -129,8 +136,8 @@ def train(
             list of several of them.
         config: settings; `settings` replace single ones, such as `batch_size=64`.
         out: folder for the run: model/ (the best), config.yaml, run.json, checkpoints/. Without it the model
-            stays in memory.
-        resume: go on with an interrupted run in `out` from its last checkpoint.
+            stays in memory. An interrupted run of the same settings goes on from its last checkpoint.
+        overwrite: begin anew, in place of another run in `out`.
 
     Raises:
         UsageError: a setting has no effect on this model or data, or `out` holds something else.
@@ -144,15 +151,17 @@ def train(
         2
     """
     chosen = TrainConfig.of(config, **settings)
-    if out is None and (processes.count() > 1 or resume):
-        raise UsageError("`out`: several processes, and a resumed run, need a folder")
+    if out is None and processes.count() > 1:
+        raise UsageError("`out`: several processes need a folder")
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "run"
-        if out is not None:
-            stack.enter_context(locked(folder, "training run"))
+        names = (*RESULTS, CHECKPOINTS, LOGS)
+        place = stack.enter_context(
+            output(folder, "training run", names=names, grows=True, overwrite=overwrite)
+        )
         run = _Run.of(model, open_data(data), chosen)
         stack.callback(run.restore)
-        result = run.run(folder, resume)
+        result = run.run(place)
     return TrainResult(
         run.model,
         result["best_validation"],
@@ -208,9 +217,9 @@ class _Run:
         self.trainable.restore()
         self.model.max_seq_length = self.max_length
 
-    def run(self, out: Path, resume: bool) -> dict[str, Any]:
+    def run(self, place: Output) -> dict[str, Any]:
         """Train until the model is the best one; what run.json holds."""
-        config, model = self.config, self.model
+        config, model, out = self.config, self.model, place.path
         training = TrainingSet.of(self.objectives, self.routes, config)
         batches = RouteBatches(
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
@@ -223,11 +232,10 @@ class _Run:
         if config.lora_rank is not None:
             add_lora(model, config.lora_rank, config.lora_alpha)
         arguments = training_arguments(out, config, batches.steps, model, validator.has_figure)
-        checkpoint, finished = processes.once(lambda: self._begin(out, resume))
+        checkpoint, finished = processes.once(lambda: self._begin(place))
         if finished:
-            logger.info(f"{out}: this run is finished")
             result: dict[str, Any] = read_json(out / RESULT)
-            self._load_finished(out / "model")
+            self._load_finished(out / MODEL)
             return result
         _log_unmeasured(validator)
         self._prepare_model()
@@ -245,14 +253,14 @@ class _Run:
         trainer.batches = batches
         trainer.undecayed = self.trainable.undecayed
         trainer.use_one_cycle = config.scheduler == "one_cycle"
-        before = _copy_of(trainer)
+        before = copy_of(trainer)
         _train(trainer, out, config, self._shown(), checkpoint)
-        _take_best(trainer, before)
+        take_best(trainer, before)
         model.max_seq_length = self.max_length
         if config.lora_rank is not None:
-            processes.once(lambda: save_adapter(model, out / "adapter"))
+            processes.once(lambda: save_adapter(model, out / ADAPTER))
             merge_lora(model)
-        written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, out))
+        written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, place))
         if not config.keep_checkpoints:  # all processes have read the best one by now
             processes.once(lambda: shutil.rmtree(out / CHECKPOINTS, ignore_errors=True))
         return written
@@ -277,21 +285,13 @@ class _Run:
             "processes": processes.count(),
         }
 
-    def _begin(self, out: Path, resume: bool) -> tuple[str | None, bool]:
+    def _begin(self, place: Output) -> tuple[str | None, bool]:
         """The checkpoint to go on from, if any, and whether the run is finished already."""
-        checkpoint = last_complete_checkpoint(out / CHECKPOINTS)
-        state = open_output(
-            out,
-            self._identity(),
-            what="training run",
-            finished_file=RESULT,
-            resume=resume,
-            keep_unfinished=checkpoint is not None,
-        )
-        if state == "new":
-            (out / HARD_NEGATIVES).unlink(missing_ok=True)
-            self.config.write(out / "config.yaml")
-        return checkpoint, state == "finished"
+        identity = self._identity()
+        no_matter = {"tensorboard", "wandb", "keep_checkpoints"}
+        config = {name: value for name, value in identity["config"].items() if name not in no_matter}
+        state = place.begin({**identity, "config": config})
+        return last_whole_checkpoint(place.path / CHECKPOINTS), state == "finished"
 
     def _prepare_model(self) -> None:
         """Give the model the prompts and the maximum length that it is trained with."""
@@ -320,9 +320,9 @@ class _Run:
         self.model.load_state_dict(best.state_dict())
         self.model.prompts = best.prompts
 
-    def _write(self, trainer: Trainer, training: TrainingSet, out: Path) -> dict[str, Any]:
+    def _write(self, trainer: Trainer, training: TrainingSet, place: Output) -> dict[str, Any]:
         """Write the best model with its card, and the run's figures."""
-        state = trainer.state
+        state, out = trainer.state, place.path
         history = [
             {name: value for name, value in entry.items() if name == "step" or "eval_validation_" in name}
             for entry in state.log_history
@@ -338,10 +338,12 @@ class _Run:
             "history": history,
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
         }
-        with replacing_folder(out / "model") as folder:
+        with replacing_folder(out / MODEL) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
             write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))
+        self.config.write(out / CONFIG)
         write_json(out / RESULT, result)
+        place.finish(*RESULTS)
         return result
 
 
@@ -361,40 +363,11 @@ def _train(
             return
     with progress(f"train {out.name}", trainer.args.max_steps) as advance:
         callback = RunCallback(advance, config.patience, shown)
-        for each in (*_loggers(out, config), callback):
+        for each in (*_loggers(out, config), callback, NoteHashes()):
             trainer.add_callback(each)
         if checkpoint is None and validates:
             callback.start = trainer.evaluate()
         trainer.train(resume_from_checkpoint=checkpoint)
-
-
-Weights = dict[str, Tensor]
-
-
-def _copy_of(trainer: Trainer) -> tuple[Weights, Weights]:
-    """The trained weights of the model, and the loss's own, in the CPU's memory."""
-    of_model = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
-    model, loss = (
-        {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
-        for weights in (of_model, trainer.loss.own_weights())
-    )
-    return model, loss
-
-
-def _take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
-    """Put the weights of the best step into the model and the loss, in every process."""
-    if trainer.evaluator is None:
-        return  # the last step is kept
-    step = trainer.state.best_global_step
-    if not step:
-        for module, weights in zip((trainer.model, trainer.loss), before, strict=True):
-            module.load_state_dict(weights, strict=False)
-        start = trainer.state.best_metric
-        logger.warning(f"no step was better than the model before training ({start:.4f}), which was kept")
-        return
-    checkpoint = Path(trainer.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
-    trainer.model.load_state_dict(load(checkpoint, device=str(trainer.model.device)).state_dict())
-    trainer.load_loss(checkpoint)
 
 
 def _log_unmeasured(validator: Validator) -> None:
@@ -413,22 +386,7 @@ def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
     if config.tensorboard and processes.is_first():
         from torch.utils.tensorboard import SummaryWriter
 
-        loggers.append(TensorBoardCallback(SummaryWriter(out / "logs")))
+        loggers.append(TensorBoardCallback(SummaryWriter(out / LOGS)))
     if config.wandb:
         loggers.append(WandbCallback())
     return loggers
-
-
-def last_complete_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint in `folder` that was written to its end; newer, incomplete ones are removed.
-
-    The trainer writes its state last. It also rotates and counts checkpoints by folder name, complete or not.
-    """
-    found = sorted(folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"), key=lambda path: int(path.name.split("-")[1]))
-    for checkpoint in reversed(found):
-        try:
-            read_json(checkpoint / "trainer_state.json")
-            return str(checkpoint)
-        except InputError:
-            shutil.rmtree(checkpoint)
-    return None

@@ -33,6 +33,7 @@ from sentence_experts.training.validation import MEAN
 logger = logging.getLogger(__name__)
 
 BEST_BY = f"eval_validation_{MEAN}"
+CHECKPOINTS = "checkpoints"
 # Beside the model in a checkpoint: the weights that the loss owns, such as a learned temperature.
 LOSS_FILE = "loss.safetensors"
 REMEDY = "lower `learning_rate`, or leave out `bf16`, and give another `out`"
@@ -53,7 +54,7 @@ def training_arguments(
         UsageError: there are too few steps for the schedule.
     """
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(out / "checkpoints"),
+        output_dir=str(out / CHECKPOINTS),
         max_steps=steps,
         per_device_train_batch_size=config.batch_size,
         learning_rate=config.learning_rate,

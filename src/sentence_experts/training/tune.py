@@ -23,7 +23,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.storage import locked, open_output, replacing, sha256_text
+from sentence_experts.storage import Output, output, replacing, sha256_text
 from sentence_experts.training.config import TrainConfig, TuneConfig
 from sentence_experts.training.data import trained_routes
 from sentence_experts.training.objectives import Objective
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STUDY = "settings"
-BEST = "best.yaml"
+BEST, STUDY_FILE, TRIALS = "best.yaml", "study.db", "trials"
 # Errors that sampled settings can cause: infinite numbers, too much memory, too few steps or pairs. Errors of
 # every trial are found before the first one (`_Search._problem`); any other error stops the search.
 FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
@@ -98,7 +98,7 @@ def tune(
     data: Any,
     config: TuneConfig | None = None,
     out: Path | str | None = None,
-    resume: bool = False,
+    overwrite: bool = False,
     space: Mapping[str, Any] | Path | str | None = None,
     **settings: Any,
 ) -> TuneResult:
@@ -111,7 +111,8 @@ def tune(
         config: settings of the search and of all trials; `settings` replace single ones. Training settings
             that are given are not searched.
         out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial).
-        resume: go on with the search in `out`, or add trials to it.
+        overwrite: begin anew, in place of another search in `out`. The same search goes on, also with more
+            `trials`.
         space: the settings to search, or a YAML file of them: {"warmup": {"type": "float", "low": 0, "high":
             0.5}}; types: "int" and "float" (with "log": true if wanted), "categorical" (with "choices"). By
             default those of the 2024 preprint: batch_size from 5 to 20, warmup and epochs.
@@ -132,20 +133,19 @@ def tune(
     given = chosen.model_fields_set & TrainConfig.model_fields.keys()
     shared = {name: getattr(chosen, name) for name in {*given, "fraction"}}
     varied = without_fixed(read_space(space), chosen, given)
-    if resume and out is None:
-        raise UsageError("`resume`: a search that goes on needs `out`, its folder")
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
-        if out is not None:
-            stack.enter_context(locked(folder, "search for settings"))
-        search = _Search(model, open_data(data), folder, chosen, shared, varied)
-        trials = search.run(resume)
+        names = (BEST, STUDY_FILE, TRIALS)
+        place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
+        search = _Search(model, open_data(data), place.path, chosen, shared, varied)
+        trials = search.run(place)
         best = best_of(trials)
         if best.start is not None and best.best == best.start:
             logger.warning(f"no trial made the model better than it was before training ({best.start:.4f})")
         found = search.trial_config(best.settings)
         best_config = TrainConfig.of(found, fraction=1.0)
-        best_config.write(folder / BEST)
+        best_config.write(place.path / BEST)
+        place.finish(BEST)
     return TuneResult(trials, best, best_config, None if out is None else folder)
 
 
@@ -174,10 +174,10 @@ class _Search:
     shared: dict[str, Any]
     space: SearchSpace
 
-    def run(self, resume: bool) -> list[Trial]:
+    def run(self, place: Output) -> list[Trial]:
         """Run the trials that are missing."""
-        self._begin(resume)
-        study = _open_study(self.out / "study.db")
+        self._begin(place)
+        study = _open_study(self.out / STUDY_FILE)
         for number in range(len(study.trials), self.config.trials):
             self._run_trial(study, number)
         return [
@@ -194,7 +194,7 @@ class _Search:
         """
         return TrainConfig.of(None, **{**self.shared, **sampled})
 
-    def _begin(self, resume: bool) -> None:
+    def _begin(self, place: Output) -> None:
         """Check what all trials share, and that the search in the folder, if any, is the same."""
         model = load(self.model, int8=False)
         problems = [self._problem(model, end) for end in (0, -1)]
@@ -206,9 +206,7 @@ class _Search:
             "config": self.config.model_dump(mode="json", exclude={"trials"}),
             "space": {name: sampled.model_dump(mode="json") for name, sampled in self.space.items()},
         }
-        open_output(
-            self.out, identity, what="search", finished_file=BEST, settings_file="search.json", resume=resume
-        )
+        place.begin(identity)
 
     def _problem(self, model: SentenceTransformer, end: int) -> UsageError | None:
         """What is wrong with the settings for this model and data, with the lowest draw or the highest."""
@@ -228,10 +226,10 @@ class _Search:
         sampled = draw(study, number, self.config, distributions)
         values = ", ".join(f"{name} {short(value)}" for name, value in sampled.items())
         logger.info(f"trial {number + 1} of {self.config.trials}: {values}")
-        folder = self.out / "trials" / f"{number:03}"
+        folder = self.out / TRIALS / f"{number:03}"
         try:
             model = deepcopy(self.model)
-            result = train(model, self.data, self.trial_config(sampled), folder, resume=True)
+            result = train(model, self.data, self.trial_config(sampled), folder)
             if result.best is None:
                 raise SentenceExpertsError("trials cannot be compared: no validation pairs of both kinds")
             outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.best}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, find_leaks
 from sentence_experts.evaluation.config import AuditConfig
-from sentence_experts.evaluation.models import TFIDF, Models, model_runs
+from sentence_experts.evaluation.models import TFIDF, Models, identity_of, model_runs
 from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import (
     PAIR_COLUMNS,
@@ -27,8 +27,9 @@ from sentence_experts.evaluation.results import POOLED, PairMetrics, Result
 from sentence_experts.evaluation.scorers import EncoderScorer, MemoryScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
-from sentence_experts.storage import write_json, write_parquet
+from sentence_experts.storage import output, write_json, write_parquet
 
+NAMES = ("audit.json", "leaked_pairs.parquet")
 MEMORY = "memory"
 BASELINES = (TFIDF, MEMORY)
 
@@ -95,8 +96,8 @@ class Audit(Result):
 
     def save(self, out: Path) -> None:
         """Write `audit.json` and `leaked_pairs.parquet` to a folder."""
-        write_json(out / "audit.json", self.to_json())
-        write_parquet(out / "leaked_pairs.parquet", self.leaked_pairs)
+        write_json(out / NAMES[0], self.to_json())
+        write_parquet(out / NAMES[1], self.leaked_pairs)
 
 
 def audit(
@@ -104,6 +105,7 @@ def audit(
     models: Models = (),
     config: AuditConfig | None = None,
     out: Path | str | None = None,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Audit:
     """Find what leaks from training pairs into test pairs, and measure models with and without the leaks.
@@ -116,10 +118,11 @@ def audit(
             split to table.
         models: models to measure, as in `evaluate`.
         out: folder for audit.json and leaked_pairs.parquet.
+        overwrite: begin anew, in place of another audit in `out`.
         config, settings: a `AuditConfig`, or single fields of it.
 
     Raises:
-        UsageError: a setting is wrong.
+        UsageError: a setting is wrong, or `out` holds something else.
         InputError: the pairs or a model cannot be read.
 
     Example:
@@ -128,6 +131,19 @@ def audit(
     """
     chosen = AuditConfig.of(config, **settings)
     pairs = Pairs.of(data, split=None, labelled=True)
+    if out is None:
+        return _audited(pairs, models, chosen)
+    with output(out, "audit", names=NAMES, grows=True, overwrite=overwrite) as place:
+        runs = model_runs(models, allow_none=True)
+        state = place.begin({"pairs": pairs.fingerprint(), **identity_of(runs, chosen)})
+        found = _audited(pairs, models, chosen)
+        if state != "finished":
+            found.save(place.path)
+            place.finish()
+    return found
+
+
+def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
     sets = {split: pairs.split(split).select(PAIR_COLUMNS) for split in SPLITS}
     sets = {split: table for split, table in sets.items() if table.num_rows}
     for split in ("train", "test"):
@@ -148,10 +164,7 @@ def audit(
     leaked = leaked.filter(pa.array(leaks.leaked()))
     seen = pairs.manifest.get("test_articles_seen_in_training")
     citing = None if seen is None else (seen, pairs.manifest["test_articles"])
-    found = Audit(counts, leaks, tuple(measurements), leaked, citing)
-    if out is not None:
-        found.save(Path(out))
-    return found
+    return Audit(counts, leaks, tuple(measurements), leaked, citing)
 
 
 def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:

@@ -28,7 +28,7 @@ from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.vectors import CONCAT, HIDDEN, PARTS, ROUTING, SUM, States, joined
-from sentence_experts.storage import write_json
+from sentence_experts.storage import output, sha256_text, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +67,7 @@ def analyse(
     pairs: Sequence[Path | str | RatedPairs] | Path | str,
     config: AnalyseConfig | None = None,
     out: Path | str | None = None,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Analysis:
     """Compare routing weights and hidden states on rated pairs (MoEE, sections 3.2 and 4.4).
@@ -77,9 +78,10 @@ def analyse(
         pairs: a file of rated pairs for each dataset; the texts of the first are clustered.
         config: the settings; those given by name come before it.
         out: folder for analysis.json and the states of the texts, which are then not computed again.
+        overwrite: begin anew, in place of another analysis in `out`.
 
     Raises:
-        UsageError: two datasets or prompts with the same name.
+        UsageError: two datasets or prompts with the same name, or `out` holds something else.
         InputError: the model or a file cannot be read.
 
     Example:
@@ -94,18 +96,28 @@ def analyse(
     given = [pairs] if isinstance(pairs, Path | str) else pairs
     data = [each if isinstance(each, RatedPairs) else RatedPairs.read(Path(each), chosen) for each in given]
     embedder = model if isinstance(model, MoeEmbedder) else load_embedder(str(model))
-    if out is not None:
-        embedder.cache_states(Path(out) / "states")
+    if out is None:
+        return _analysed(embedder, data, chosen)
+    names = ("analysis.json", "analysis.html")
+    with output(out, "analysis", names=names, keeps=["states"], grows=True, overwrite=overwrite) as place:
+        read = {each.name: sha256_text(*each.first, *each.second, str(list(each.scores))) for each in data}
+        made_from = {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
+        state = place.begin(made_from)
+        embedder.cache_states(place.path / "states")
+        analysis = _analysed(embedder, data, chosen)
+        if state != "finished":
+            write_json(place.path / names[0], {**analysis.found, "settings": analysis.settings})
+            place.finish(names[0])
+    return analysis
 
+
+def _analysed(embedder: MoeEmbedder, data: Sequence[RatedPairs], config: AnalyseConfig) -> Analysis:
     def read(prompt: str, texts: Sequence[str]) -> States:
         return embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}")
 
-    found = analyse_states(data, read, chosen, alpha=embedder.alpha)
-    made = {"seed": chosen.seed, "replicates": chosen.bootstrap, **embedder.reader.settings()}
-    analysis = Analysis(found, {"model": Path(embedder.reader.name).name, **made})
-    if out is not None:
-        write_json(Path(out) / "analysis.json", {**found, "settings": analysis.settings})
-    return analysis
+    found = analyse_states(data, read, config, alpha=embedder.alpha)
+    made = {"seed": config.seed, "replicates": config.bootstrap, **embedder.reader.settings()}
+    return Analysis(found, {"model": Path(embedder.reader.name).name, **made})
 
 
 def analyse_states(

@@ -34,7 +34,7 @@ class LanguageModelExperiment(Experiment):
             self.words, self.data, self.folder = SMALL_DATA, found, self.root / "tasks"
             self.file = self.root / "tasks.yaml"
             self.writes_first = f"{self.file}: the tasks, with the folder of their data"
-            compiled = {"source": self.file, "out": self.folder, "overwrite": True}
+            compiled = {"source": self.file, "out": self.folder}
             self.steps.append(Step("compile_tasks", compiled, self.manifest, made_from=(self.file,)))
 
     def prepare(self) -> None:

@@ -66,7 +66,7 @@ class TasksExperiment(Experiment):
         settings = recipe.compile_settings(self.small)
         self.unlike_published = list(changed_settings("tasks", recipe.compile_settings(False), settings))
         read = (self.file, *(folder / PAPERS for folder in self.corpora))
-        compiled = {"source": self.file, "out": self.folder, "overwrite": True}
+        compiled = {"source": self.file, "out": self.folder}
         self.steps.append(Step("compile_tasks", compiled, self.manifest, settings, read))
 
     def prepare(self) -> None:

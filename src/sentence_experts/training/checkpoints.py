@@ -1,0 +1,97 @@
+"""The checkpoints of a run: the newest that is whole, from which a run goes on, and the best one."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from sentence_experts.errors import InputError
+from sentence_experts.models.loading import load
+from sentence_experts.storage import read_json, sha256_file, write_json
+from sentence_experts.training import processes
+from sentence_experts.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+HASHES = "sha256.json"
+# Each of several processes writes its own, perhaps after the first one has written everything else.
+_RANDOM_STATES = "rng_state"
+
+
+class NoteHashes(TrainerCallback):
+    """Writes the hashes of a checkpoint's files into it: it is whole."""
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Write them, in the first process."""
+        folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        if processes.is_first():
+            write_json(
+                folder / HASHES, {str(file.relative_to(folder)): sha256_file(file) for file in _files(folder)}
+            )
+
+
+def last_whole_checkpoint(folder: Path) -> str | None:
+    """The newest checkpoint in `folder` that is as it was written; newer ones are removed.
+
+    The trainer rotates and counts checkpoints by folder name, whole or not.
+    """
+    found = sorted(folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"), key=lambda path: int(path.name.split("-")[1]))
+    for checkpoint in reversed(found):
+        if is_whole(checkpoint):
+            return str(checkpoint)
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether the files of a checkpoint are as they were written."""
+    try:
+        hashes = read_json(checkpoint / HASHES)
+        return bool(hashes) and all(sha256_file(checkpoint / name) == each for name, each in hashes.items())
+    except (InputError, OSError, AttributeError):
+        return False
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(
+        file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(_RANDOM_STATES)
+    )
+
+
+Weights = dict[str, Tensor]
+
+
+def copy_of(trainer: Trainer) -> tuple[Weights, Weights]:
+    """The trained weights of the model, and the loss's own, in the CPU's memory."""
+    of_model = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
+    model, loss = (
+        {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
+        for weights in (of_model, trainer.loss.own_weights())
+    )
+    return model, loss
+
+
+def take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
+    """Put the weights of the best step into the model and the loss, in every process."""
+    if trainer.evaluator is None:
+        return  # the last step is kept
+    step = trainer.state.best_global_step
+    if not step:
+        for module, weights in zip((trainer.model, trainer.loss), before, strict=True):
+            module.load_state_dict(weights, strict=False)
+        start = trainer.state.best_metric
+        logger.warning(f"no step was better than the model before training ({start:.4f}), which was kept")
+        return
+    checkpoint = Path(trainer.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
+    if not is_whole(checkpoint):
+        raise InputError(f"{checkpoint}: damaged since it was written; give `overwrite` to train again")
+    trainer.model.load_state_dict(load(checkpoint, device=str(trainer.model.device)).state_dict())
+    trainer.load_loss(checkpoint)
