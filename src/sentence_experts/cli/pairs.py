@@ -32,7 +32,7 @@ def pairs(
     """Compile pairs of linked papers from a corpus: train, validation and test sets.
 
     Both papers of a pair belong to one domain. Validation and test are balanced with negative pairs of the
-    same domain that no relation links.
+    same domain that no relation links, or that the same article mentions far from each other.
 
     Example: sentence-experts pairs my-corpus --domains domains.yaml --relation coupling
     --negatives-min-cited 0 --out my-pairs
@@ -65,6 +65,13 @@ def _show(pairs: Pairs) -> None:
         show(f"papers marked as retracted, {kept}: {retracted:,}")
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
     show(f"linked pairs, both papers of one domain: {linked}")
+    if levels := manifest["closest_levels"]:
+        totals = {level: sum(counts[level] for counts in levels.values()) for level in levels[SPLITS[0]]}
+        closest = ", ".join(f"{level} {count:,}" for level, count in totals.items() if count)
+        show(f"closest place that mentions both papers of a pair: {closest}")
+    if without := manifest["positives_without_negative"]:
+        left_out = ", ".join(f"{name} {count:,}" for name, count in without.items())
+        show(f"linked pairs left out, since no paper of the same article is far from them: {left_out}")
     if manifest["left_out_by_max_references"]:
         left_out = manifest["left_out_by_max_references"]
         show(

@@ -7,12 +7,19 @@ from typing import Any
 
 import yaml
 
+from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.splits import SPLITS
 
 MEANING = {
     "co-citation": "both papers are cited by a same third paper",
     "coupling": "both papers cite a same work (bibliographic coupling, not co-citation)",
     "citation": "one paper cites the other",
+}
+NEGATIVES = {
+    "cited": "are unlinked by co-citation, coupling\nand citation; both works are cited at least "
+    "{negatives_min_cited} times",
+    "same-article": "join the anchor of a linked\npair with another work that the same article mentions, but "
+    "none in a paragraph with it; the row of the linked\npair has the same anchor",
 }
 # Added for co-citation, where articles cite both papers of a pair.
 ARTICLE_CAUTION = (
@@ -56,7 +63,8 @@ def dataset_card(manifest: dict[str, Any], trainer_columns: Sequence[str]) -> st
 {_counts(manifest["domains"])}
 
 `load_dataset(folder)` gives anchor, positive and label, ready for the sentence-transformers trainer;
-`load_dataset(folder, "full")` adds domain, count and the papers' ids. `known_links.parquet` has every linked
+`load_dataset(folder, "full")` adds domain, count, the papers' ids and, of pairs by proximity, the closest
+level (`within`). `known_links.parquet` has every linked
 pair of the training papers, sampled or not, so that none is taken for a negative.
 
 All settings, hashes and counts are in `manifest.json`.
@@ -73,14 +81,29 @@ def _description(manifest: dict[str, Any]) -> str:
         caution += ARTICLE_CAUTION.format(
             seen=manifest["test_articles_seen_in_training"], articles=manifest["test_articles"]
         )
+    within = settings.get("within", "article")
+    near = "" if within == "article" else f", within one {within} of it"
+    negatives = NEGATIVES[settings.get("negatives", "cited")].format(**settings)
     return f"""# Pairs of scientific texts by {settings["relation"]}
 
-A pair is linked (label 1) when {MEANING[settings["relation"]]}. Texts: {settings["unit"]}. Both works of a
-pair are of one domain. Negatives (label 0, in validation and test only) are unlinked by co-citation, coupling
-and citation; both works are cited at least {settings["negatives_min_cited"]} times. {caution}
-
+A pair is linked (label 1) when {MEANING[settings["relation"]]}{near}. Texts: {settings["unit"]}. Both works of a
+pair are of one domain. Negatives (label 0, in validation and test only) {negatives}. {caution}
+{_levels(manifest)}
 The texts keep the licences of their articles: {_licences(manifest["corpus"]["licences"])}.
 """
+
+
+def _levels(manifest: dict[str, Any]) -> str:
+    """The number of linked pairs by the closest level at which an article mentions both."""
+    counts = manifest.get("closest_levels")
+    if not counts:
+        return ""
+    levels = [level for level in LEVELS if any(counts[name][level] for name in SPLITS)]
+    rows = [
+        f"| {level} | {' | '.join(f'{counts[name][level]:,}' for name in SPLITS)} |" for level in levels
+    ]
+    header = f"| closest mention in one | {' | '.join(SPLITS)} |\n|---|---|---|---|"
+    return "\n" + "\n".join([header, *rows]) + "\n"
 
 
 def _counts(domains: dict[str, Any]) -> str:

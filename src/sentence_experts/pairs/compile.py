@@ -18,7 +18,9 @@ from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.negatives import NegativeSampler, Request
+from sentence_experts.pairs.same_article import draw_same_article
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLIT_METHODS,
@@ -124,15 +126,23 @@ def _compiled(
     uneven = _uneven_split(before, assignment, settings)
     if uneven:
         logger.warning(uneven)
-    leaks = _leaks(graph, splits, settings)
     known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
-    negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
+    anchored = settings.negatives == "same-article"
+    drawn = [len(split) for split in splits]
+    if anchored:
+        of_article = draw_same_article(graph, splits, assignment, rng)
+        negatives = {split: both.negatives for split, both in of_article.items()}
+        splits = [splits[TRAIN], *(of_article[split].positives for split in (VALIDATION, TEST))]
+    else:
+        negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
+    without = {name: drawn[n] - len(splits[n]) for n, name in enumerate(SPLITS) if n != TRAIN}
+    leaks, levels = _leaks(graph, splits, settings), _levels(splits)
     if settings.frequency == "duplication":
         splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
     tables = {}
     for number, name in enumerate(SPLITS):
         labelled = _with_negatives(splits[number], negatives.get(number))
-        tables[name] = graph.pair_table(*labelled, rng)
+        tables[name] = graph.pair_table(*labelled, rng, anchored=anchored and number != TRAIN)
     return (
         tables,
         known_links,
@@ -147,6 +157,8 @@ def _compiled(
             "uneven_split": uneven,
             "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
             "known_links": known_links.num_rows,
+            "closest_levels": levels,
+            "positives_without_negative": without if anchored else None,
             **leaks,
         },
     )
@@ -187,6 +199,15 @@ def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Gen
         )
         for number, split in enumerate(splits)
     ]
+
+
+def _levels(splits: list[PairArrays]) -> dict[str, dict[str, int]] | None:
+    """Split -> level -> the number of positives with that closest level; None if levels do not count."""
+    return {
+        name: {level: int((split.level == number).sum()) for number, level in enumerate(LEVELS)}
+        for name, split in zip(SPLITS, splits, strict=True)
+        if split.level is not None
+    } or None
 
 
 def _leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) -> dict[str, int | None]:
@@ -240,4 +261,9 @@ def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tupl
         np.concatenate([getattr(positives, column), getattr(negatives, column)])
         for column in ("left", "right", "count", "domain")
     ]
-    return PairArrays(*columns), np.concatenate([labels, np.zeros(len(negatives), dtype=np.int64)])
+    level = None
+    if positives.level is not None:
+        unlinked = np.full(len(negatives), -1)
+        level = np.concatenate([positives.level, unlinked if negatives.level is None else negatives.level])
+    labels = np.concatenate([labels, np.zeros(len(negatives), dtype=np.int64)])
+    return PairArrays(*columns, level), labels

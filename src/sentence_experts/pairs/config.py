@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, KeepRetracted
+from sentence_experts.pairs.levels import NEAR, Level
 
 DUCKDB = "duckdb"
 # Split -> the default of `fractions`.
@@ -63,6 +64,12 @@ class PairsConfig(Config):
         "the corpus count too",
     )
     keep_retracted: KeepRetracted = False
+    within: Level = Field(
+        "article",
+        description="With co-citation, how near to each other an article mentions two papers that it links: "
+        "anywhere in the article (or its reference list), or in one section, paragraph, sentence or bracket; "
+        "all but article need articles that came with their text",
+    )
     rare: int = Field(
         10, ge=2, description="With coupling, a shared reference counts if at most this many papers cite it"
     )
@@ -85,15 +92,25 @@ class PairsConfig(Config):
         "article (both 0.6,0.2,0.2 if not given), of pairs with random (0.98,0.01,0.01) and year "
         "(0.99,0.01,0)",
     )
+    negatives: Literal["cited", "same-article"] = Field(
+        "cited",
+        description="Negative pairs of validation and test: cited (papers of one domain that no relation "
+        "links, both cited at least `negatives_min_cited` times), same-article (a finer test: one paper of a "
+        "linked pair with another that the same article mentions, but none in a paragraph with it; needs "
+        "`within` paragraph or closer)",
+    )
     negatives_min_cited: int = Field(
         15,
         ge=0,
-        description="Minimum number of citations, within the corpus, of each paper of a negative pair",
+        description="With negatives cited, minimum number of citations, within the corpus, of each paper of "
+        "a negative pair",
     )
-    frequency: Literal["sampling", "duplication", "none"] = Field(
+    frequency: Literal["sampling", "duplication", "proximity", "none"] = Field(
         "sampling",
         description="How frequently linked pairs weigh more in training: sampling (more likely to be sampled "
-        "under `max_train_per_domain`), duplication (a pair linked 5 times occurs 5 times), none",
+        "under `max_train_per_domain`), duplication (a pair linked 5 times occurs 5 times), proximity "
+        "(sampling by the number of places that mention both: in one article 1 each, section 2, paragraph "
+        "4, sentence 8, bracket 16, at the closest level of each article), none",
     )
     max_train_per_domain: int | None = Field(
         None, ge=1, description="Maximum number of training pairs per domain, sampled at random"
@@ -158,6 +175,25 @@ class PairsConfig(Config):
                 f"with {self.relation}, use `split=paper`"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_proximity(self) -> PairsConfig:
+        if self.by_proximity and self.relation != "co-citation":
+            raise ValueError(
+                "`within` and `frequency=proximity` need `relation=co-citation`, where an article mentions "
+                f"both papers of a pair; leave them out with {self.relation}"
+            )
+        if self.negatives == "same-article" and self.within not in NEAR:
+            raise ValueError(
+                f"`negatives=same-article` needs `within` {', '.join(NEAR[:-1])} or {NEAR[-1]}: its pairs of "
+                "the same article share no paragraph, and linked pairs must"
+            )
+        return self
+
+    @property
+    def by_proximity(self) -> bool:
+        """Whether it counts where in an article papers are mentioned."""
+        return self.within != "article" or self.frequency == "proximity"
 
     @property
     def shares(self) -> tuple[float, float, float]:

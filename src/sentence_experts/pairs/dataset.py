@@ -42,6 +42,7 @@ READ = {
     **dict.fromkeys(("anchor", "positive"), texts),
     **dict.fromkeys(("domain", "anchor_id", "positive_id"), identifiers),
 }
+WITHIN = "within"  # a column of pairs by proximity: the closest level, such as "sentence"
 NEGATIVE = "negative"  # an optional column of tables from the user
 ONE_DOMAIN = "all"
 

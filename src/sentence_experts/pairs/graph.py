@@ -12,11 +12,13 @@ import pyarrow as pa
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.dataset import PAIR_COLUMNS
+from sentence_experts.pairs.dataset import PAIR_COLUMNS, WITHIN
 from sentence_experts.pairs.engines import Engine
+from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.links import MEMBER_ENDS, RELATIONS, identified, long_lists, references_of_few
 from sentence_experts.pairs.memberships import domains_of_works
 from sentence_experts.pairs.neighbours import Neighbours
+from sentence_experts.pairs.proximity import co_cited_within
 from sentence_experts.pairs.splits import UNKNOWN_YEAR, CitingArticles, PairArrays, WorkArrays
 from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, with_texts_of
 
@@ -45,6 +47,7 @@ class LinkGraph:
         self._settings = settings
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
         self._citations = identified(references)
+        self._mentions = engine.read(corpus.mentions) if settings.by_proximity else None
         texts = folded_texts(settings.unit, papers, references)
         retracted = papers.filter(papers.retracted)
         with_text = texts.semi_join(retracted, "paper_id")
@@ -101,12 +104,24 @@ class LinkGraph:
             citations = citations.semi_join(self._few, "cited")
         return citations
 
+    def _links(self, members: ir.Table) -> ir.Table:
+        """`left, right, count` of the linked members; with proximity also `level, weight`."""
+        citations = self._making_pairs(self._citations)
+        if self._mentions is None:
+            return RELATIONS[self._settings.relation](citations, members)
+        return co_cited_within(
+            citations, self._making_pairs(self._mentions), members, self._settings.within
+        )
+
     def _linked_pairs(self, members: ir.Table) -> PairArrays:
         """The linked pairs; also sets `link_counts` and `same_text_pairs`."""
         least = self._settings.min_count
-        links = RELATIONS[self._settings.relation](self._making_pairs(self._citations), members)
+        links = self._links(members)
         columns = self._engine.rows(links.filter(links["count"] >= least).order_by("left", "right"))
         left, right, count = (columns[name].to_numpy() for name in ("left", "right", "count"))
+        level = columns["level"].to_numpy() if self._mentions is not None else None
+        by_weight = self._settings.frequency == "proximity"
+        weight = columns["weight"].to_numpy() if by_weight else None
         del columns
         levels = sorted({least, *(level for level in LINK_COUNTS if level > least)})
         self.link_counts = {str(level): int((count >= level).sum()) for level in levels}
@@ -115,7 +130,7 @@ class LinkGraph:
         left, right = self._work_of_member[left], self._work_of_member[right]
         of_two_texts = self._same_text[left] != self._same_text[right]
         self.same_text_pairs = int((~of_two_texts).sum())
-        pairs = PairArrays(left, right, count, self._domain_names[group])
+        pairs = PairArrays(left, right, count, self._domain_names[group], level, weight)
         if len(self._domain_names) == 1:
             return pairs if of_two_texts.all() else pairs.take(of_two_texts)
         order = np.lexsort((group, right, left))
@@ -123,10 +138,11 @@ class LinkGraph:
 
     def _nothing_linked(self) -> str:
         settings = self._settings
+        near = f" within a {settings.within}" if settings.within != "article" else ""
         longer = ", a larger `max_references`" if self.long_lists else ""
         return (
-            f"no two works of one domain with a {settings.unit} are linked by {settings.relation} at least "
-            f"{settings.min_count} times; check `domains` and `min_count`, or try another `relation` or "
+            f"no two works of one domain with a {settings.unit} are linked by {settings.relation}{near} at "
+            f"least {settings.min_count} times; check `domains` and `min_count`, or try another `relation` or "
             f"`unit`{longer}"
         )
 
@@ -184,11 +200,27 @@ class LinkGraph:
         mask[self._work_of_member[of_domain]] = True
         return mask
 
-    def pair_table(self, pairs: PairArrays, labels: np.ndarray, rng: np.random.Generator) -> pa.Table:
-        """The pairs with texts and ids, in random order, each with its two ends in random order."""
+    def far_in_one_article(self, anchor: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(pair, other): works far from the anchor of each pair in an article that mentions its works near by.
+
+        Ordered; `other` is the first work of its text (see `proximity.far_in_one_article`).
+        """
+        if self._mentions is None:
+            raise ValueError("the settings need no mentions")
+        texts = self._same_text[anchor], self._same_text[near]
+        return self._neighbours.far_in_one_article(self._mentions, *texts, works=len(self._same_text))
+
+    def pair_table(
+        self, pairs: PairArrays, labels: np.ndarray, rng: np.random.Generator, anchored: bool = False
+    ) -> pa.Table:
+        """The pairs with texts and ids, in random order, each with its two ends in random order.
+
+        With `anchored`, the left end stays the anchor. Pairs with levels get a column `within`: that of the
+        closest one, null if they have none.
+        """
         order = rng.permutation(len(pairs))
         ends = np.stack([pairs.left[order], pairs.right[order]])
-        swap = rng.random(len(pairs)) < 0.5
+        swap = (rng.random(len(pairs)) < 0.5) & (not anchored)
         ends = np.where(swap, ends[::-1], ends)
         needed = np.unique(ends)
         left, right = np.searchsorted(needed, ends)
@@ -204,7 +236,11 @@ class LinkGraph:
             "anchor_id": texts["paper_id"].take(left),
             "positive_id": texts["paper_id"].take(right),
         }
-        return pa.table({name: columns[name] for name in PAIR_COLUMNS}).combine_chunks()
+        table = pa.table({name: columns[name] for name in PAIR_COLUMNS})
+        if pairs.level is not None:
+            names = [LEVELS[level] if level >= 0 else None for level in pairs.level[order].tolist()]
+            table = table.append_column(WITHIN, pa.array(names, pa.string()))
+        return table.combine_chunks()
 
 
 def _wide(column: pa.ChunkedArray) -> np.ndarray:

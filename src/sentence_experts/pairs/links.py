@@ -8,7 +8,7 @@ on any SQL engine of ibis.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import ibis
 import ibis.expr.types as ir
@@ -54,18 +54,24 @@ MEMBER_ENDS = {"co-citation": ("cited",), "coupling": ("citing",), "citation": (
 
 
 def _sharing(ends: ir.Table) -> ir.Table:
-    """Count the third works that pairs of members of one group share: `ends(through, group, member)`.
-
-    Each third work has a sorted list of members, and each member pairs with those after it: half the rows of
-    a join of `ends` with itself, and no hash table of `ends`.
-    """
-    lists = ends.group_by("through", "group").aggregate(members=ends.member.collect(distinct=True))
-    lists = lists.filter(lists.members.length() > 1).select(members=lists.members.sort())
-    places = lists.select("members", place=ibis.range(0, lists.members.length() - 1).unnest())
-    pairs = places.select(
-        left=places.members[places.place], right=places.members[places.place + 1 :].unnest()
-    )
+    """Count the third works that pairs of members of one group share: `ends(through, group, member)`."""
+    pairs = pairs_in_lists(ends, ("through",))
     return pairs.group_by("left", "right").aggregate(count=pairs.count())
+
+
+def pairs_in_lists(ends: ir.Table, through: Sequence[str], keep: Sequence[str] = ()) -> ir.Table:
+    """`left, right, *keep` for each two members of one group that share the values of `through`, once for
+    each such values: `ends(*through, group, member)`.
+
+    Each of those values has a sorted list of members, and each member pairs with those after it: half the
+    rows of a join of `ends` with itself, and no hash table of `ends`.
+    """
+    lists = ends.group_by(*through, "group").aggregate(members=ends.member.collect(distinct=True))
+    lists = lists.filter(lists.members.length() > 1).select(*keep, members=lists.members.sort())
+    places = lists.select(*keep, "members", place=ibis.range(0, lists.members.length() - 1).unnest())
+    return places.select(
+        *keep, left=places.members[places.place], right=places.members[places.place + 1 :].unnest()
+    )
 
 
 def identified(citations: ir.Table) -> ir.Table:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.links import citing_both, linked_by_any
+from sentence_experts.pairs.proximity import far_in_one_article
 from sentence_experts.pairs.splits import CitingArticles, PairArrays
 from sentence_experts.pairs.works import (
     citations_of_texts,
@@ -57,6 +58,23 @@ class Neighbours:
         size = int(max(left.max(initial=0), right.max(initial=0))) + 1
         found = hits["left"].to_numpy().astype(np.int64) * size + hits["right"].to_numpy()
         return np.isin(left * size + right, found)
+
+    def far_in_one_article(
+        self, mentions: ir.Table, anchor: np.ndarray, near: np.ndarray, works: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(pair, other): for each pair of texts, the works that an article that mentions both near by
+        mentions far from the anchor; ordered. `works` is their number."""
+        texts = self.texts.select("paper_id", text="same_text")
+        cited = self.citations.join(texts, self.citations.cited == texts.paper_id)
+        cited = self._engine.kept(cited.select("citing", "text").distinct())
+        named = mentions.join(texts, mentions.cited == texts.paper_id)
+        named = self._engine.kept(named.select("citing", "paragraph", "text").distinct())
+        pairs = self._engine.stored(
+            pa.table({"pair": np.arange(len(anchor)), "anchor": anchor, "near": near})
+        )
+        far = far_in_one_article(pairs, named, cited)
+        rows = self._engine.rows(far.filter(far.other < works).order_by("pair", "other"))
+        return rows["pair"].to_numpy(), rows["other"].to_numpy().astype(np.int64)
 
     def citing_articles(self, pairs: PairArrays) -> CitingArticles:
         """The articles that cite both works of each pair, ordered by pair and article.

@@ -12,13 +12,14 @@ def draw_per_domain(
 ) -> PairArrays:
     """Sample at most `maximum` pairs per domain without replacement, in the order of `pairs`.
 
-    With `by_count`, a pair's probability is proportional to its count: the preferential sampling of Hallee et
+    With `by_count`, a pair's probability is proportional to its count, or its weight if it has one: the preferential sampling of Hallee et
     al. 2025 (Data compilation). The largest of the keys u^(1/count), u uniform, are such a sample (Efraimidis
     and Spirakis 2006, Weighted random sampling with a reservoir).
     """
     if maximum is None:
         return pairs
-    weight = pairs.count if by_count else np.ones(len(pairs))
+    counted = pairs.count if pairs.weight is None else pairs.weight
+    weight = counted if by_count else np.ones(len(pairs))
     keys = np.log(1.0 - rng.random(len(pairs))) / weight
     kept = []
     for domain in np.unique(pairs.domain):

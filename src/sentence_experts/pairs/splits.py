@@ -34,19 +34,26 @@ Fractions = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class PairArrays:
-    """Linked pairs in columns, each of shape (pairs,): node numbers, count, domain."""
+    """Linked pairs in columns, each of shape (pairs,): node numbers, count, domain.
+
+    Pairs by proximity also have the number in `proximity.LEVELS` of the closest level (-1 for none), and a
+    weight, by which they are sampled.
+    """
 
     left: np.ndarray
     right: np.ndarray
     count: np.ndarray
     domain: np.ndarray
+    level: np.ndarray | None = None
+    weight: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.left)
 
     def take(self, rows: np.ndarray) -> PairArrays:
         """The given rows (indices or mask), in that order."""
-        return PairArrays(self.left[rows], self.right[rows], self.count[rows], self.domain[rows])
+        columns = (self.left, self.right, self.count, self.domain, self.level, self.weight)
+        return PairArrays(*(None if column is None else column[rows] for column in columns))
 
 
 @dataclass(frozen=True)
