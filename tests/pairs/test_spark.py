@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from helpers.compile_pairs import link_graph
+from helpers.mentioned_works import mentioned_corpus
 from helpers.samples import write_corpus
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
@@ -124,6 +125,27 @@ def test_spark_writes_the_bytes_that_duckdb_writes(
     assert names == sorted(file.name for file in there.path.iterdir())
     for name in names:
         assert (here.path / name).read_bytes() == (there.path / name).read_bytes(), name
+    assert here.split("test").num_rows > 0
+
+
+@needs_spark
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"within": "article", "frequency": "proximity", "max_train_per_domain": 100},
+        {"within": "sentence", "negatives": "same-article"},
+    ],
+    ids=["weights", "same article"],
+)
+def test_spark_compiles_pairs_by_proximity_as_duckdb_does(
+    settings: dict, session: None, tmp_path: Path
+) -> None:
+    corpus = mentioned_corpus(tmp_path / "corpus", articles=12, works=30, each=12)
+    chosen = PairsConfig.model_validate({**LOOSE, "unit": "title", "split": "random", **settings})
+    there = compile_pairs(corpus, chosen, **SPARK)
+    here = compile_pairs(corpus, chosen, **DUCKDB)
+    assert there.hashes() == here.hashes()
+    assert there.manifest["closest_levels"] == here.manifest["closest_levels"]
     assert here.split("test").num_rows > 0
 
 

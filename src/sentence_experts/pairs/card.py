@@ -16,10 +16,10 @@ MEANING = {
     "citation": "one paper cites the other",
 }
 NEGATIVES = {
-    "cited": "are unlinked by co-citation, coupling\nand citation; both works are cited at least "
+    "cited": "are unlinked by co-citation, coupling and citation; both works are cited at least "
     "{negatives_min_cited} times",
-    "same-article": "join the anchor of a linked\npair with another work that the same article mentions, but "
-    "none in a paragraph with it; the row of the linked\npair has the same anchor",
+    "same-article": "join the anchor of a linked pair with another work that the same article mentions, but "
+    "none in a paragraph with it; the linked pair has the same anchor",
 }
 # Added for co-citation, where articles cite both papers of a pair.
 ARTICLE_CAUTION = (
@@ -86,8 +86,9 @@ def _description(manifest: dict[str, Any]) -> str:
     negatives = NEGATIVES[settings.get("negatives", "cited")].format(**settings)
     return f"""# Pairs of scientific texts by {settings["relation"]}
 
-A pair is linked (label 1) when {MEANING[settings["relation"]]}{near}. Texts: {settings["unit"]}. Both works of a
-pair are of one domain. Negatives (label 0, in validation and test only) {negatives}. {caution}
+A pair is linked (label 1) when {MEANING[settings["relation"]]}{near}.
+Texts: {settings["unit"]}. Both works of a pair are of one domain.
+Negatives (label 0, in validation and test only) {negatives}. {caution}
 {_levels(manifest)}
 The texts keep the licences of their articles: {_licences(manifest["corpus"]["licences"])}.
 """
@@ -99,9 +100,7 @@ def _levels(manifest: dict[str, Any]) -> str:
     if not counts:
         return ""
     levels = [level for level in LEVELS if any(counts[name][level] for name in SPLITS)]
-    rows = [
-        f"| {level} | {' | '.join(f'{counts[name][level]:,}' for name in SPLITS)} |" for level in levels
-    ]
+    rows = [f"| {level} | {' | '.join(f'{counts[name][level]:,}' for name in SPLITS)} |" for level in levels]
     header = f"| closest mention in one | {' | '.join(SPLITS)} |\n|---|---|---|---|"
     return "\n" + "\n".join([header, *rows]) + "\n"
 

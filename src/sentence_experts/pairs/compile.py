@@ -123,19 +123,14 @@ def _compiled(
                 f"the {name} split got none of the {len(pairs)} pairs; with `split={settings.split}`, give "
                 "it a larger share with `fractions`, or link more papers"
             )
-    uneven = _uneven_split(before, assignment, settings)
-    if uneven:
+    if uneven := _uneven_split(before, assignment, settings):
         logger.warning(uneven)
     known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
-    anchored = settings.negatives == "same-article"
-    drawn = [len(split) for split in splits]
+    drawn, anchored = splits, settings.negatives == "same-article"
     if anchored:
-        of_article = draw_same_article(graph, splits, assignment, rng)
-        negatives = {split: both.negatives for split, both in of_article.items()}
-        splits = [splits[TRAIN], *(of_article[split].positives for split in (VALIDATION, TEST))]
+        splits, negatives = draw_same_article(graph, drawn, assignment, rng)
     else:
         negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
-    without = {name: drawn[n] - len(splits[n]) for n, name in enumerate(SPLITS) if n != TRAIN}
     leaks, levels = _leaks(graph, splits, settings), _levels(splits)
     if settings.frequency == "duplication":
         splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
@@ -158,7 +153,9 @@ def _compiled(
             "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
             "known_links": known_links.num_rows,
             "closest_levels": levels,
-            "positives_without_negative": without if anchored else None,
+            "positives_without_negative": (
+                {SPLITS[n]: len(drawn[n]) - len(splits[n]) for n in (VALIDATION, TEST)} if anchored else None
+            ),
             **leaks,
         },
     )
@@ -194,7 +191,7 @@ def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Gen
         sampling.draw_per_domain(
             split,
             settings.max_per_domain(SPLITS[number]),
-            by_count=number == TRAIN and settings.frequency == "sampling",
+            by_count=number == TRAIN and settings.frequency in ("sampling", "proximity"),
             rng=rng,
         )
         for number, split in enumerate(splits)
@@ -257,13 +254,13 @@ def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tupl
     labels = np.ones(len(positives), dtype=np.int64)
     if negatives is None:
         return positives, labels
-    columns = [
+    left, right, count, domain = (
         np.concatenate([getattr(positives, column), getattr(negatives, column)])
         for column in ("left", "right", "count", "domain")
-    ]
+    )
     level = None
     if positives.level is not None:
         unlinked = np.full(len(negatives), -1)
         level = np.concatenate([positives.level, unlinked if negatives.level is None else negatives.level])
     labels = np.concatenate([labels, np.zeros(len(negatives), dtype=np.int64)])
-    return PairArrays(*columns, level), labels
+    return PairArrays(left, right, count, domain, level), labels

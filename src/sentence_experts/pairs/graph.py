@@ -109,9 +109,7 @@ class LinkGraph:
         citations = self._making_pairs(self._citations)
         if self._mentions is None:
             return RELATIONS[self._settings.relation](citations, members)
-        return co_cited_within(
-            citations, self._making_pairs(self._mentions), members, self._settings.within
-        )
+        return co_cited_within(citations, self._making_pairs(self._mentions), members, self._settings.within)
 
     def _linked_pairs(self, members: ir.Table) -> PairArrays:
         """The linked pairs; also sets `link_counts` and `same_text_pairs`."""
@@ -142,8 +140,8 @@ class LinkGraph:
         longer = ", a larger `max_references`" if self.long_lists else ""
         return (
             f"no two works of one domain with a {settings.unit} are linked by {settings.relation}{near} at "
-            f"least {settings.min_count} times; check `domains` and `min_count`, or try another `relation` or "
-            f"`unit`{longer}"
+            f"least {settings.min_count} times; check `domains` and `min_count`, or try another `relation` "
+            f"or `unit`{longer}"
         )
 
     @cached_property
@@ -201,7 +199,8 @@ class LinkGraph:
         return mask
 
     def far_in_one_article(self, anchor: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(pair, other): works far from the anchor of each pair in an article that mentions its works near by.
+        """(pair, other): works far from the anchor of each pair, in an article that mentions its works near
+        by.
 
         Ordered; `other` is the first work of its text (see `proximity.far_in_one_article`).
         """

@@ -25,9 +25,7 @@ _PLACE = {
 }
 
 
-def co_cited_within(
-    citations: ir.Table, mentions: ir.Table, members: ir.Table, within: Level
-) -> ir.Table:
+def co_cited_within(citations: ir.Table, mentions: ir.Table, members: ir.Table, within: Level) -> ir.Table:
     """`left, right, count, level, weight` of works that an article cites together at a level or closer.
 
     `count` is the number of such articles, `level` the number in `LEVELS` of the closest one. The tables are
@@ -53,9 +51,7 @@ def co_cited_within(
     )
 
 
-def _together(
-    citations: ir.Table, mentions: ir.Table, members: ir.Table, level: Level
-) -> ir.Table:
+def _together(citations: ir.Table, mentions: ir.Table, members: ir.Table, level: Level) -> ir.Table:
     """`left, right, citing, places`: the number of places of a level that two works share in an article."""
     if level == "article":
         cited, place = citations, ()

@@ -6,9 +6,6 @@ another work that the same article mentions. No article mentions those two in on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
 from sentence_experts.errors import InputError
@@ -17,28 +14,27 @@ from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.splits import SPLITS, TEST, VALIDATION, Assignment, PairArrays
 
 
-@dataclass(frozen=True)
-class AnchoredPairs:
-    """Positives and as many negatives of one set, row by row with the same `left` end, the anchor."""
-
-    positives: PairArrays
-    negatives: PairArrays
-
-
 def draw_same_article(
     graph: LinkGraph, splits: list[PairArrays], assignment: Assignment, rng: np.random.Generator
-) -> Mapping[int, AnchoredPairs]:
-    """One negative for each positive of validation and test, none twice; positives without one are left out.
+) -> tuple[list[PairArrays], dict[int, PairArrays]]:
+    """One negative for each positive of validation and test, none twice.
+
+    Returns:
+        The splits without positives that have no negative, and the negatives of each evaluation set; row by
+        row, a positive and its negative have the same left end, the anchor.
 
     Raises:
         InputError: no positive of a set has one.
     """
-    return {split: _draw(graph, splits[split], split, assignment, rng) for split in (VALIDATION, TEST)}
+    kept, negatives = list(splits), {}
+    for split in (VALIDATION, TEST):
+        kept[split], negatives[split] = _draw(graph, splits[split], split, assignment, rng)
+    return kept, negatives
 
 
 def _draw(
     graph: LinkGraph, positives: PairArrays, split: int, assignment: Assignment, rng: np.random.Generator
-) -> AnchoredPairs:
+) -> tuple[PairArrays, PairArrays]:
     size = len(positives)
     # Each end can be the anchor: pair number `size + n` is pair n the other way round.
     anchor = np.concatenate([positives.left, positives.right])
@@ -53,12 +49,12 @@ def _draw(
     rows, others = _choose(anchor, pair, other, size, rng)
     if len(rows) == 0:
         raise InputError(
-            f"{SPLITS[split]}: no linked pair has a paper that the same article mentions far from it and that "
-            "is of the same set and domain; try `negatives=cited`, or more articles with their text"
+            f"{SPLITS[split]}: no linked pair has a paper that the same article mentions far from it and "
+            "that is of the same set and domain; try `negatives=cited`, or more articles with their text"
         )
     kept = positives.take(rows % size)
     far = np.full(len(rows), LEVELS.index("article"))
-    return AnchoredPairs(
+    return (
         PairArrays(anchor[rows], near[rows], kept.count, kept.domain, kept.level, kept.weight),
         PairArrays(anchor[rows], others, np.zeros(len(rows), dtype=np.int64), kept.domain, far),
     )

@@ -12,9 +12,9 @@ def draw_per_domain(
 ) -> PairArrays:
     """Sample at most `maximum` pairs per domain without replacement, in the order of `pairs`.
 
-    With `by_count`, a pair's probability is proportional to its count, or its weight if it has one: the preferential sampling of Hallee et
-    al. 2025 (Data compilation). The largest of the keys u^(1/count), u uniform, are such a sample (Efraimidis
-    and Spirakis 2006, Weighted random sampling with a reservoir).
+    With `by_count`, a pair's probability is proportional to its count, or its weight if it has one: the
+    preferential sampling of Hallee et al. 2025 (Data compilation). The largest of the keys u^(1/count), u
+    uniform, are such a sample (Efraimidis and Spirakis 2006, Weighted random sampling with a reservoir).
     """
     if maximum is None:
         return pairs

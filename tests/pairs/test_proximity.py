@@ -1,0 +1,219 @@
+"""Pairs by proximity and negatives of the same article, against their definitions in plain Python."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from helpers.mentioned_works import Place, mentioned_corpus, random_mentions
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.levels import LEVELS
+from sentence_experts.pairs.proximity import co_cited_within, far_in_one_article
+from sentence_experts.pairs.splits import SPLITS
+
+NAMES = ("citing", "cited", "section", "paragraph", "sentence", "bracket")
+LOOSE: dict[str, Any] = {"unit": "title", "split": "random", "fractions": (0.4, 0.3, 0.3)}
+
+
+def place_of(level: str, place: Place) -> tuple[object, ...]:
+    citing, _, section, paragraph, sentence, bracket = place
+    return {
+        "article": (citing,),
+        "section": (citing, section),
+        "paragraph": (citing, paragraph),
+        "sentence": (citing, paragraph, sentence),
+        "bracket": (citing, paragraph, bracket),
+    }[level]
+
+
+def places_shared(mentions: list[Place], level: str) -> Counter[tuple[str, str, str]]:
+    """(article, work, work) -> the number of places of a level that both share in the article."""
+    together = defaultdict(set)
+    for place in mentions:
+        together[place_of(level, place)].add(place[1])
+    shared: Counter[tuple[str, str, str]] = Counter()
+    for where, works in together.items():
+        shared.update((str(where[0]), *two) for two in combinations(sorted(works), 2))
+    return shared
+
+
+def by_definition(mentions: list[Place], within: str) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """(work, work) -> number of articles, number of the closest level, weight."""
+    closest: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for number in range(LEVELS.index(within), len(LEVELS)):  # type: ignore[arg-type]
+        for key, places in places_shared(mentions, LEVELS[number]).items():
+            closest[key] = number, places * 2**number
+    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for (_, *works), (level, weight) in closest.items():
+        count, before, total = found.get((works[0], works[1]), (0, 0, 0))
+        found[works[0], works[1]] = count + 1, max(before, level), total + weight
+    return found
+
+
+@pytest.fixture(scope="module")
+def mentioned(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    return mentioned_corpus(tmp_path_factory.mktemp("mentioned") / "corpus")
+
+
+@pytest.mark.parametrize("within", LEVELS)
+def test_counts_levels_and_weights(within: Any) -> None:
+    mentions = random_mentions(1, articles=8, works=25, each=14)
+    works = [f"w{number:02d}" for number in range(3, 25)]
+    members = ibis.memtable({"paper_id": works, "group": [0] * len(works), "member": range(3, 25)})
+    table = ibis.memtable({name: [place[n] for place in mentions] for n, name in enumerate(NAMES)})
+    citations = table.select("citing", "cited")
+    pairs = ibis.duckdb.connect().to_pyarrow(co_cited_within(citations, table, members, within)).to_pylist()
+    found = {
+        (f"w{row['left']:02d}", f"w{row['right']:02d}"): (row["count"], row["level"], row["weight"])
+        for row in pairs
+    }
+    assert found == by_definition([place for place in mentions if place[1] in works], within)
+    assert {level for _, level, _ in found.values()} >= {4, LEVELS.index(within)}
+
+
+def test_far_in_one_article() -> None:
+    mentions = random_mentions(2, articles=12, works=20, each=9)
+    near = {key[1:] for key in places_shared(mentions, "paragraph")}
+    near |= {(two, one) for one, two in near}
+    in_article = defaultdict(set)
+    for citing, cited, *_ in mentions:
+        in_article[citing].add(cited)
+    listed = {citing: works | {"w00", "w01"} for citing, works in in_article.items()}
+    asked = sorted(near)
+    wanted = set()
+    for number, (anchor, other) in enumerate(asked):
+        for citing in in_article:
+            if (citing, *sorted((anchor, other))) in places_shared(mentions, "paragraph"):
+                wanted |= {
+                    (number, far)
+                    for far in in_article[citing] - {anchor}
+                    if (anchor, far) not in near
+                    and not any(
+                        {anchor, far} <= listed[a] and not {anchor, far} <= in_article[a] for a in listed
+                    )
+                }
+    rows = {(place[0], place[3], int(place[1][1:])) for place in mentions}
+    columns = list(zip(*sorted(rows), strict=True))
+    cited = sorted({(citing, int(work[1:])) for citing, works in listed.items() for work in works})
+    expression = far_in_one_article(
+        ibis.memtable({
+            "pair": range(len(asked)),
+            "anchor": [int(one[1:]) for one, _ in asked],
+            "near": [int(two[1:]) for _, two in asked],
+        }),
+        ibis.memtable(dict(zip(("citing", "paragraph", "text"), columns, strict=True))),
+        ibis.memtable({"citing": [one for one, _ in cited], "text": [work for _, work in cited]}),
+    )  # fmt: skip
+    found = ibis.duckdb.connect().to_pyarrow(expression).to_pylist()
+    assert {(row["pair"], f"w{row['other']:02d}") for row in found} == wanted
+    assert len(found) == len(wanted) > 20
+
+
+def test_within_keeps_the_nearer_pairs_and_counts_levels(mentioned: CorpusFolder) -> None:
+    mentions = [
+        tuple(row[name] for name in NAMES)
+        for row in pq.read_table(mentioned.path / "mentions.parquet").to_pylist()
+    ]
+    for within in ("section", "sentence"):
+        pairs = compile_pairs(
+            mentioned, within=within, negatives_min_cited=1, max_eval_per_domain=20, **LOOSE
+        )
+        expected = by_definition(mentions, within)  # type: ignore[arg-type]
+        assert pairs.manifest["link_counts"]["1"] == len(expected)
+        levels: Counter[str] = Counter()
+        for row in [row for name in SPLITS for row in pairs.split(name).to_pylist()]:
+            one, two = sorted((row["anchor_id"], row["positive_id"]))
+            if row["label"]:
+                assert (row["count"], LEVELS.index(row["within"])) == expected[one, two][:2]
+                levels[row["within"]] += 1
+            else:
+                assert row["within"] is None
+                assert (one, two) not in by_definition(mentions, "article")  # type: ignore[arg-type]
+        counted = Counter()
+        for counts in pairs.manifest["closest_levels"].values():
+            counted.update(counts)
+        assert +counted == levels
+
+
+def test_proximity_prefers_near_pairs(mentioned: CorpusFolder) -> None:
+    drawn = {}
+    for frequency in ("sampling", "proximity"):
+        pairs = compile_pairs(
+            mentioned, within="section", frequency=frequency, max_train_per_domain=100, negatives_min_cited=0,
+            max_eval_per_domain=5, **LOOSE,
+        )  # fmt: skip
+        levels = pairs.split("train")["within"].to_pylist()
+        drawn[frequency] = sum(level in ("sentence", "bracket") for level in levels)
+    assert drawn["proximity"] > 1.3 * drawn["sampling"]
+
+
+@pytest.mark.parametrize("split", ["random", "paper"])
+def test_negatives_of_the_same_article(mentioned: CorpusFolder, split: str) -> None:
+    settings = LOOSE | {"split": split}
+    pairs = compile_pairs(mentioned, within="sentence", negatives="same-article", **settings)
+    rows = pq.read_table(mentioned.path / "mentions.parquet").to_pylist()
+    paragraphs, articles = defaultdict(set), defaultdict(set)
+    for row in rows:
+        paragraphs[row["cited"]].add((row["citing"], row["paragraph"]))
+        articles[row["cited"]].add(row["citing"])
+    for name in ("validation", "test"):
+        table = pairs.split(name).to_pylist()
+        linked = [row for row in table if row["label"]]
+        far = [row for row in table if not row["label"]]
+        assert Counter(row["anchor_id"] for row in linked) == Counter(row["anchor_id"] for row in far)
+        assert len({frozenset((row["anchor_id"], row["positive_id"])) for row in far}) == len(far) > 5
+        for row in far:
+            ends = row["anchor_id"], row["positive_id"]
+            assert articles[ends[0]] & articles[ends[1]]
+            assert not paragraphs[ends[0]] & paragraphs[ends[1]]
+            assert row["within"] == "article"
+            # Listed by the article without its text, or by another that does not mention both.
+            assert not {"w00", "w07"} <= set(ends)
+        left_out = pairs.manifest["positives_without_negative"][name]
+        assert len(linked) + left_out == pairs.manifest["pairs_before_drawing"][name]
+    if split == "paper":
+        ids = [
+            set(pairs.split(name)["anchor_id"].to_pylist())
+            | set(pairs.split(name)["positive_id"].to_pylist())
+            for name in ("validation", "test")
+        ]
+        assert not ids[0] & ids[1]
+
+
+def test_a_corpus_without_texts_says_so() -> None:
+    tables = pa.table({"paper_id": ["a", "b"]}), pa.table({"citing": ["a"], "cited": ["b"]})
+    with pytest.raises(InputError, match="does not know where papers are cited in a text"):
+        compile_pairs(tables, within="sentence")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"within": "sentence", "relation": "coupling"}, "relation=co-citation"),
+        ({"frequency": "proximity", "relation": "citation"}, "relation=co-citation"),
+        ({"negatives": "same-article"}, "needs `within` paragraph"),
+        ({"negatives": "same-article", "within": "section"}, "needs `within` paragraph"),
+    ],
+)
+def test_settings_that_cannot_be(mentioned: CorpusFolder, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compile_pairs(mentioned, **settings)
+
+
+def test_the_card_says_it(mentioned: CorpusFolder, tmp_path: Path) -> None:
+    pairs = compile_pairs(
+        mentioned, out=tmp_path / "pairs", within="sentence", negatives="same-article", **LOOSE
+    )
+    card = " ".join((pairs.path / "README.md").read_text().split())  # type: ignore[operator]
+    assert "within one sentence of it" in card
+    assert "none in a paragraph with it" in card
+    assert "| bracket |" in card
