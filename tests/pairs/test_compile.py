@@ -232,11 +232,11 @@ def test_works_of_a_domain_are_of_its_years(corpus: CorpusFolder, tmp_path: Path
 
 def test_other_folders_are_never_replaced(corpus: CorpusFolder, tmp_path: Path) -> None:
     before = sorted(file.name for file in corpus.path.iterdir())
-    with pytest.raises(UsageError, match="holds no pairs"):
+    with pytest.raises(UsageError, match="holds other files"):
         compile_pairs(corpus, out=corpus.path, domains=RULES, **SMALL)
     assert sorted(file.name for file in corpus.path.iterdir()) == before
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds no pairs"):
+    with pytest.raises(UsageError, match="holds other files"):
         compile_pairs(corpus, out=tmp_path, domains=RULES, **SMALL)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 

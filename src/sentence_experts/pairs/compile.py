@@ -153,9 +153,7 @@ def _compiled(
             "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
             "known_links": known_links.num_rows,
             "closest_levels": levels,
-            "positives_without_negative": (
-                {SPLITS[n]: len(drawn[n]) - len(splits[n]) for n in (VALIDATION, TEST)} if anchored else None
-            ),
+            "positives_without_negative": _lost(drawn, splits) if anchored else None,
             **leaks,
         },
     )
@@ -196,6 +194,10 @@ def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Gen
         )
         for number, split in enumerate(splits)
     ]
+
+
+def _lost(before: list[PairArrays], after: list[PairArrays]) -> dict[str, int]:
+    return {SPLITS[split]: len(before[split]) - len(after[split]) for split in (VALIDATION, TEST)}
 
 
 def _levels(splits: list[PairArrays]) -> dict[str, dict[str, int]] | None:
