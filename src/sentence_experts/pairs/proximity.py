@@ -17,7 +17,8 @@ from sentence_experts.pairs.levels import LEVELS, Level
 from sentence_experts.pairs.links import pairs_in_lists
 
 # What numbers a place of a level within its article.
-_PLACE = {
+_PLACE: dict[str, tuple[str, ...]] = {
+    "article": (),
     "section": ("section",),
     "paragraph": ("paragraph",),
     "sentence": ("paragraph", "sentence"),
@@ -53,10 +54,7 @@ def co_cited_within(citations: ir.Table, mentions: ir.Table, members: ir.Table, 
 
 def _together(citations: ir.Table, mentions: ir.Table, members: ir.Table, level: Level) -> ir.Table:
     """`left, right, citing, places`: the number of places of a level that two works share in an article."""
-    if level == "article":
-        cited, place = citations, ()
-    else:
-        cited, place = mentions, _PLACE[level]
+    cited, place = (citations if level == "article" else mentions), _PLACE[level]
     ends = cited.join(members, cited.cited == members.paper_id)
     ends = ends.select("citing", *place, "group", "member")
     pairs = pairs_in_lists(ends, ("citing", *place), keep=("citing",))

@@ -52,8 +52,9 @@ class PairArrays:
 
     def take(self, rows: np.ndarray) -> PairArrays:
         """The given rows (indices or mask), in that order."""
-        columns = (self.left, self.right, self.count, self.domain, self.level, self.weight)
-        return PairArrays(*(None if column is None else column[rows] for column in columns))
+        of_all = (column[rows] for column in (self.left, self.right, self.count, self.domain))
+        of_some = (None if column is None else column[rows] for column in (self.level, self.weight))
+        return PairArrays(*of_all, *of_some)
 
 
 @dataclass(frozen=True)
