@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sentence_experts.config import unknown_setting
+from sentence_experts.config import SettingError, unknown_setting
 from sentence_experts.errors import InputError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -28,6 +28,9 @@ def checked(model: type[Model], values: Mapping[str, Any], path: Path, inside: s
     """
     try:
         return model.model_validate(dict(values))
+    except SettingError as error:
+        key = ".".join(part for part in (inside, error.name) if part)
+        raise InputError(f"{path}: {f'{key}: ' if key else ''}{error.reason}") from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in (*([inside] if inside else []), *first["loc"]))
