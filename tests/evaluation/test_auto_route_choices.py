@@ -12,7 +12,7 @@ import pytest
 
 import sentence_experts
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, view_of_domain
 from sentence_experts.models.encoder import ExpertEncoder
@@ -100,3 +100,18 @@ def test_auto_route_teaches_and_measures(encoder: ExpertEncoder, pairs: Pairs) -
     assert of_texts.learned + of_texts.choices.texts() == len(rows)
     with pytest.raises(UsageError, match="give `pairs`, or `texts`"):
         sentence_experts.auto_route(encoder)
+
+
+def test_auto_routes_are_kept_in_the_folder_and_not_learned_twice(
+    encoder: ExpertEncoder, pairs: Pairs, tmp_path: Path
+) -> None:
+    encoder.save(str(tmp_path / "model"), create_model_card=False)
+    first = sentence_experts.auto_route(tmp_path / "model", pairs, save=True)
+    again = sentence_experts.auto_route(tmp_path / "model", pairs, save=True)
+    assert (again.learned, again.choices) == (first.learned, None)
+    assert first.choices is not None
+    with pytest.raises(UsageError, match="overwrite"):
+        sentence_experts.auto_route(tmp_path / "model", pairs, save=True, confidence=0.9)
+    with pytest.raises(InputError, match="no such model folder"):
+        sentence_experts.auto_route(tmp_path / "none", pairs, save=True)
+    assert not (tmp_path / "none").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from sentence_experts.cli.console import results, show
 from sentence_experts.cli.options import Overwrite, add_verb
-from sentence_experts.errors import UsageError
 from sentence_experts.models.routing.config import AutoRouteConfig
 
 
@@ -38,24 +36,9 @@ def auto_route(
     Example: sentence-experts auto-route runs/experts/model --pairs my-pairs
     """
     from sentence_experts.evaluation.auto_route import auto_route as teach
-    from sentence_experts.models.routing.route_classifier import auto_route_output
-    from sentence_experts.models.storage.fingerprint import path_fingerprint
     from sentence_experts.report.model_tables import choice_table, cost_table
-    from sentence_experts.storage import locked, note_changes, sha256_file
 
-    if pairs is None and texts is None:
-        raise UsageError("give `pairs`, or `texts` with texts and their routes")
-    read = {name: path for name, path in (("pairs", pairs), ("texts", texts)) if path is not None}
-    with locked(model, "auto-route"), auto_route_output(model, overwrite) as place:
-        inputs = {name: partial(path_fingerprint, path) for name, path in read.items()}
-        weights = {file.name: sha256_file(file) for file in sorted(model.glob("*.safetensors"))}
-        chosen = config.model_dump(mode="json", exclude={"device"})
-        if place.begin({"weights": weights, "config": chosen}, inputs) == "finished":
-            return
-        found = teach(model, pairs, config, texts=texts)
-        changed = found.model.write_auto_routes(model)
-        place.finish()
-        note_changes(model, changed)
+    found = teach(model, pairs, config, texts=texts, save=True, overwrite=overwrite)
     show(f"{model}: automatic routes, learned from {found.learned:,} texts")
     if found.choices is not None:
         results.print(choice_table(found.choices, config.confidence))

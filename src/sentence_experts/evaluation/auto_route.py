@@ -20,9 +20,9 @@ from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.routing.config import AutoRouteConfig
-from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.models.routing.route_classifier import AUTO, auto_route_output
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import sha256_text
+from sentence_experts.storage import locked, note_changes, sha256_file, sha256_text
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
@@ -108,20 +108,26 @@ def auto_route(
     config: AutoRouteConfig | None = None,
     *,
     texts: Table | None = None,
+    save: bool = False,
+    overwrite: bool = False,
     **settings: Any,
 ) -> AutoRouteResult:
     """Teach a model to choose the routes of texts, and measure how well it does.
 
     Args:
-        model: a model with experts, or its folder; it stays unchanged.
+        model: a model with experts, or its folder.
         pairs: pairs of any form (`Pairs.of`): their training texts and domains teach the routes, their
             validation texts measure the choices.
         config: the settings; those given by name come before it.
         texts: a table of texts and routes to learn from, instead of those of `pairs`. Without pairs, every
             fifth text measures the choices.
+        save: keep the automatic routes in the model's folder; the model is otherwise left as it is. If they
+            are there already, from the same data and settings, they are not learned again.
+        overwrite: replace automatic routes in the folder that were learned otherwise.
 
     Raises:
-        UsageError: neither pairs nor texts, a route that the model does not have, or one without texts.
+        UsageError: neither pairs nor texts, a route that the model does not have or one without texts, or
+            the folder has other automatic routes.
         InputError: the model has no experts, or a table cannot be read or has a text without a route.
 
     Example:
@@ -133,6 +139,40 @@ def auto_route(
     if pairs is None and texts is None:
         raise UsageError("give `pairs`, or `texts` with texts and their routes")
     opened = None if pairs is None else Pairs.of(pairs)
+    if not save:
+        return _taught(model, opened, texts, chosen)
+    if not isinstance(model, str | Path):
+        raise UsageError("`save` keeps the routes in the model's folder: give that as `model`")
+    if not Path(model).is_dir():
+        raise InputError(f"{model}: no such model folder")
+    return _taught_and_saved(Path(model), opened, texts, chosen, overwrite)
+
+
+def _taught_and_saved(
+    model: Path, pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig, overwrite: bool
+) -> AutoRouteResult:
+    inputs = {} if pairs is None else {"pairs": pairs.fingerprint}
+    inputs |= {} if texts is None else {"texts": TextTable(texts).fingerprint}
+    with locked(model, "auto-route"), auto_route_output(model, overwrite) as place:
+        weights = {file.name: sha256_file(file) for file in sorted(model.glob("*.safetensors"))}
+        chosen = config.model_dump(mode="json", exclude={"device"})
+        if place.begin({"weights": weights, "config": chosen}, inputs) == "finished":
+            there = load(model, device=config.device, int8=False)
+            assert isinstance(there, AutoRoutedEncoder)
+            return AutoRouteResult(there, sum(there.classifier.trained_on.values()), None, None)
+        found = _taught(model, pairs, texts, config)
+        changed = found.model.write_auto_routes(model)
+        place.finish()
+        note_changes(model, changed)
+    return found
+
+
+def _taught(
+    model: SentenceTransformer | str | Path,
+    opened: Pairs | None,
+    texts: Table | None,
+    chosen: AutoRouteConfig,
+) -> AutoRouteResult:
     known, unseen = _known_and_unseen(opened, texts, chosen)
     encoder = check_experts(load(model, device=chosen.device, int8=False))
     learned_from, routes = [text for text, _ in known], [route for _, route in known]

@@ -100,7 +100,8 @@ def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
     try:
         return None if rules is None else rules.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{rules}: cannot be read: {error}") from error
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise InputError(f"{rules}: cannot be read: {reason}") from error
 
 
 def _compiled(

@@ -62,7 +62,7 @@ class TableFolder:
             )
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("kind") != cls.kind:
-            raise InputError(f"{path}: its {MANIFEST} is not that of {cls.kind}")
+            raise InputError(f"{path} holds no {cls.kind}; make them with `compile_{cls.kind}`")
         check_version(path / MANIFEST, manifest.get("format", 1), FORMAT)
         missing = [name for name in manifest["files"] if not (path / name).is_file()]
         if missing:
