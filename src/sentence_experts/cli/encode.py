@@ -29,8 +29,10 @@ def encode(
 
     Example: sentence-experts encode runs/experts/model --input papers.csv --column text --out v.npy
     """
+    from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.encoding import encode as encoding
 
+    allow_deferred_imports()
     encoded = encoding.encode(model, input, config, out, overwrite, load_config=load_config)
     empty = f", {encoded.empty:,} of them empty" if encoded.empty else ""
     show(f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions")

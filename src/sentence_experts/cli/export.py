@@ -29,10 +29,14 @@ def export(
 
     Example: sentence-experts export runs/experts/model --route copd --out copd-encoder
     """
-    from sentence_experts.models.export.export import export as export_model
+    from sentence_experts.models.routing.known_routes import check_route
     from sentence_experts.models.sources import load_quietly
 
+    if config.route is not None:
+        check_route(model, config.route, or_expert=True)
     load_quietly()
+    from sentence_experts.models.export.export import export as export_model
+
     exported = export_model(model, out, config, overwrite)
     show(f"{out}: a {exported.model_type} of {exported.parameters:,} parameters")
     if exported.default_prompt is not None:

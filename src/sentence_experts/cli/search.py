@@ -34,9 +34,11 @@ def search(
 
     Example: sentence-experts search runs/experts/model --corpus corpus "drought in rice" --route crops -k 5
     """
+    from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.retrieval.search import search as search_corpus
 
+    allow_deferred_imports()
     folder = CorpusFolder.open(corpus)
     result = search_corpus(model, folder, queries, config, load_config=load_config)
     if as_json:

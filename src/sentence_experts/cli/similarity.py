@@ -40,6 +40,11 @@ def similarity(
     Example: sentence-experts similarity mote --against ic --texts articles.txt --out similarity
     """
     from sentence_experts.errors import require
+    from sentence_experts.models.routing.known_routes import check_route
+
+    for source in filter(None, (model, against)):
+        for route in config.routes or ():
+            check_route(source, route)
     from sentence_experts.evaluation.similarity import similarity as measure
     from sentence_experts.report.figures import write_similarity_figure
     from sentence_experts.report.model_tables import similarity_table

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 from functools import cache
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 
 def give_children(module: torch.nn.Module, **changed: torch.nn.Module) -> None:
@@ -35,3 +37,25 @@ def changes_when_unpickled() -> int:
     """Return what `changes_of` gives for a parameter that was just unpickled."""
     parameter = torch.nn.Parameter(torch.zeros(1))
     return changes_of(pickle.loads(pickle.dumps(parameter)))
+
+
+class LightMeta(TorchFunctionMode):
+    """While open, what is computed on no device (meta) while a model is built costs nothing.
+
+    torch runs `normal_`, `arange` and `empty_like` on meta in Python, behind imports of its compiler and of
+    sympy that take a second. Their values are never seen.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Other functions, and other devices, as usual."""
+        given = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            tensor = args[0] if args else given["tensor"]
+            if tensor.is_meta:
+                return tensor
+        if func is torch.arange and str(given.get("device")) == "meta":
+            return func(*args, **{**given, "device": "cpu"}).to("meta")
+        if func is torch.empty_like and args[0].is_meta:
+            like = {"dtype": args[0].dtype, "device": args[0].device}
+            return torch.empty(args[0].shape, **{**like, **given})
+        return func(*args, **given)

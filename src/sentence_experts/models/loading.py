@@ -6,15 +6,18 @@ import copy
 import logging
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from sentence_experts.compat.imports import COMPILER, PACKAGES, deferred_imports
 from sentence_experts.config import Config, Device, Revision, TrustRemoteCode
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
+from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.sources import (
     check_hub,
     hub_commit,
@@ -123,15 +126,14 @@ def load(
         require("sentence_transformers", "models")
         return _apply(_own(source, chosen), chosen, chosen.model_fields_set)
     place = model_folder(str(source))
+    if chosen.routes and (known := KnownRoutes.read(place)) is not None:
+        known.check_loadable(chosen.routes)
     cached = None if Path(place).exists() else check_hub(place, **chosen.hub)
-    require("sentence_transformers", "models")
-    from sentence_experts.models.export import int8
-    from sentence_experts.models.storage.fingerprint import Origin, set_origin
-
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
     try:
         if opener is not None:
+            require("sentence_transformers", "models")
             model: SentenceTransformer = opener(place, chosen)
         elif cached is not None:  # so that no library asks a hub that does not answer, many times over
             model = _open(str(cached), chosen.model_copy(update=dict.fromkeys(HUB)))
@@ -142,6 +144,9 @@ def load(
     except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {chosen.device}" if chosen.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
+    from sentence_experts.models.export import int8
+    from sentence_experts.models.storage.fingerprint import Origin, set_origin
+
     commit = None if Path(place).exists() else hub_commit(place, chosen.revision, chosen.cache_folder)
     origin = Origin(source_name(str(source)), place, commit)
     set_origin(model, origin)
@@ -153,12 +158,17 @@ def load(
     return model
 
 
+@deferred_imports(*PACKAGES)  # the libraries look into some of them while a model is loaded
 def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     """The model of a folder or hub id, of the class that fits it."""
+    with deferred_imports(COMPILER):
+        require("sentence_transformers", "models")
+        import_module("sentence_experts.models.encoder")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import is_sentence_transformer_model
     from transformers import PreTrainedConfig
 
+    from sentence_experts.compat.torch import LightMeta
     from sentence_experts.models.decoders import is_decoder, pad_on_the_right
     from sentence_experts.models.pooling import set_pooling
     from sentence_experts.models.storage.complete import checked_weights, transformers_of
@@ -171,7 +181,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     if found.get("model_type") in MODEL_TYPES:
         return _open_experts(place, config)
     options = {"trust_remote_code": config.trust_remote_code, **config.hub}
-    with checked_weights(place) as loaded:
+    with checked_weights(place) as loaded, LightMeta():
         model = SentenceTransformer(place, device=config.device, **options)
         loaded += transformers_of(model)
     if is_decoder(model):
@@ -184,6 +194,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
 def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
     """A model with experts, only those in memory that are asked for."""
+    from sentence_experts.compat.torch import LightMeta
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.routing.automatic import AutoRoutedEncoder
     from sentence_experts.models.routing.route_classifier import AGAIN, RouteClassifier, has_auto_route
@@ -194,7 +205,7 @@ def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
     folder = Path(place)
     if folder.exists() and not (folder / "modules.json").is_file():
         raise InputError(f"{place}: not a sentence-transformers directory (no modules.json)")
-    with checked_weights(place) as loaded:
+    with checked_weights(place) as loaded, LightMeta():
         if config.partial:
             with shared_part(place, **config.hub) as part:
                 options = {"config_kwargs": {"experts_on_disk": True}, **config.hub}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -118,7 +119,9 @@ def corpus_index(
 def describe_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, Any]]:
     """The `PAPER_COLUMNS` that the corpus has, of the papers in `rows`, in their order."""
     found = pq.ParquetFile(corpus.papers).read(columns=PAPER_COLUMNS)  # leaves out what is not there
-    papers: list[dict[str, Any]] = found.take(list(rows)).to_pylist()
+    # From a buffer, since pyarrow imports pandas to look at a list.
+    places = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.array(rows, np.int64))])
+    papers: list[dict[str, Any]] = found.take(places).to_pylist()
     return papers
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,13 @@ class KnownRoutes:
         model: what messages call the model.
         prompts: route name -> prompt text.
         default: the route that is taken when none is named.
-        blocks_choose: without routes, blocks choose experts by themselves.
+        experts: the experts' names; without routes, blocks choose among them by themselves.
     """
 
     model: str
     prompts: Mapping[str, str]
     default: str | None
-    blocks_choose: bool
+    experts: tuple[str, ...]
 
     @classmethod
     def of(
@@ -38,7 +38,7 @@ class KnownRoutes:
     ) -> KnownRoutes:
         """From a model's prompts (empty ones are no routes), its default prompt's name, and its experts."""
         routes = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
-        return cls(model, routes, default if default in routes else None, bool(experts))
+        return cls(model, routes, default if default in routes else None, tuple(experts or ()))
 
     @classmethod
     def read(cls, source: Any) -> KnownRoutes | None:
@@ -63,7 +63,7 @@ class KnownRoutes:
         Raises:
             RouteError: the model has routes and none is named or set as default, or it does not know `route`.
         """
-        none = "none, its blocks choose experts by themselves" if self.blocks_choose else "none"
+        none = "none, its blocks choose experts by themselves" if self.experts else "none"
         known = ", ".join(sorted(self.prompts)) or none
         if route is None and self.prompts and self.default is None:
             raise RouteError(f"{self.model} needs a route; its routes: {known}")
@@ -71,13 +71,30 @@ class KnownRoutes:
             raise RouteError(f"{self.model} has no route {route!r}; its routes: {known}")
         return self.default if route is None else route
 
+    def check_loadable(self, names: Sequence[str]) -> None:
+        """Check that experts can be found by these names of routes or experts.
 
-def check_route(source: Any, route: str | None) -> None:
+        Raises:
+            RouteError: the model has experts, and none by one of these names.
+        """
+        known = list(dict.fromkeys([*self.prompts, *self.experts]))
+        for name in [names] if isinstance(names, str) else names:
+            if self.experts and name not in known:
+                raise RouteError(f"no route is named {name!r}; routes that can be loaded: {', '.join(known)}")
+
+
+def check_route(source: Any, route: str | None, or_expert: bool = False) -> None:
     """Check a route before the model is loaded, if `source` is a model's folder.
+
+    Args:
+        source: a model.
+        route: a route; None for the default.
+        or_expert: the name of an expert will do too.
 
     Raises:
         RouteError: as `KnownRoutes.choose`.
         InputError: as `KnownRoutes.read`.
     """
-    if (known := KnownRoutes.read(source)) is not None:
+    known = KnownRoutes.read(source)
+    if known is not None and not (or_expert and route in known.experts):
         known.choose(route)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.models.pooling import unit
@@ -48,6 +47,8 @@ class RouteClassifier:
 
     def probabilities(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
         """(texts, dimensions) -> (texts, routes); each row adds up to 1."""
+        from scipy.special import softmax
+
         logits = unit(np.asarray(vectors, np.float64)) @ self.weights.T + self.biases
         shares: NDArray[np.float64] = softmax(logits, axis=1)
         return shares

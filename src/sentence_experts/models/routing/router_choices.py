@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import softmax
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
@@ -41,6 +40,8 @@ class RouterChoices:
     @property
     def probabilities(self) -> NDArray[np.float32]:
         """The softmax of the logits, (texts, blocks, experts)."""
+        from scipy.special import softmax
+
         shares: NDArray[np.float32] = softmax(self.logits, axis=2)
         return shares
 
