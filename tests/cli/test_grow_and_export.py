@@ -94,7 +94,7 @@ def test_export_onnx(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--route", "crops", "--weights", "crops=1"], 2, "for --average"),
         (["--average", "--weights", "crops"], 2, "EXPERT=NUMBER"),
         (["--average", "--weights", "marine=1"], 2, "not an expert"),
-        (["--route", "marine"], 1, "known routes are crops"),
+        (["--route", "marine"], 1, "its routes: crops"),
     ],
 )
 def test_usage_errors_of_export(
