@@ -121,13 +121,19 @@ def _to_arrow(data: Table) -> pa.Table | None:
     return None
 
 
+def _is_texts(data: Table) -> bool:
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(text, str) for text in data)
+
+
 def read_columns(source: Table) -> list[str]:
     """The names of a table's columns; of JSON lines, those of its first rows.
 
     Raises:
         InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
     """
-    return file_columns(Path(source)) if is_path(source) else list(to_arrow(source).column_names)
+    if is_path(source):
+        return file_columns(Path(source))
+    return [TEXT] if _is_texts(source) else list(to_arrow(source).column_names)
 
 
 def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:
@@ -144,6 +150,9 @@ def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[R
     """
     if is_path(source):
         yield from file_rows(Path(source), columns)
+        return
+    if _is_texts(source):  # without Arrow, which imports pandas to look at a list
+        yield from ({TEXT: text} for text in source)
         return
     table = to_arrow(source)
     for batch in (table if columns is None else table.select(list(columns))).to_batches(_ROWS_PER_BATCH):

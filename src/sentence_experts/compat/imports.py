@@ -144,13 +144,13 @@ def allow_deferred_imports() -> None:
 def deferred_imports(*names: str) -> Iterator[None]:
     """Defer the import of these modules, where that is allowed.
 
-    Nothing is deferred if one of them is there already, or if another thread could import one. A stand-in
-    that is used while this is open ends it: from then on the real modules are imported.
+    Those that are there already stay; nothing is deferred if another thread could import one. A stand-in that
+    is used while this is open ends it: from then on the real modules are imported.
     """
-    loaded = any(name in sys.modules for name in names)
-    if not _allowed.get() or loaded or threading.active_count() > 1:
+    if not _allowed.get() or threading.active_count() > 1:
         yield
         return
+    names = tuple(name for name in names if name not in sys.modules)
     sys.meta_path.insert(0, _Finder(names))  # type: ignore[arg-type]
     try:
         yield
