@@ -11,6 +11,10 @@ class SentenceExpertsError(Exception):
 
     exit_code = 1
 
+    def __str__(self) -> str:
+        # Names from files (columns, paths) may hold line breaks.
+        return " ".join(super().__str__().splitlines())
+
 
 class UsageError(SentenceExpertsError):
     """The call itself is wrong: a bad or missing argument, or an output that is there already."""

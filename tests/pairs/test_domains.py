@@ -184,7 +184,7 @@ def test_rules_without_a_match_are_named_with_what_is_close(capsys: pytest.Captu
         (
             {"n": {"subjects": ["Neurosience"]}, "c": {"subjects": ["Cell Biology"]}},
             r"the domain n gets no paper .*did you mean 'Neuroscience'.*the most frequent subjects are "
-            r"Neuroscience \(4\), Cell Biology \(3\).*corpus show --list",
+            r"Neuroscience \(4\), Cell Biology \(3\).*`count_values` lists",
         ),
         ({"n": {"subjects": ["Neuro*"]}, "again": {"mesh": ["*"], "years": [1, 2]}}, "of the years"),
         (

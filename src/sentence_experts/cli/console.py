@@ -13,6 +13,7 @@ VERBS = {
     "fetch_corpus": "corpus fetch",
     "compile_pairs": "pairs",
     "compile_tasks": "tasks",
+    "count_values": "corpus show CORPUS --list subjects",
     "extend": "extend",
     "add_expert": "add-expert",
     "auto_route": "auto-route",

@@ -22,7 +22,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.errors import SentenceExpertsError, UsageError, require
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.pairs.config import DUCKDB, MEMORY, SPARK_MASTER, PairsConfig
 
 # Tasks per core of a self-join on one machine, so that no core waits long for the largest task.
@@ -40,7 +40,11 @@ class Engine:
     def read(self, path: Path) -> ir.Table:
         """A Parquet file, or a folder of part files."""
         self._tables += 1
-        table: ir.Table = self._backend.read_parquet(str(path), table_name=f"table_{self._tables}")
+        try:
+            table: ir.Table = self._backend.read_parquet(str(path), table_name=f"table_{self._tables}")
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{path}: damaged or no Parquet file ({reason}); make it again") from error
         return table
 
     def kept(self, expression: ir.Table) -> ir.Table:
@@ -72,6 +76,9 @@ class Engine:
         path = self._new_path()
         try:
             self._backend.to_parquet(expression, str(path))
+        except (duckdb.InvalidInputException, duckdb.IOException, duckdb.BinderException) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"a table of the corpus is damaged ({reason}); make the corpus again") from error
         except duckdb.OutOfMemoryException as error:
             raise SentenceExpertsError(
                 "the join needs more memory than `memory` allows: raise it, or link less with "

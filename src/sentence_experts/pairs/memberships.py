@@ -113,7 +113,7 @@ def _check_rules(
         more = f" (as {', '.join(empty[1:])})" if len(empty) > 1 else ""
         raise InputError(
             f"{name}: the domain {empty[0]} gets no paper of the corpus{more}: {why}; "
-            "`CorpusFolder.count_values` (`corpus show --list`) lists what a corpus has"
+            "`count_values` lists what a corpus has"
         )
     for one in counts.unmatched:
         logger.warning(f"{name}: {one}")

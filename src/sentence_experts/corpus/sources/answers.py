@@ -50,7 +50,7 @@ def xml_root(body: bytes) -> Element:
             body, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
         )
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"broken XML ({error.msg})") from error
+        raise ValueError(f"broken XML ({' '.join(str(error.msg).split())})") from error
 
 
 def shaped(shape: type[Shape], value: Any) -> Shape:
