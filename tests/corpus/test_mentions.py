@@ -132,6 +132,8 @@ def test_one_ref_with_several_works_mentions_each() -> None:
 
 
 def test_characters_of_marks_in_the_text_itself_do_no_harm() -> None:
+    inner = f'<xref ref-type="bibr" rid="b3">{cite(4)}</xref>'
+    assert groups(f"<p>A citation in a citation {inner}.</p>") == [[3]]
     assert groups(f"<p>Odd \x81 text \x8f{cite(1)}. Next {cite(2)}\x81</p>") == [[1], [2]]
 
 

@@ -25,10 +25,10 @@ PARAGRAPHS = frozenset({"p", "title", "td", "th", "attrib", "term", "verse-line"
 REGIONS = frozenset({"body", "app", "floats-group", "floats-wrap"})
 SECTIONS = frozenset({"sec", "app"})
 _OUTSIDE = frozenset({"sub-article", "response", "front", "front-stub", "ref"})
+_WHERE_CITED = PARAGRAPHS | {"xref"}  # a citation in a citation is part of it
 _CITING = frozenset({"bibr", "ref"})  # values of `ref-type`
 
 _DASH = r"[\-‐-―−]"
-_MARK = re.compile(f"[{CITATION_IN_WORDS}{CITATION_NUMBER}]")
 _NO_MARKS = dict.fromkeys(map(ord, (CITATION_IN_WORDS, CITATION_NUMBER)))
 _NUMBERS = re.compile(rf"\W*(\d{{1,4}})(?:\s*{_DASH}\s*(\d{{1,4}}))?\W*")
 _ONLY_A_DASH = re.compile(rf"[\s\[\]()]*{_DASH}[\s\[\]()]*")
@@ -150,9 +150,9 @@ class ArticleText:
         for xref in root.iter("xref"):
             if xref.get("ref-type") in _CITING:
                 paragraph = xref.getparent()
-                while paragraph is not None and paragraph.tag not in PARAGRAPHS:
+                while paragraph is not None and paragraph.tag not in _WHERE_CITED:
                     paragraph = paragraph.getparent()
-                if paragraph is not None:
+                if paragraph is not None and paragraph.tag != "xref":
                     citing.setdefault(paragraph, []).append(xref)
         for paragraph in citing:
             if paragraph not in self._paragraphs:
@@ -255,12 +255,15 @@ def _mark(xref: Element) -> tuple[int | None, int | None]:
 
 def _text_with_marks(paragraph: Element, xrefs: list[Element]) -> tuple[str, list[int]]:
     """The text of a paragraph and the places of its marks."""
-    text: str = etree.tostring(paragraph, method="text", encoding="unicode", with_tail=False)
-    places = [found.start() for found in _MARK.finditer(text)]
-    if len(places) == len(xrefs):
-        return text, places
-    _remove_marks(paragraph, set(xrefs))
-    return _text_with_marks(paragraph, xrefs)
+    text = etree.tostring(paragraph, method="text", encoding="unicode", with_tail=False)
+    if text.count(CITATION_IN_WORDS) + text.count(CITATION_NUMBER) != len(xrefs):
+        _remove_marks(paragraph, set(xrefs))
+        text = etree.tostring(paragraph, method="text", encoding="unicode", with_tail=False)
+    places, place = [], -1
+    for xref in xrefs:
+        place = text.find(xref.text, place + 1)
+        places.append(place)
+    return text, places
 
 
 def _remove_marks(paragraph: Element, marks: set[Element]) -> None:
@@ -279,9 +282,8 @@ def _in_one_group(text: str, start: int, one: int, other: int) -> bool:
     """
     if _WITHIN_GROUP.fullmatch(text, one + 1, other):
         return True
-    depth = sum(text.count(each, start, one) for each in "([") - sum(
-        text.count(each, start, one) for each in ")]"
-    )
+    depth = text.count("(", start, one) + text.count("[", start, one)
+    depth -= text.count(")", start, one) + text.count("]", start, one)
     if depth > 0:
         for bracket in _BRACKET.finditer(text, one + 1, other):
             depth += 1 if bracket[0] in "([" else -1
