@@ -24,6 +24,10 @@ class Advance(Protocol):
         """Count `steps` units as done; `note`, such as the loss, is shown behind them until the next one."""
 
 
+def unseen(steps: int = 1, note: str = "") -> None:
+    """An `Advance` that shows nothing."""
+
+
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Advance]:
     """Show the progress of one piece of work.
@@ -36,7 +40,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Advance]:
         What the work calls as units are done.
     """
     if not logger.isEnabledFor(logging.INFO):
-        yield lambda steps=1, note="": None
+        yield unseen
     elif sys.stderr.isatty():
         with _bar(description, total) as advance:
             yield advance

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -235,3 +237,17 @@ def test_domains_and_models_with_names_of_averages_and_columns_lose_nothing():
     frame = odd.to_pandas()
     assert len(frame) == len(plain.to_pandas()) == 4
     assert not frame.duplicated(["view", "domain"]).any()
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_split_that_changed_after_its_manifest_is_refused(pairs_folder, plain_model, tmp_path, cut):
+    folder = shutil.copytree(pairs_folder, tmp_path / "pairs")
+    file = folder / "test.parquet"
+    if cut:
+        file.write_bytes(file.read_bytes()[:-20])
+    else:
+        pq.write_table(pq.read_table(file).slice(2), file)
+    message = rf"{file}: changed since manifest.json .*`compile_pairs`.*file itself"
+    with pytest.raises(InputError, match=message):
+        evaluate({"model": plain_model}, folder, bootstrap=0)
+    assert evaluate({"model": plain_model}, folder, bootstrap=0, split="validation").models

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import os
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -143,3 +146,68 @@ def test_table_of_papers_is_searched_like_a_corpus(tmp_path, plain):
     expected = search(plain, write_corpus(tmp_path), "Wheat rust", top_k=2).papers[0]
     frame = CorpusFolder.open(tmp_path).to_pandas()
     assert search(plain, frame, "Wheat rust", top_k=2).papers[0] == expected
+
+
+def _truncated(folder):
+    data = (folder / "vectors.npy").read_bytes()
+    (folder / "vectors.npy").write_bytes(data[: len(data) // 2])
+
+
+def _of_other_lengths(folder):
+    np.save(folder / "vectors.npy", 2.454 * np.load(folder / "vectors.npy"))
+
+
+def _of_other_papers(folder):
+    np.save(folder / "rows.npy", np.load(folder / "rows.npy")[::-1])
+
+
+def _of_another_model(folder):
+    file = folder / "index.json"
+    file.write_text(file.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+
+
+def _without_rows(folder):
+    (folder / "rows.npy").unlink()
+
+
+def _no_json(folder):
+    (folder / "index.json").write_text("[")
+
+
+def _of_an_early_version(folder):
+    file = folder / "index.json"
+    noted = json.loads(file.read_text())
+    del noted["files"]
+    file.write_text(json.dumps(noted))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(_truncated, _of_other_lengths, _of_other_papers, _of_another_model, _without_rows, _no_json),
+        _of_an_early_version,
+    ],
+)
+def test_vectors_that_are_not_as_they_were_written_are_made_again(tmp_path, plain, caplog, damage):
+    corpus = write_corpus(tmp_path)
+    first = search(plain, corpus, "Wheat rust").to_pandas()
+    (folder,) = (file.parent for file in tmp_path.rglob("index.json"))
+    damage(folder)
+    with caplog.at_level("WARNING"):
+        again = search(plain, corpus, "Wheat rust").to_pandas()
+    assert again.equals(first)
+    assert again["score"].max() <= 1.00001
+    assert "the corpus is encoded again" in caplog.text
+    assert str(folder) in caplog.text
+    caplog.clear()
+    search(plain, corpus, "Wheat rust")
+    assert not caplog.text
+
+
+def test_copied_vectors_are_used(tmp_path, plain, monkeypatch):
+    corpus = write_corpus(tmp_path)
+    vectors = np.array(corpus_index(plain, corpus).vectors)
+    (file,) = tmp_path.rglob("vectors.npy")
+    os.utime(file)  # as a copy has another time
+    monkeypatch.setattr(index_module, "_build", lambda *args: pytest.fail("computed again"))
+    assert np.array_equal(corpus_index(plain, corpus).vectors, vectors)

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
 from helpers.samples import make_pairs_folder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.loading import load
-from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.dataset import SPLITS, Pairs
 from sentence_experts.training import run as run_module
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
@@ -80,14 +79,12 @@ def test_a_run_killed_after_its_last_step_does_not_go_on(
 
 def one_kind(tmp_path: Path, domains: list[str]) -> Pairs:
     """Pairs whose validation split has unlinked pairs only, in these domains."""
-    folder = make_pairs_folder(tmp_path / "pairs", pairs=32)
-    file = folder / "validation.parquet"
-    table = pq.read_table(file)
+    whole = Pairs.open(make_pairs_folder(tmp_path / "pairs", pairs=32))
+    splits = {name: whole.split(name) for name in SPLITS}
+    table = splits["validation"]
     rows = zip(table["domain"].to_pylist(), table["label"].to_pylist(), strict=True)
-    pq.write_table(
-        table.filter(pa.array([label == 0 or domain not in domains for domain, label in rows])), file
-    )
-    return Pairs.open(folder)
+    keep = pa.array([label == 0 or domain not in domains for domain, label in rows])
+    return Pairs.in_memory({**splits, "validation": table.filter(keep)}, whole.known_links(), {})
 
 
 def test_a_validation_of_one_kind_of_pairs_keeps_the_last_step(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts import __version__
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, brief
 from sentence_experts.storage import (
     Output,
     check_version,
@@ -80,15 +80,31 @@ class TableFolder:
         return f"{self.kind} in memory" if self.path is None else self.path.resolve().name
 
     def table(self, file: str) -> pa.Table | None:
-        """A table by its file name; None if there is none."""
+        """A table by its file name; None if there is none.
+
+        Raises:
+            InputError: the file is not the one that the manifest lists.
+        """
         if self.path is None:
             return self.tables.get(file)
-        return pq.read_table(self.path / file) if (self.path / file).is_file() else None
+        if not (self.path / file).is_file():
+            return None
+        expected = self.manifest["files"].get(file)
+        if expected is not None and self.file_hash(file) != expected:
+            raise InputError(
+                f"{self.path / file}: changed since {MANIFEST} was written beside it; make the folder again "
+                f"with `compile_{self.kind}`, or give the file itself as a table"
+            )
+        return pq.read_table(self.path / file)
 
     def number_of_rows(self, file: str) -> int:
         """The number of rows of a table, without reading it."""
-        table = self.tables[file] if self.path is None else pq.read_metadata(self.path / file)
-        return int(table.num_rows)
+        if self.path is None:
+            return int(self.tables[file].num_rows)
+        try:
+            return int(pq.read_metadata(self.path / file).num_rows)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.path / file}: cannot be read as Parquet ({brief(error)})") from error
 
     def file_hash(self, file: str) -> str | None:
         """The SHA-256 of a table's file, or of the file that saving would write; None if there is none."""

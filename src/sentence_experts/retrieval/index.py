@@ -9,8 +9,9 @@ state of the corpus are removed.
 from __future__ import annotations
 
 import itertools
+import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,15 +26,26 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.pooling import unit
 from sentence_experts.progress import progress
-from sentence_experts.storage import PartStore, locked, read_json, replacing_folder, sha256_text, write_json
+from sentence_experts.storage import (
+    PartStore,
+    locked,
+    read_json,
+    replacing_folder,
+    sha256_file,
+    sha256_text,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder
+
+logger = logging.getLogger(__name__)
 
 UNITS = {"title+abstract": ("title", "abstract"), "abstract": ("abstract",), "title": ("title",)}
 SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
 CHUNK_SIZE = 1024  # texts lost at most by an interruption
 ROWS_PER_BLOCK = 65_536
+VECTORS, ROWS, INDEX = "vectors.npy", "rows.npy", "index.json"
 PAPER_COLUMNS = ["paper_id", "title", "year", "doi", "retracted"]
 
 
@@ -83,7 +95,7 @@ class CorpusIndex:
 def corpus_index(
     encoder: BatchEncoder, corpus: CorpusFolder, route: str | None = None, unit: str = "title+abstract"
 ) -> CorpusIndex:
-    """The vectors of a corpus: read if they are there, otherwise computed; an interrupted run goes on.
+    """The vectors of a corpus: read if they are there and unchanged, otherwise computed.
 
     Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
     computing the same vectors, this one waits for them.
@@ -106,14 +118,44 @@ def corpus_index(
     root = Path(corpus.papers).parent / ".vectors"
     key = sha256_text(*(f"{name}={value}" for name, value in sorted(settings.items())))[:16]
     folder = root / key
-    if not (folder / "index.json").exists():
+    if not _is_intact(folder, settings):
         try:
             with locked(folder, f"encode the corpus ({unit})", wait=True):
-                if not (folder / "index.json").exists():
+                if not _is_intact(folder, settings):
                     _build(encoder, corpus, settings, folder)
         except PermissionError as error:
             raise InputError(f"{root}: vectors cannot be written beside the corpus: {error}") from error
-    return CorpusIndex(np.load(folder / "vectors.npy", mmap_mode="r"), np.load(folder / "rows.npy"))
+    return CorpusIndex(np.load(folder / VECTORS, mmap_mode="r"), np.load(folder / ROWS))
+
+
+def _is_intact(folder: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether the folder holds these vectors, as they were written; what does not fit is logged."""
+    if not (folder / INDEX).exists():
+        return False
+    try:
+        noted = read_json(folder / INDEX)
+        files = noted.pop("files", {}) if isinstance(noted, dict) else {}
+        fits = bool(files) and all(noted.get(name) == value for name, value in settings.items())
+        changed = [] if fits else [INDEX]
+        changed += [name for name, stamp in files.items() if not _is_unchanged(folder / name, stamp)]
+    except (InputError, OSError, TypeError, ValueError, AttributeError):
+        changed = [INDEX]
+    for name in changed[:1]:
+        logger.warning(f"{folder / name}: not as it was written; the corpus is encoded again")
+    return not changed
+
+
+def _stamp(file: Path) -> dict[str, Any]:
+    """What tells a file from any other: its hash, and its size and time, by which it is known faster."""
+    status = file.stat()
+    return {"sha256": sha256_file(file), "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
+
+
+def _is_unchanged(file: Path, stamp: Mapping[str, Any]) -> bool:
+    status = file.stat()
+    if status.st_size != stamp["bytes"]:
+        return False
+    return status.st_mtime_ns == stamp["changed_ns"] or sha256_file(file) == stamp["sha256"]
 
 
 def describe_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -144,13 +186,22 @@ def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any]
         parts.remove()
         raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
     with replacing_folder(folder) as temporary:
-        write_matrix(temporary / "vectors.npy", files)
-        np.save(temporary / "rows.npy", np.array(rows, dtype=np.int64))
-        write_json(temporary / "index.json", settings | {"papers": len(rows)})
+        write_matrix(temporary / VECTORS, files)
+        np.save(temporary / ROWS, np.array(rows, dtype=np.int64))
+        stamps = {name: _stamp(temporary / name) for name in (VECTORS, ROWS)}
+        write_json(temporary / INDEX, settings | {"papers": len(rows), "files": stamps})
     parts.remove()
-    for index in folder.parent.glob("*/index.json"):
-        if read_json(index).get("corpus_fingerprint") != settings["corpus_fingerprint"]:
+    for index in folder.parent.glob(f"*/{INDEX}"):
+        if _corpus_of(index) != settings["corpus_fingerprint"]:
             shutil.rmtree(index.parent)
+
+
+def _corpus_of(index: Path) -> str | None:
+    try:
+        noted = read_json(index)
+    except InputError:
+        return None
+    return noted.get("corpus_fingerprint") if isinstance(noted, dict) else None
 
 
 def _texts(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:

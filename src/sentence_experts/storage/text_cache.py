@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
-from sentence_experts.progress import Advance
+from sentence_experts.progress import Advance, unseen
 from sentence_experts.storage.files import sha256_settings, sha256_text
 from sentence_experts.storage.locking import locked
 from sentence_experts.storage.parts import SETTINGS, PartStore
@@ -70,7 +70,7 @@ class TextCache:
         self,
         texts: Sequence[str],
         compute: Callable[[list[str]], Arrays],
-        advance: Advance = lambda steps=1: None,
+        advance: Advance = unseen,
         texts_per_part: int | None = None,
     ) -> dict[str, NDArray[np.float32]]:
         """The arrays of texts, in their order; computes and stores those that are missing.

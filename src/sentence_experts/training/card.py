@@ -43,7 +43,9 @@ def model_card(
     """README.md of a trained model; `result` is what run.json holds."""
     config = result["config"]
     data = [objective.describe() for objective in objectives if objective.own(training.routes)]
-    best = next((entry for entry in result["history"] if entry["step"] == result["best_step"]), {})
+    best: dict[str, Any] = next(
+        (entry for entry in result["history"] if entry["step"] == result["best_step"]), {}
+    )
     processes = result["processes"]
     size = config["batch_size"] * processes
     together = f", put together by {processes} processes" if processes > 1 else ""

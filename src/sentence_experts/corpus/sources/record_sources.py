@@ -16,7 +16,7 @@ from sentence_experts.corpus.sources.entrez import Entrez
 from sentence_experts.corpus.sources.europepmc import EuropePmc
 from sentence_experts.corpus.sources.pmc import LICENCES, Bucket, Version, converted
 from sentence_experts.corpus.sources.requests import Requests
-from sentence_experts.progress import Advance
+from sentence_experts.progress import Advance, unseen
 
 Names = dict[str, str]
 """The ids that a paper goes by: `pmid`, `pmcid`, `doi`."""
@@ -174,7 +174,7 @@ class PubmedSource(_EntrezSource):
     def fetch(self, ids: list[str], advance: Advance) -> None:
         if self._filtered:
             licensed = list(converted(self._requests, ids, "pmcid").values())
-            self._bucket.fetch(licensed, lambda version: False, lambda steps=1: None)
+            self._bucket.fetch(licensed, lambda version: False, unseen)
         for before, _ in enumerate(self._entrez.records(self._admitted(ids))):
             advance(min(200, len(ids) - 200 * before))
 
