@@ -58,7 +58,7 @@ def loading_reports() -> Iterator[list[LoadStateDictInfo]]:
         return None
 
     with _loading:
-        LoadStateDictInfo.create_loading_report = collect  # type: ignore[method-assign]
+        LoadStateDictInfo.create_loading_report = collect  # type: ignore[assignment,method-assign]
         try:
             yield reports
         finally:

@@ -155,7 +155,7 @@ def _is_unchanged(file: Path, stamp: Mapping[str, Any]) -> bool:
     status = file.stat()
     if status.st_size != stamp["bytes"]:
         return False
-    return status.st_mtime_ns == stamp["changed_ns"] or sha256_file(file) == stamp["sha256"]
+    return bool(status.st_mtime_ns == stamp["changed_ns"]) or sha256_file(file) == stamp["sha256"]
 
 
 def describe_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, Any]]:

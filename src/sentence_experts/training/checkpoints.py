@@ -90,7 +90,7 @@ def take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
         start = trainer.state.best_metric
         logger.warning(f"no step was better than the model before training ({start:.4f}), which was kept")
         return
-    checkpoint = Path(trainer.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
+    checkpoint = Path(str(trainer.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
     if not is_whole(checkpoint):
         raise InputError(f"{checkpoint}: damaged since it was written; give `overwrite` to train again")
     trainer.model.load_state_dict(load(checkpoint, device=str(trainer.model.device)).state_dict())
