@@ -134,6 +134,19 @@ def test_too_few_pairs_or_texts_are_named(tmp_path: Path, tasks: Tasks) -> None:
         first(RouteBatches(same, 8), 2)
 
 
+def test_too_few_pairs_come_with_advice_that_helps(tasks: Tasks) -> None:
+    both = "`batches=heterogeneous` or `batches=mixed`"
+    for options, advice in (
+        ({}, f"lower `batch_size`, or choose {both}"),
+        ({"batches": "heterogeneous"}, "lower `batch_size`, or choose `batches=mixed`"),
+        ({"batches": "mixed"}, "lower `batch_size`"),
+        ({"batches": "mixed", "fraction": 0.5}, "lower `batch_size`, or raise `fraction` (0.5)"),
+    ):
+        with pytest.raises(InputError) as error:
+            RouteBatches(made(tasks, **options), 1000)
+        assert str(error.value).endswith(f"batch of 1000; {advice}")
+
+
 def test_text_of_many_pairs_does_not_block_other_pairs(tmp_path: Path) -> None:
     # 90 different pairs, and 30 that share one text: each batch takes at most one of those.
     rows = made(of_labels(["x"] * 120, tmp_path))

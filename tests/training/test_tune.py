@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from helpers.killed_run import run_until_killed
-from sentence_experts.errors import SentenceExpertsError, UsageError
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import read_json
@@ -172,6 +172,15 @@ def test_settings_that_no_draw_can_mend_stop_the_search(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         tune(tiny_experts, pairs, out=tmp_path / "search", space=space, **{**SHARED, **settings})
+    assert not (tmp_path / "search").exists()
+
+
+def test_pairs_that_fill_no_batch_stop_the_search_before_its_trials(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path
+) -> None:
+    sizes: SearchSpace = {"batch_size": Range(type="int", low=400, high=500)}
+    with pytest.raises(InputError, match=r"batch of 400; .* raise `fraction` \(0.5\)"):
+        tune(tiny_experts, pairs, out=tmp_path / "search", space=sizes, trials=1, **SHARED)
     assert not (tmp_path / "search").exists()
 
 

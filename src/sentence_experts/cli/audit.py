@@ -50,7 +50,7 @@ def audit(
     given = {split: path for split, path in files.items() if path is not None}
     if (pairs is None) == (not given):
         raise UsageError("give `pairs` (a folder or a table), or `train` and `test`")
-    _show(run_audit(pairs or given, models or (), config, out, overwrite))
+    _show(run_audit(models or (), pairs or given, config, out, overwrite))
     if out is not None:
         show(f"written to {out}")
 

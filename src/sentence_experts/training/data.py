@@ -117,6 +117,7 @@ class TrainingSet:
         pools: the name of each pool, and the routes that it serves.
         texts: (rows, 2) a number for the text of each anchor and positive, without its prompt.
         known: which numbers are positives of each other.
+        fraction: of each source's pairs that are here.
     """
 
     routes: tuple[TrainedRoute, ...]
@@ -128,6 +129,7 @@ class TrainingSet:
     pools: tuple[tuple[str, tuple[int, ...]], ...]
     texts: Numbers
     known: KnownPositives
+    fraction: float = 1.0
 
     @classmethod
     def of(
@@ -160,7 +162,7 @@ class TrainingSet:
         _, texts = distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))
         return cls(
             routes, anchors, positives, (negative,) * negatives, numbers[:, : 2 + negatives], places, pools,
-            texts.reshape(2, -1).T, KnownPositives(left, right, max(count, 1)),
+            texts.reshape(2, -1).T, KnownPositives(left, right, max(count, 1)), config.fraction,
         )  # fmt: skip
 
     def __len__(self) -> int:

@@ -24,8 +24,10 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.storage import Output, output, replacing, sha256_text
+from sentence_experts.training import processes
+from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig, TuneConfig
-from sentence_experts.training.data import trained_routes
+from sentence_experts.training.data import TrainingSet, trained_routes
 from sentence_experts.training.objectives import Objective
 from sentence_experts.training.open_data import open_data
 from sentence_experts.training.run import train
@@ -208,14 +210,19 @@ class _Search:
         }
         place.begin(identity)
 
-    def _problem(self, model: SentenceTransformer, end: int) -> UsageError | None:
-        """What is wrong with the settings for this model and data, with the lowest draw or the highest."""
+    def _problem(self, model: SentenceTransformer, end: int) -> SentenceExpertsError | None:
+        """What is wrong with the settings for this model and data, with the lowest draw or the highest.
+
+        The pairs need only fill the smallest batch that is drawn.
+        """
         try:
             config = self.trial_config({name: varied.extremes[end] for name, varied in self.space.items()})
             check_settings(model, config)
-            trained_routes(self.data, config, model)
+            routes = trained_routes(self.data, config, model)
             choose_trainable(model, config).restore()
-        except UsageError as error:
+            sizes = self.space["batch_size"].extremes if "batch_size" in self.space else (config.batch_size,)
+            RouteBatches(TrainingSet.of(self.data, routes, config), min(sizes), processes.count())
+        except (UsageError, InputError) as error:
             return error
         return None
 

@@ -61,7 +61,7 @@ def table_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def audited(table_file: Path) -> Audit:
-    return audit(table_file, bootstrap=50)
+    return audit((), table_file, bootstrap=50)
 
 
 def test_memory_baseline_falls_without_leaked_pairs(audited: Audit) -> None:
@@ -98,24 +98,24 @@ def test_every_format_gives_the_same_audit(audited: Audit, tmp_path: Path) -> No
             table.filter(pa.compute.equal(table["split"], split)).drop_columns("split"), files[split]
         )
     for data in (tmp_path / "pairs.csv", tmp_path / "pairs.jsonl", files):
-        assert audit(data, bootstrap=50).to_json() == audited.to_json()
+        assert audit((), data, bootstrap=50).to_json() == audited.to_json()
 
 
 def test_texts_are_the_ids_of_tables_without_ids(audited: Audit, tmp_path: Path) -> None:
     pq.write_table(leaky().drop_columns(["anchor_id", "positive_id"]), tmp_path / "pairs.parquet")
-    found = audit(tmp_path / "pairs.parquet", bootstrap=0, baseline=["memory"])
+    found = audit((), tmp_path / "pairs.parquet", bootstrap=0, baseline=["memory"])
     assert found.to_json()["leaked_test_pairs"] == audited.to_json()["leaked_test_pairs"]
 
 
 def test_a_folder_of_pairs_is_audited(pairs_folder: Path) -> None:
-    found = audit(pairs_folder, bootstrap=0)
+    found = audit((), pairs_folder, bootstrap=0)
     assert set(found.pairs) == {"train", "validation", "test"}
     assert not found.leaks.masks["shared_paper"].any()
     assert {each.model for each in found.measurements} == {"TF-IDF", "memory of training"}
 
 
 def test_models_are_measured_with_the_baselines(pairs_folder: Path, plain_model: Path) -> None:
-    found = audit(pairs_folder, plain_model, baseline=["memory"], bootstrap=0)
+    found = audit(plain_model, pairs_folder, baseline=["memory"], bootstrap=0)
     assert {each.model for each in found.measurements} == {"memory of training", "plain"}
 
 
@@ -164,14 +164,14 @@ def test_faulty_table_errors(columns: dict, message: str, tmp_path: Path) -> Non
         pa.table({"anchor": ["a", "b"], "positive": ["c", "d"], **columns}), tmp_path / "pairs.parquet"
     )
     with pytest.raises(InputError, match=message):
-        audit(tmp_path / "pairs.parquet")
+        audit((), tmp_path / "pairs.parquet")
 
 
 def test_wrong_usage_errors(table_file: Path) -> None:
     with pytest.raises(UsageError, match=r"`threshold`: .* greater than 0"):
-        audit(table_file, threshold=0)
+        audit((), table_file, threshold=0)
     with pytest.raises(UsageError, match="`baseline` 'bm25': choose from tfidf, memory"):
-        audit(table_file, baseline=["bm25"])
+        audit((), table_file, baseline=["bm25"])
 
 
 def test_the_command_shows_tables_and_writes_files(

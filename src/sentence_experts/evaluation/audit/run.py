@@ -101,8 +101,8 @@ class Audit(Result):
 
 
 def audit(
+    models: Models,
     data: Any,
-    models: Models = (),
     config: AuditConfig | None = None,
     out: Path | str | None = None,
     overwrite: bool = False,
@@ -114,9 +114,9 @@ def audit(
     pairs were easier: a model that was not trained on these pairs shows by how much.
 
     Args:
+        models: models to measure, as in `evaluate`; may be empty: `()`.
         data: pairs with a train and a test split: a folder, a table with a column `split`, or a mapping from
             split to table.
-        models: models to measure, as in `evaluate`.
         out: folder for audit.json and leaked_pairs.parquet.
         overwrite: begin anew, in place of another audit in `out`.
         config, settings: a `AuditConfig`, or single fields of it.
@@ -126,7 +126,7 @@ def audit(
         InputError: the pairs or a model cannot be read.
 
     Example:
-        >>> "memory" in str(audit("pairs", baseline=["memory"], bootstrap=0).to_json())
+        >>> "memory" in str(audit((), "pairs", baseline=["memory"], bootstrap=0).to_json())
         True
     """
     chosen = AuditConfig.of(config, **settings)

@@ -26,6 +26,7 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
 from sentence_experts.models.routing.router_kinds import initialize_routers
 from sentence_experts.models.routing.routes import Route, is_domain_route
+from sentence_experts.models.storage.fingerprint import name_of
 from sentence_experts.models.storage.weight_names import base_name, expert_of, is_router, of_expert
 from sentence_experts.models.surgery.expert_plan import ExpertPlan
 from sentence_experts.storage import update_json
@@ -200,7 +201,7 @@ def with_transformer(
     """Put `encoder`'s modules (pooling, heads, normalization) around `model` and `tokenizer`.
 
     It goes through the files of a saved model: the result is what loading gives, and shares no memory with
-    `encoder`.
+    `encoder`, but for its name.
     """
     with tempfile.TemporaryDirectory(prefix="sentence-experts-") as folder:
         SentenceTransformer.save(encoder, folder, create_model_card=False)
@@ -209,6 +210,10 @@ def with_transformer(
         tokenizer.save_pretrained(first)
         changed = {"prompts": dict(prompts), "default_prompt_name": default_prompt_name}
         update_json(Path(folder) / "config_sentence_transformers.json", changed)
-        return encoder_class(
+        made = encoder_class(
             folder, device=device, model_kwargs={"attn_implementation": attention_of(encoder.config)}
         )
+    inner = made[0].auto_model
+    for named in (inner, inner.config, made.tokenizer):
+        named.name_or_path = name_of(encoder)  # the folder is gone
+    return made
