@@ -50,7 +50,7 @@ def parameters_of(function: CodeType) -> list[str]:
 
 
 class SettingError(UsageError):
-    """A setting, which `name` says, has no such value; an empty name: several settings contradict each other."""
+    """The setting `name` has a bad value; an empty name: several settings contradict each other."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"`{name}`: {reason}" if name else reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import (
     BertConfig,
@@ -22,6 +23,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from helpers.byte_level import byte_level_tokenizer
 from helpers.odd_texts import TEXTS
 
 # Tiny models spend more time on handing work to threads than on the work.
@@ -87,13 +89,8 @@ def _cased_wordpiece(folder: Path) -> None:
 
 def _byte_bpe(folder: Path) -> None:
     """As ModernBERT's: byte-level, NFC, white space kept, runs of spaces as added tokens, no token types."""
-    tokenizer = Tokenizer(models.BPE())
+    tokenizer = byte_level_tokenizer([unicodedata.normalize("NFC", text) for text in CORPUS], 340, SPECIAL)
     tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=340, special_tokens=SPECIAL, initial_alphabet=alphabet)
-    tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.add_tokens([AddedToken("    ", normalized=True), AddedToken("  ", normalized=True)])
     tokenizer.post_processor = _template()
     PreTrainedTokenizerFast(

@@ -139,9 +139,9 @@ class LinkGraph:
         near = f" within a {settings.within}" if settings.within != "article" else ""
         longer = ", a larger `max_references`" if self.long_lists else ""
         return (
-            f"no two works of one domain, of those that have the text (`unit={settings.unit}`), are linked by "
-            f"{settings.relation}{near} at least {settings.min_count} times; check `domains` and `min_count`, or try another `relation` "
-            f"or `unit`{longer}"
+            f"no two works of one domain, of those that have the text (`unit={settings.unit}`), are linked "
+            f"by {settings.relation}{near} at least {settings.min_count} times; check `domains` and "
+            f"`min_count`, or try another `relation` or `unit`{longer}"
         )
 
     @cached_property

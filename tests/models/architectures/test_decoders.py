@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models
 from transformers import (
     AutoModel,
     AutoTokenizer,
@@ -20,6 +20,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from helpers.byte_level import byte_level_tokenizer
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import load
@@ -48,14 +49,7 @@ MAKERS = {
 
 def save_decoder(folder: Path, family: str, padding_side: str = "left") -> Path:
     """A checkpoint as the hub has them: with the head, without a padding token, often padding on the left."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=["<|end|>"], initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer = byte_level_tokenizer(TEXTS, VOCABULARY, ["<|end|>"])
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|end|>", padding_side=padding_side, model_max_length=64
     ).save_pretrained(folder)

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 import sentence_experts
+from helpers.features import features_of
 from helpers.packed_batches import packed
 from sentence_experts.models.layers.dispatch import dispatch
 
@@ -23,11 +24,6 @@ ROUTED = [
     "[CVD]vessels carry it in the light of the lungs",
     "[COPD]air flow",
 ]
-
-
-def features_of(encoder: SentenceTransformer, texts: list[str]) -> dict[str, Tensor]:
-    features = encoder.tokenize(texts)
-    return {name: value for name, value in features.items() if isinstance(value, Tensor)}
 
 
 def one_by_one(encoder: SentenceTransformer, texts: list[str]) -> Tensor:

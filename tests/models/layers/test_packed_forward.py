@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import RobertaConfig, RobertaModel
 
 import sentence_experts
+from helpers.features import features_of
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers import packing
 from sentence_experts.models.layers.packed_forward import use_packing
@@ -69,10 +70,6 @@ def test_routers_choose_the_same_experts(base: SentenceTransformer, scatter: Any
         assert torch.allclose(packed_logits, logits, atol=1e-5)
     real = features["attention_mask"].bool()
     assert torch.allclose(ours["last_hidden_state"][real], plain["last_hidden_state"][real], atol=1e-5)
-
-
-def features_of(encoder: SentenceTransformer, texts: list[str]) -> dict[str, Tensor]:
-    return {name: value for name, value in encoder.tokenize(texts).items() if isinstance(value, Tensor)}
 
 
 def padded(model: Any) -> Any:

@@ -136,7 +136,7 @@ def test_the_default_route_may_share_an_expert(bases: dict[str, SentenceTransfor
             "'clustering' shares 'passage', which is not an expert; they are",
         ),
         ({"share": {"document": "query"}}, "'document' has an expert of its own"),
-        ({"route": "token", "prefixes": None}, "`share` goes with `route='prefix'`"),
+        ({"route": "token", "prefixes": {}}, "`share` goes with `route='prefix'`"),
         (
             {"share": {"clustering": "document"}},
             "'reading' is not an expert, nor a route",

@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 import sentence_experts
+from helpers.features import features_of
 from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import save
@@ -32,11 +33,6 @@ PLAIN = [
     "air flow",
     "seeds soil (water) figures 1, 2",
 ]
-
-
-def features_of(encoder: SentenceTransformer, texts: list[str]) -> dict[str, Tensor]:
-    features = encoder.preprocess(texts)
-    return {name: value for name, value in features.items() if isinstance(value, Tensor)}
 
 
 def spread_routers(encoder: SentenceTransformer, texts: list[str]) -> SentenceTransformer:

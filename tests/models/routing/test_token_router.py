@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 import sentence_experts
+from helpers.features import features_of
 from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import save
@@ -30,11 +31,6 @@ PLAIN = [
     "",
     "air flow",
 ]
-
-
-def features_of(encoder: SentenceTransformer, texts: list[str], **options: Any) -> dict[str, Tensor]:
-    features = encoder.preprocess(texts, **options)
-    return {name: value for name, value in features.items() if isinstance(value, Tensor)}
 
 
 def routers_of(encoder: SentenceTransformer) -> list[TokenRouter]:

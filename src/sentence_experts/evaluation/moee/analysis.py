@@ -86,8 +86,9 @@ def analyse(
 
     Example:
         >>> import pandas as pd
-        >>> rows = [{"sentence1": f"rice {n}", "sentence2": f"wheat {n % 7}", "score": n % 5} for n in range(20)]
-        >>> pd.DataFrame(rows).to_csv("sts.csv", index=False)
+        >>> texts = [[f"rice {n}", f"wheat {n % 7}", n % 5] for n in range(20)]
+        >>> frame = pd.DataFrame(texts, columns=["sentence1", "sentence2", "score"])
+        >>> frame.to_csv("sts.csv", index=False)
         >>> result = analyse("language-model", "sts.csv", prompts=["none"], clusters=2, bootstrap=0)
         >>> sorted(result.to_pandas()["part"])
         ['concat', 'hs', 'rw', 'sum']

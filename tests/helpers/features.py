@@ -1,0 +1,14 @@
+"""What a model reads of a batch of texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+
+def features_of(encoder: SentenceTransformer, texts: list[str], **options: Any) -> dict[str, Tensor]:
+    """The tensors of the batch, as the transformers model takes them by name."""
+    features = encoder.preprocess(texts, **options)
+    return {name: value for name, value in features.items() if isinstance(value, Tensor)}
