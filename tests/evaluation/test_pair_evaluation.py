@@ -106,7 +106,7 @@ def test_json_has_every_view_metric_and_interval(pairs_folder):
     assert set(model["domains"]) == {"crops", "neuro"}
     for figures in (model["pooled"], model["pair_weighted_mean"], *model["domains"].values()):
         assert set(METRIC_NAMES) < set(figures["metrics"])
-        assert set(figures["intervals"]["f1_max"]) == {"low", "high", "replicates"}
+        assert set(figures["intervals"]["f1_max"]) == {"low", "high"}
         assert "roc_auc" in figures["intervals"]
 
 
@@ -251,3 +251,41 @@ def test_a_split_that_changed_after_its_manifest_is_refused(pairs_folder, plain_
     with pytest.raises(InputError, match=message):
         evaluate({"model": plain_model}, folder, bootstrap=0)
     assert evaluate({"model": plain_model}, folder, bootstrap=0, split="validation").models
+
+
+class Run(GivenScores):
+    """A run of a way of training: the given scores, better or worse by its seed, with noise of its own."""
+
+    def __init__(self, label: str, shift: float, seed: int) -> None:
+        self.label, self.shift, self.generator = label, shift, np.random.default_rng(seed)
+
+    def score(self, anchors, positives, domain):
+        scores = super().score(anchors, positives, domain)
+        linked = scores > np.median(scores)
+        return scores + self.shift * linked + 0.02 * self.generator.normal(size=len(scores))
+
+
+def test_runs_are_compared_by_intervals_and_fixed_models_also_by_ranks():
+    shifts = {"one": (0.1, -0.1, 0.0), "other": (-0.05, 0.1, 0.0)}
+    models = {
+        label: [Run(f"{label} {seed}", shift, seed) for seed, shift in enumerate(each)]
+        for label, each in shifts.items()
+    }
+    models |= {each.label: [each] for each in (GivenScores(), Shifted("noisy", 1.0))}
+    found = evaluate_scorers(models, separated(), bootstrap=50, margin=0.2)
+    assert {(test.first, test.second) for test in found.tests} == {("given", "noisy")}
+    gaps = {
+        (each.first, each.second): each
+        for each in found.differences
+        if (each.view, each.metric) == (view_of_domain("d"), "roc_auc")
+    }
+    assert gaps["one", "other"].p_holm > 0.05
+    assert gaps["one", "other"].equivalent
+    worse = gaps["one", "noisy"]
+    assert worse.p_value <= worse.p_holm < 0.01
+    assert not worse.equivalent
+    strict = evaluate_scorers(models, separated(), bootstrap=50, margin=1e-6)
+    assert not any(each.equivalent for each in strict.differences if each.value)
+    assert strict.settings["margin"] == 1e-6
+    without = evaluate_scorers(models, separated(), bootstrap=0).differences
+    assert {(each.interval, each.p_value, each.equivalent) for each in without} == {(None, None, False)}

@@ -2,78 +2,79 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import norm, t
+from scipy.stats import t
 
 from sentence_experts.evaluation.pair_evaluation import Measured, mean_over_runs, metrics_of, with_intervals
 from sentence_experts.evaluation.results import POOLED
-from sentence_experts.evaluation.statistics import Replicates, ScoredPairs, bootstrap, interval
+from sentence_experts.evaluation.statistics import Runs, ScoredPairs, Sharing, estimate, runs_of
 
 PAIRS, PAPERS = 200, 80
+ALONE = Sharing.of(ScoredPairs(np.zeros(2), np.array([0, 1]), ["a", "b"], ["c", "d"]))
 
 
-def runs_of(world: int, gaps: list[float]) -> list[Measured]:
-    """Runs of one model on the pairs of a world: each separates them by a gap of its own."""
-    common = np.random.default_rng(world)
+def measured_runs(gaps: list[float]) -> list[Measured]:
+    """Runs of one model on the same pairs: each separates them by a gap of its own."""
+    generator = np.random.default_rng(0)
     labels = np.arange(PAIRS) % 2
-    first = common.integers(PAPERS, size=PAIRS)
-    second = (first + 1 + common.integers(PAPERS - 1, size=PAIRS)) % PAPERS
-    effect = common.normal(scale=0.5, size=PAPERS)
-    shared = (effect[first] + effect[second]) / np.sqrt(2)
-    ids = [[f"p{i}" for i in side] for side in (first, second)]
+    first = generator.integers(PAPERS, size=PAIRS)
+    ids = [[f"p{i}" for i in side] for side in (first, (first + 1) % PAPERS)]
     found = []
     for gap in gaps:
-        scores = gap * labels + shared + common.normal(scale=0.7, size=PAIRS)
-        drawn = bootstrap({"d": ScoredPairs(scores, labels, *ids)}, 100, 1)[1]
-        found.append(Measured({POOLED: with_intervals(metrics_of(scores, labels), drawn)}, {POOLED: drawn}))
+        scores = gap * labels + generator.normal(size=PAIRS)
+        runs = runs_of({"d": ScoredPairs(scores, labels, *ids)}, 100)[1]
+        found.append(Measured({POOLED: with_intervals(metrics_of(scores, labels), runs)}, {POOLED: runs}))
     return found
 
 
+def runs(*values: float, own: float = 0.0) -> Runs:
+    """Runs with these values; `own` is the noise of each on a pair of its own."""
+    influence = np.zeros((len(values), 2))
+    influence[:, 0] = own * np.arange(len(values))
+    return Runs(np.array(values), influence, influence, ALONE)
+
+
 def test_metrics_over_runs_are_mean_and_standard_deviation():
-    runs = runs_of(0, [1.0, 1.2, 0.7])
-    values = [run.figures[POOLED].metrics["roc_auc"] for run in runs]
-    found = mean_over_runs(runs).figures[POOLED]
+    measured = measured_runs([1.0, 1.2, 0.7])
+    values = [run.figures[POOLED].metrics["roc_auc"] for run in measured]
+    found = mean_over_runs(measured).figures[POOLED]
     assert found.metrics["roc_auc"] == pytest.approx(np.mean(values))
     assert found.spread["roc_auc"] == pytest.approx(np.std(values, ddof=1))
     assert (found.pairs, found.positives) == (PAIRS, PAIRS // 2)
-    assert mean_over_runs(runs[:1]) is runs[0]
-
-
-def test_coverage_of_intervals_over_papers_and_seeds():
-    between = 0.3
-    true = norm.cdf((1 + between * np.random.default_rng(0).normal(size=20_000)) / np.sqrt(2 * 0.74)).mean()
-    held, held_by_papers = [], []
-    for world in range(60):
-        gaps = 1 + between * np.random.default_rng([world, 1]).normal(size=3)
-        found = mean_over_runs(runs_of(world, list(gaps)))
-        value = found.figures[POOLED].metrics["roc_auc"]
-        both = found.figures[POOLED].intervals["roc_auc"]
-        drawn = found.replicates[POOLED]["roc_auc"]
-        papers = interval(Replicates(drawn.by_papers, drawn.by_pairs), value)
-        held.append(both.low <= true <= both.high)
-        held_by_papers.append(papers.low <= true <= papers.high)
-    assert np.mean(held) >= 0.85
-    assert np.mean(held_by_papers) < 0.8
+    assert mean_over_runs(measured[:1]) is measured[0]
 
 
 def test_interval_over_seeds_is_students():
-    still = np.full(50, 0.7)
-    values = (0.6, 0.7, 0.8)
-    found = interval(Replicates(still, still, (values,)), 0.7)
-    half = t.isf(0.025, 2) * np.std(values, ddof=1) / np.sqrt(3)
+    found = estimate(runs(0.6, 0.7, 0.8)).interval()
+    half = t.isf(0.025, 2) * 0.1 / np.sqrt(3)
     assert (found.low, found.high) == pytest.approx((0.7 - half, 0.7 + half))
 
 
+def test_noise_of_the_runs_on_these_papers_counts_once():
+    seeds = 0.01 / 3
+    mean, single = 0.05**2, (0.05**2 + 0.1**2) / 3  # of the influences 0, 0.05 and 0.1 on one pair
+    found = estimate(runs(0.6, 0.7, 0.8, own=0.05))
+    assert found.error**2 == pytest.approx(mean + seeds - (single - mean) / 2)
+    # With a noise above the differences of the seeds these are taken as 0.
+    found = estimate(runs(0.6, 0.7, 0.8, own=0.5))
+    assert found.error**2 == pytest.approx(0.5**2)
+
+
 def test_differences_pair_equal_numbers_of_seeds():
-    still = np.zeros(50)
-    a = Replicates(still, still, ((0.6, 0.7, 0.8),))
-    follows = Replicates(still, still, ((0.5, 0.6, 0.7),))
-    assert (a - follows).runs[0] == pytest.approx((0.1, 0.1, 0.1))
-    assert interval(a - follows, 0.1).low == pytest.approx(interval(a - follows, 0.1).high)
-    two = Replicates(still, still, ((0.5, 0.7),))
-    assert (a - two).runs == (a.runs[0], two.runs[0])
-    of_both = np.var(a.runs[0], ddof=1) / 3 + np.var(two.runs[0], ddof=1) / 2
-    freedom = of_both**2 / ((np.var(a.runs[0], ddof=1) / 3) ** 2 / 2 + (np.var(two.runs[0], ddof=1) / 2) ** 2)
-    assert interval(a - two, 0.0).high == pytest.approx(t.isf(0.025, freedom) * np.sqrt(of_both))
-    fixed = Replicates(still, still)
-    assert (a - fixed).runs == a.runs
-    assert interval(a - fixed, 0.0).high > 0
+    a, follows, two, fixed = runs(0.6, 0.7, 0.8), runs(0.5, 0.6, 0.7), runs(0.5, 0.7), runs(0.6)
+    paired = estimate(*a.minus(follows))
+    assert paired.value == pytest.approx(0.1)
+    assert paired.error == pytest.approx(0, abs=1e-9)
+    assert paired.p_value() == 0
+    assert estimate(*a.minus(a)).p_value() == 1
+    of_both = 0.01 / 3 + 0.02 / 2
+    freedom = of_both**2 / ((0.01 / 3) ** 2 / 2 + (0.02 / 2) ** 2)
+    welch = estimate(*a.minus(two))
+    assert welch.interval().high == pytest.approx(0.1 + t.isf(0.025, freedom) * np.sqrt(of_both))
+    assert estimate(*a.minus(fixed)).error == pytest.approx(np.sqrt(0.01 / 3))
+
+
+def test_p_value_agrees_with_the_interval():
+    low = estimate(runs(0.1, 0.2, 0.3)).interval().low
+    assert low < 0 < estimate(runs(0.2, 0.21, 0.22)).interval().low
+    assert estimate(runs(0.1, 0.2, 0.3)).p_value() > 0.05 > estimate(runs(0.2, 0.21, 0.22)).p_value()
+    assert estimate(runs(*(value - low for value in (0.1, 0.2, 0.3)))).p_value() == pytest.approx(0.05)

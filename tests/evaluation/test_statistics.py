@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
-from sklearn.metrics import precision_recall_curve, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from sentence_experts.evaluation import statistics
 from sentence_experts.evaluation.metrics import pair_metrics
-from sentence_experts.evaluation.statistics import Interval, ScoredPairs, bootstrap, interval, resampled
+from sentence_experts.evaluation.statistics import Interval, ScoredPairs, Sharing, estimate, runs_of
 
 
 def random_pairs(pairs: int, papers: int, seed: int = 0, shift: float = 1.0, prefix="p") -> ScoredPairs:
@@ -23,172 +20,156 @@ def random_pairs(pairs: int, papers: int, seed: int = 0, shift: float = 1.0, pre
     return ScoredPairs(scores, labels, [f"{prefix}{i}" for i in first], [f"{prefix}{i}" for i in second])
 
 
-def measured(pairs: ScoredPairs, replicates: int = 300, metric: str = "roc_auc") -> Interval:
-    value = pair_metrics(pairs.scores, pairs.labels)[metric]
-    return interval(bootstrap({"d": pairs}, replicates, 1)[1][metric], value)
+def with_own_papers(pairs: ScoredPairs) -> ScoredPairs:
+    count = len(pairs.labels)
+    names = [[f"{side}{number}" for number in range(count)] for side in "ab"]
+    return ScoredPairs(pairs.scores, pairs.labels, *names)
+
+
+def interval_of(pairs: ScoredPairs, metric: str = "roc_auc", replicates: int = 200) -> Interval:
+    return estimate(runs_of({"d": pairs}, replicates)[1][metric]).interval(lowest=0.0)
 
 
 @given(st.integers(0, 10_000))
-def test_replicate_equals_weighted_metric_of_scikit_learn(seed):
-    pairs = random_pairs(60, 20, seed)
-    papers = sorted({*pairs.first, *pairs.second})
-    weight = dict(
-        zip(papers, resampled(len(papers), 1, np.random.default_rng(seed))[0].tolist(), strict=True)
+def test_variance_equals_the_sum_over_all_pairs_that_share_a_paper(seed):
+    generator = np.random.default_rng(seed)
+    pairs = random_pairs(40, 12, seed)
+    influence = generator.normal(size=40)
+    papers = [{*both} for both in zip(pairs.first, pairs.second, strict=True)]
+    expected = sum(
+        a * b
+        for a, x in zip(influence, papers, strict=True)
+        for b, y in zip(influence, papers, strict=True)
+        if x & y
     )
-    weights = np.array([weight[a] * weight[b] for a, b in zip(pairs.first, pairs.second, strict=True)])
-    found = bootstrap({"d": pairs}, 1, seed)[0]["d"]
-    if weights[pairs.labels == 1].sum() == 0 or weights[pairs.labels == 0].sum() == 0:
-        assert np.isnan(found["roc_auc"].by_papers[0])
-        return
-    precision, recall, _ = precision_recall_curve(pairs.labels, pairs.scores, sample_weight=weights)
-    f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
-    assert found["f1_max"].by_papers[0] == pytest.approx(np.nanmax(f1))
-    auc = roc_auc_score(pairs.labels, pairs.scores, sample_weight=weights)
-    assert found["roc_auc"].by_papers[0] == pytest.approx(auc)
+    found = Sharing.of(pairs).variance(influence)
+    assert found == pytest.approx(max(expected, (influence**2).sum()))
 
 
-def test_each_replicate_draws_the_number_of_items():
-    draws = resampled(7, 50, np.random.default_rng(0))
-    assert draws.shape == (50, 7)
-    assert (draws.sum(1) == 7).all()
-    assert len(np.unique(draws, axis=0)) > 40
+@pytest.mark.parametrize("metric", ["f1_max", "roc_auc"])
+def test_influence_is_the_derivative_of_the_metric(metric):
+    pairs = random_pairs(60, 30, 2, prefix="q")
+    found = runs_of({"d": pairs}, 50)[1][metric].influence[0]
+    assert found.sum() == pytest.approx(0, abs=1e-9)
+    threshold = pair_metrics(pairs.scores, pairs.labels)["threshold"]
+
+    def value(weights: np.ndarray) -> float:
+        if metric == "roc_auc":
+            return roc_auc_score(pairs.labels, pairs.scores, sample_weight=weights)
+        rates = [
+            np.average(pairs.scores[own] >= threshold, weights=weights[own])
+            for own in (pairs.labels == 1, pairs.labels == 0)
+        ]
+        return 2 * 30 * rates[0] / (30 * rates[0] + 30 * rates[1] + 30)
+
+    step = 1e-6
+    for number in (0, 1, 17, 42):
+        weights = np.ones(60)
+        weights[number] += step
+        moved = (value(weights) - value(np.ones(60))) / step
+        # Over the correction for the degrees of freedom that the mean of the class takes.
+        assert found[number] / np.sqrt(30 / 29) == pytest.approx(moved, abs=1e-4)
 
 
-def test_intervals_contain_the_metric_and_shrink_with_more_papers():
+def test_influence_of_independent_pairs_gives_delongs_variance():
+    pairs = with_own_papers(random_pairs(300, 100))
+    linked, others = (pairs.scores[pairs.labels == label] for label in (1, 0))
+    above = (linked[:, None] > others) + 0.5 * (linked[:, None] == others)
+    expected = above.mean(1).var(ddof=1) / 150 + above.mean(0).var(ddof=1) / 150
+    found = estimate(runs_of({"d": pairs}, 1)[1]["roc_auc"])
+    assert found.error**2 == pytest.approx(expected)
+    assert found.value == pytest.approx(above.mean())
+
+
+def test_intervals_shrink_with_more_papers():
     widths = []
     for papers in (50, 800):
         pairs = random_pairs(papers * 3, papers)
-        for metric in ("f1_max", "roc_auc"):
-            found = measured(pairs, metric=metric)
-            assert found.low < pair_metrics(pairs.scores, pairs.labels)[metric] < found.high
+        found = interval_of(pairs)
+        assert found.low < pair_metrics(pairs.scores, pairs.labels)["roc_auc"] < found.high
         widths.append(found.high - found.low)
     assert widths[1] < widths[0] / 2
 
 
-def test_interval_without_shared_papers_equals_bootstrap_of_pairs():
-    pairs = random_pairs(600, 50)
-    alone = ScoredPairs(
-        pairs.scores, pairs.labels, [f"a{i}" for i in range(600)], [f"b{i}" for i in range(600)]
-    )
-    found = measured(alone, 800)
-    ends = np.quantile(bootstrap({"d": alone}, 800, 1)[1]["roc_auc"].by_pairs, [0.025, 0.975])
-    assert found.high - found.low == pytest.approx(ends[1] - ends[0], rel=0.2)
-
-
-def test_coverage_of_intervals():
-    truth = norm.cdf(1 / np.sqrt(2))
-    held = []
-    for seed in range(60):
-        generator = np.random.default_rng(seed)
-        pairs = random_pairs(300, 100, seed)
-        effect = {paper: generator.normal(scale=0.8) for paper in sorted({*pairs.first, *pairs.second})}
-        shared = [
-            (effect[a] + effect[b]) / np.sqrt(2) for a, b in zip(pairs.first, pairs.second, strict=True)
+def test_f1_max_is_estimated_below_its_maximum_the_more_so_the_fewer_pairs():
+    bias = []
+    for pairs in (40, 4000):
+        found = [
+            pair_metrics(each.scores, each.labels)["f1_max"]
+            - runs_of({"d": each}, 100)[1]["f1_max"].values[0]
+            for each in (random_pairs(pairs, pairs, seed) for seed in range(5))
         ]
-        scores = pairs.labels + shared + generator.normal(scale=0.6, size=300)
-        found = measured(ScoredPairs(scores, pairs.labels, pairs.first, pairs.second), 200)
-        held.append(found.low <= truth <= found.high)
-    assert 0.85 <= np.mean(held) <= 0.99
+        assert min(found) > 0
+        bias.append(np.mean(found))
+    assert bias[1] < bias[0] / 3
 
 
 def test_papers_shared_by_many_pairs_widen_the_interval():
-    # The same pairs, once with papers of their own and once all sharing a few hub papers.
+    # The same pairs, once all sharing a few hub papers and once with papers of their own.
     alone = random_pairs(400, 20)
-    many = ScoredPairs(
-        alone.scores, alone.labels, [f"a{i}" for i in range(400)], [f"b{i}" for i in range(400)]
-    )
-    effects = np.random.default_rng(3).normal(scale=2, size=20)
-    hub = {f"p{i}": effect for i, effect in enumerate(effects)}
-    scores = alone.scores + [hub[a] + hub[b] for a, b in zip(alone.first, alone.second, strict=True)]
-
-    def width(of: ScoredPairs) -> float:
-        found = measured(ScoredPairs(scores, of.labels, of.first, of.second))
-        return found.high - found.low
-
-    assert width(alone) > 1.15 * width(many)
+    hub = np.random.default_rng(3).normal(scale=2, size=20)
+    scores = alone.scores + [
+        hub[int(a[1:])] + hub[int(b[1:])] for a, b in zip(alone.first, alone.second, strict=True)
+    ]
+    shared = interval_of(ScoredPairs(scores, alone.labels, alone.first, alone.second))
+    own = interval_of(with_own_papers(ScoredPairs(scores, alone.labels, alone.first, alone.second)))
+    assert shared.high - shared.low > 1.15 * (own.high - own.low)
 
 
-def test_order_of_pairs_and_memory_limit_do_not_change_replicates(monkeypatch):
+def test_order_of_pairs_and_memory_limit_do_not_change_estimates(monkeypatch):
     pairs = random_pairs(300, 60)
     order = np.random.default_rng(5).permutation(300)
-    shuffled = ScoredPairs(
-        pairs.scores[order],
-        pairs.labels[order],
-        [pairs.first[i] for i in order],
-        [pairs.second[i] for i in order],
-    )
+    names = [[side[i] for i in order] for side in (pairs.first, pairs.second)]
+    shuffled = ScoredPairs(pairs.scores[order], pairs.labels[order], *names)
 
-    def replicates(of: ScoredPairs, seed: int) -> np.ndarray:
-        found = bootstrap({"d": of}, 50, seed)[1]["f1_max"]
-        return np.concatenate([found.by_papers, found.by_pairs])
+    def found(of: ScoredPairs, seed: int):
+        return estimate(runs_of({"d": of}, 50, seed)[1]["f1_max"])
 
-    before = replicates(pairs, 7)
-    assert np.array_equal(before, replicates(shuffled, 7))
+    before, after = found(pairs, 7), found(shuffled, 7)
+    assert (before.value, before.error) == pytest.approx((after.value, after.error))
     monkeypatch.setattr(statistics, "CELLS_AT_ONCE", 1000)
-    assert np.array_equal(before, replicates(pairs, 7))
-    assert not np.array_equal(before, replicates(pairs, 8))
+    assert found(pairs, 7) == before
+    assert found(pairs, 8).value != before.value
 
 
 def test_views_are_equal_for_one_domain_and_differ_for_two():
-    one = random_pairs(200, 40)
-    domains, pooled, mean = bootstrap({"d": one}, 40, 2)
+    domains, pooled, mean = runs_of({"d": random_pairs(200, 40)}, 40, 2)
     for name in ("f1_max", "roc_auc"):
-        for level in ("by_papers", "by_pairs"):
-            expected = getattr(domains["d"][name], level)
-            assert np.allclose(expected, getattr(pooled[name], level))
-            assert np.allclose(expected, getattr(mean[name], level))
+        assert estimate(domains["d"][name]) == estimate(pooled[name]) == estimate(mean[name])
     # A domain whose scores all lie higher: each is well separated alone, pooled is not.
     moved = random_pairs(200, 40, seed=1, shift=4.0, prefix="q")
     low = random_pairs(200, 40, seed=2, shift=4.0)
     high = ScoredPairs(moved.scores + 4, moved.labels, moved.first, moved.second)
-    _, pooled, mean = bootstrap({"low": low, "high": high}, 40, 2)
-    assert np.all(mean["f1_max"].by_papers > pooled["f1_max"].by_papers + 0.1)
-    assert np.all(mean["f1_max"].by_pairs > pooled["f1_max"].by_pairs + 0.1)
+    domains, pooled, mean = runs_of({"low": low, "high": high}, 40, 2)
+    for name in ("f1_max", "roc_auc"):
+        assert estimate(mean[name]).value > estimate(pooled[name]).value + 0.1
+        # The domains share no paper, so the variances add up.
+        errors = [estimate(each[name]).error for each in domains.values()]
+        assert estimate(mean[name]).error == pytest.approx(np.hypot(*errors) / 2, rel=0.1)
 
 
 def test_one_class_has_no_auc():
     pairs = ScoredPairs(np.array([0.1, 0.2]), np.array([1, 1]), ["a", "c"], ["b", "d"])
-    replicates = bootstrap({"d": pairs}, 20, 0)[1]
-    assert interval(replicates["roc_auc"], None) is None
-    assert interval(replicates["f1_max"], 1.0).high == 1.0
+    found = runs_of({"d": pairs}, 20)[1]
+    assert estimate(found["roc_auc"]) is None
+    assert estimate(found["f1_max"]).interval() == Interval(1.0, 1.0)
+    unlinked = ScoredPairs(pairs.scores, np.zeros(2, dtype=int), pairs.first, pairs.second)
+    assert estimate(runs_of({"d": unlinked}, 20)[1]["f1_max"]) is None
 
 
-def test_interval_stays_in_the_range_of_metric_and_replicates():
-    pairs = random_pairs(30, 8, shift=6.0)
-    found = measured(pairs)
-    assert 0 <= found.low <= found.high <= 1
+def test_interval_stays_in_the_range_of_the_metric():
+    for metric in ("f1_max", "roc_auc"):
+        found = interval_of(random_pairs(30, 8, shift=6.0), metric)
+        assert 0 <= found.low <= found.high <= 1
 
 
-def test_replicates_are_cheaper_than_one_metric_at_a_time():
-    pairs = random_pairs(5000, 2000)
-
-    def seconds(call) -> float:
-        start = time.process_time()
-        call()
-        return time.process_time() - start
-
-    one = min(seconds(lambda: roc_auc_score(pairs.labels, pairs.scores)) for _ in range(5))
-    assert seconds(lambda: bootstrap({"d": pairs}, 1000, 0)) < 3 * 1000 * one
-
-
-def test_a_limited_threshold_limits_the_replicates_too():
-    pairs = ScoredPairs(np.array([0.9, 0.2]), np.array([1, 1]), ["a", "c"], ["b", "d"])
-    free = bootstrap({"d": pairs}, 200, 0)[1]["f1_max"].by_papers
-    limited = bootstrap({"d": pairs}, 200, 0, threshold_min=0.5)[1]["f1_max"].by_papers
-    assert np.nanmin(free) == 1.0
-    assert np.nanmin(limited) == 0.0
-    assert np.isnan(free).sum() == np.isnan(limited).sum()
-
-
-def test_pair_in_two_domains_has_the_same_draws_for_two_models():
-    rng = np.random.default_rng(0)
-    labels = np.tile([1, 0], 10)
-    papers = [f"p{number}" for number in range(20)], [f"q{number}" for number in range(20)]
-    scores = rng.random(20)
-    # The same pairs stand in both domains; the second model swaps what they score there.
-    one = {"a": ScoredPairs(scores, labels, *papers), "b": ScoredPairs(scores + 0.5, labels, *papers)}
-    other = {"a": one["b"], "b": one["a"]}
-    by_domain, swapped = (bootstrap(model, 50, seed=1)[0] for model in (one, other))
-    for name in ("a", "b"):
-        # A constant added to all scores of a domain moves no rank, so equal draws give equal areas.
-        assert np.array_equal(by_domain[name]["roc_auc"].by_pairs, swapped[name]["roc_auc"].by_pairs)
+def test_a_limited_threshold_limits_the_estimate_too():
+    pairs = with_own_papers(ScoredPairs(np.array([0.9, 0.2] * 10), np.ones(20, dtype=int), [], []))
+    free, limited = (
+        estimate(runs_of({"d": pairs}, 50, threshold_min=lowest)[1]["f1_max"]) for lowest in (None, 0.5)
+    )
+    assert (free.value, free.error) == (1.0, 0.0)
+    assert limited.value == pytest.approx(2 / 3)
+    assert limited.error > 0.05
+    none = estimate(runs_of({"d": pairs}, 50, threshold_min=0.95)[1]["f1_max"])
+    assert (none.value, none.error) == (0.0, 0.0)

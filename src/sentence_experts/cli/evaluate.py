@@ -75,7 +75,7 @@ def evaluate_models(
 
     Pairs: how well models tell linked pairs of papers from unlinked ones. Each text is encoded with the route
     of its domain if the model has routes; the score of a pair is the cosine. The results cover all pairs, the
-    mean of the domains and each domain, with 95% bootstrap intervals over papers. Every model is compared
+    mean of the domains and each domain, with 95% intervals over papers and seeds. Every model is compared
     with every other one. A model with one route is given that route for every domain.
 
     Tasks: mteb's protocol, on its tasks from the hub or on the test sets of a tasks folder. The route of a

@@ -52,6 +52,13 @@ class EvaluateConfig(EncodingOptions):
         description="Number of bootstrap replicates, over papers (tasks: over datasets); 0 for no intervals",
     )
     seed: int = Field(default=0, ge=0, description="Random seed of the bootstrap")
+    margin: float = Field(
+        default=0.01,
+        gt=0,
+        le=1,
+        description="Pairs: models are equivalent if the whole interval of their difference lies within plus "
+        "and minus this; to be chosen before the results are seen",
+    )
     linked_only: bool = Field(
         default=False,
         description="Pairs: measure linked pairs only, as on the preprint's test set (section 3.1)",

@@ -37,7 +37,7 @@ NAMES = (*RESULTS, "report.html", "tasks.md")
 CACHES = ("vectors", "mteb", "states")  # in the folder of the results
 
 # Settings that only pairs, or only tasks, have.
-PAIR_SETTINGS = ("split", "tfidf_fit", "linked_only", "threshold_min")
+PAIR_SETTINGS = ("split", "tfidf_fit", "linked_only", "threshold_min", "margin")
 TASK_SETTINGS = ("only",)
 
 
@@ -142,6 +142,7 @@ def _evaluate_pairs(
         bootstrap=config.bootstrap,
         seed=config.seed,
         threshold_min=config.threshold_min,
+        margin=config.margin,
         settings={
             "pairs": pairs.name,
             "pairs_fingerprint": pairs.fingerprint(),

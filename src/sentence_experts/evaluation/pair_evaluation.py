@@ -35,15 +35,8 @@ from sentence_experts.evaluation.results import (
     score_column,
     view_of_domain,
 )
-from sentence_experts.evaluation.statistics import (
-    BOOTSTRAPPED,
-    Bootstrapped,
-    Replicates,
-    bootstrap,
-    interval,
-    joined,
-)
-from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, mean_areas, rank_tests
+from sentence_experts.evaluation.statistics import METRICS_WITH_INTERVAL, Runs, estimate, joined, runs_of
+from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, holm, rank_tests
 
 
 @dataclass(frozen=True)
@@ -52,12 +45,12 @@ class Measured:
 
     Attributes:
         figures: view -> metrics, with intervals.
-        replicates: view -> metric -> bootstrap replicates; two models on the same pairs have the same draws.
-            Empty without a bootstrap.
+        runs: view -> metric -> the model's runs, whose difference from another model's on the same pairs can
+            be estimated. Empty without a bootstrap.
     """
 
     figures: Mapping[View, PairMetrics]
-    replicates: Mapping[View, Bootstrapped] = field(default_factory=dict)
+    runs: Mapping[View, Mapping[str, Runs]] = field(default_factory=dict)
 
     def by_domain(self) -> dict[str, PairMetrics]:
         """Domain -> metrics."""
@@ -85,10 +78,10 @@ def measure(
     views |= {view_of_domain(domain): found for domain, found in domains.items()}
     if replicates == 0:
         return Measured(views)
-    by_domain, of_pooled, of_mean = bootstrap(sets, replicates, seed, threshold_min)
-    resampled = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean}
-    resampled |= {view_of_domain(domain): found for domain, found in by_domain.items()}
-    return Measured({view: with_intervals(each, resampled[view]) for view, each in views.items()}, resampled)
+    by_domain, of_pooled, of_mean = runs_of(sets, replicates, seed, threshold_min)
+    runs = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean}
+    runs |= {view_of_domain(domain): found for domain, found in by_domain.items()}
+    return Measured({view: with_intervals(each, runs[view]) for view, each in views.items()}, runs)
 
 
 def metrics_of(
@@ -99,52 +92,38 @@ def metrics_of(
     return PairMetrics(len(labels), int(labels.sum()), metrics)
 
 
-def with_intervals(found: PairMetrics, replicates: Bootstrapped) -> PairMetrics:
-    """The metrics with the intervals that their replicates give."""
-    intervals = {name: interval(values, found.metrics[name]) for name, values in replicates.items()}
+def with_intervals(found: PairMetrics, runs: Mapping[str, Runs]) -> PairMetrics:
+    """The metrics with the intervals of those that have one."""
+    estimates = {name: estimate(each) for name, each in runs.items()}
+    intervals = {name: None if each is None else each.interval(0.0) for name, each in estimates.items()}
     return replace(found, intervals=intervals)
 
 
 def mean_over_runs(runs: Sequence[Measured]) -> Measured:
-    """The mean of several runs measured on the same pairs and draws; a single run stays as it is."""
+    """The mean of several runs measured on the same pairs; a single run stays as it is."""
     if len(runs) == 1:
         return runs[0]
-    means, resampled = {}, {}
+    means, joint = {}, {}
     for view in runs[0].figures:
-        of_runs = [run.figures[view] for run in runs]
-        means[view] = _mean_metrics(of_runs)
-        if runs[0].replicates:
-            resampled[view] = _mean_replicates([run.replicates[view] for run in runs], of_runs)
-            means[view] = with_intervals(means[view], resampled[view])
-    return Measured(means, resampled)
+        means[view] = _mean_metrics([run.figures[view] for run in runs])
+        if runs[0].runs:
+            joint[view] = {
+                name: Runs.joined([run.runs[view][name] for run in runs]) for name in METRICS_WITH_INTERVAL
+            }
+            means[view] = with_intervals(means[view], joint[view])
+    return Measured(means, joint)
 
 
 def _mean_metrics(runs: Sequence[PairMetrics]) -> PairMetrics:
     means: dict[str, float | None] = {}
     spread: dict[str, float | None] = {}
     for name in runs[0].metrics:
-        values = _defined(runs, name)
+        values = [value for run in runs if (value := run.metrics[name]) is not None]
+        if len(values) < len(runs):
+            values = []  # undefined for a run
         means[name] = float(np.mean(values)) if values else None
         spread[name] = float(np.std(values, ddof=1)) if values else None
     return PairMetrics(runs[0].pairs, runs[0].positives, means, spread=spread)
-
-
-def _mean_replicates(resampled: Sequence[Bootstrapped], runs: Sequence[PairMetrics]) -> Bootstrapped:
-    means = {}
-    for name in resampled[0]:
-        values = _defined(runs, name)
-        means[name] = Replicates(
-            np.mean([each[name].by_papers for each in resampled], axis=0),
-            np.mean([each[name].by_pairs for each in resampled], axis=0),
-            (tuple(values),) if values else (),
-        )
-    return means
-
-
-def _defined(runs: Sequence[PairMetrics], name: str) -> list[float]:
-    """A metric of every run; empty if it is undefined for one of them."""
-    values = [value for run in runs if (value := run.metrics[name]) is not None]
-    return values if len(values) == len(runs) else []
 
 
 @dataclass(frozen=True)
@@ -162,6 +141,7 @@ def evaluate_scorers(
     bootstrap: int = 1000,
     seed: int = 0,
     threshold_min: float | None = None,
+    margin: float = 0.01,
     settings: Mapping[str, Any] | None = None,
     baseline: Collection[str] = (),
 ) -> PairEvaluation:
@@ -173,6 +153,7 @@ def evaluate_scorers(
         bootstrap: number of replicates; 0 for no intervals.
         seed: random seed of the bootstrap.
         threshold_min: lowest candidate threshold (`metrics.pair_metrics`).
+        margin: two models are equivalent if the interval of their difference lies within plus and minus this.
         settings: recorded in the results.
         baseline: labels of models that were not trained here, whose seeds do not matter.
 
@@ -192,35 +173,50 @@ def evaluate_scorers(
         runs[scorer.label] = _Run(scorer.label, scorer.settings(), measured, areas)
     by_model = {label: [runs[each.label] for each in members] for label, members in models.items()}
     means = {label: mean_over_runs([run.measured for run in each]) for label, each in by_model.items()}
-    used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "metrics": METRIC_NAMES}
+    used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
+    single = {label: each[0].areas for label, each in by_model.items() if len(each) == 1}
     return PairEvaluation(
-        {**(settings or {}), **used},
+        {**(settings or {}), **used, "metrics": METRIC_NAMES},
         tuple(_result(label, means[label], each, label not in baseline) for label, each in by_model.items()),
         all_scores,
-        differences(means),
-        rank_tests({label: mean_areas([run.areas for run in each]) for label, each in by_model.items()}),
+        differences(means, margin),
+        rank_tests(single),
     )
 
 
-def differences(measured: Mapping[str, Measured]) -> tuple[Difference, ...]:
+def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Difference, ...]:
     """Each model minus each later one: F1max and ROC-AUC in every view, with paired intervals.
 
-    Both have the same bootstrap draws of papers, so what makes pairs hard for both cancels out.
+    Both are measured on the same pairs, so what makes pairs hard for both cancels out. p-values are corrected
+    for the number of pairs of models.
     """
-    gaps = []
-    for first, second in combinations(measured, 2):
-        upper, lower = measured[first], measured[second]
-        for view in upper.figures:
-            for metric in BOOTSTRAPPED:
-                values = [model.figures[view].metrics[metric] for model in (upper, lower)]
-                gap = None if values[0] is None or values[1] is None else values[0] - values[1]
-                bounds = (
-                    interval(upper.replicates[view][metric] - lower.replicates[view][metric], gap)
-                    if upper.replicates
-                    else None
-                )
-                gaps.append(Difference(first, second, view, metric, gap, bounds))
+    gaps: list[Difference] = []
+    models = list(combinations(measured, 2))
+    for view in next(iter(measured.values())).figures:
+        for metric in METRICS_WITH_INTERVAL:
+            found = [_difference(first, second, view, metric, measured, margin) for first, second in models]
+            p_values = [each.p_value for each in found if each.p_value is not None]
+            corrected = iter(holm(p_values))
+            gaps += [
+                each if each.p_value is None else replace(each, p_holm=next(corrected)) for each in found
+            ]
     return tuple(gaps)
+
+
+def _difference(
+    first: str, second: str, view: View, metric: str, measured: Mapping[str, Measured], margin: float
+) -> Difference:
+    models = measured[first], measured[second]
+    upper, lower = (model.figures[view].metrics[metric] for model in models)
+    gap = None if upper is None or lower is None else upper - lower
+    if not models[0].runs:
+        return Difference(first, second, view, metric, gap)
+    estimated = estimate(*models[0].runs[view][metric].minus(models[1].runs[view][metric]))
+    if estimated is None:
+        return Difference(first, second, view, metric, gap)
+    bounds = estimated.interval()
+    equivalent = -margin < bounds.low and bounds.high < margin
+    return Difference(first, second, view, metric, gap, bounds, estimated.p_value(), None, equivalent)
 
 
 def _result(label: str, found: Measured, runs: Sequence[_Run], trained: bool) -> ModelResult:

@@ -111,11 +111,13 @@ def cosine_by_text(
 
 
 def scored_by_domain(table: pa.Table, scores: NDArray[np.float64]) -> dict[str, ScoredPairs]:
-    """Domain -> its scored pairs; `scores` is in the order of the table, shape (pairs,)."""
+    """Domain -> its scored pairs, in the order of their ids; `scores` is in that of the table, (pairs,)."""
     labels = table["label"].to_numpy().astype(np.int64)
     sets = {}
+    # So that the order of the pairs does not change the last digit of a sum.
+    order = pc.sort_indices(table, [(name, "ascending") for name in ("anchor_id", "positive_id", "label")])
     for domain in domains_of(table):
-        rows = _rows_of(table, domain)
+        rows = order.to_numpy()[np.isin(order.to_numpy(), _rows_of(table, domain))]
         ids = [table[column].take(pa.array(rows)).to_pylist() for column in ("anchor_id", "positive_id")]
         sets[domain] = ScoredPairs(scores[rows], labels[rows], *ids)
     return sets

@@ -95,7 +95,8 @@ class PairMetrics:
 
     Attributes:
         metrics: the eight of `metrics.METRIC_NAMES`, `mean_positive` and `mean_negative`; None if undefined.
-        intervals: 95% bootstrap intervals over papers (and seeds), for the metrics that have one.
+        intervals: 95% intervals over papers (and seeds), for the metrics that have one; that of F1max is
+            around its value without the bias of a maximum.
         spread: the metrics' standard deviation over seeds; empty for a model of a single run.
     """
 
@@ -140,19 +141,28 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of `first` minus that of `second`, on the same pairs, with a paired interval."""
+    """A metric of `first` minus that of `second`, on the same pairs, with a paired interval.
+
+    Attributes:
+        p_value: of the interval's test that there is no difference; it covers papers and seeds.
+        p_holm: corrected for all pairs of models of the view.
+        equivalent: the interval lies within the margin that was set beforehand.
+    """
 
     first: str
     second: str
     view: View
     metric: str
     value: float | None
-    interval: Interval | None
+    interval: Interval | None = None
+    p_value: float | None = None
+    p_holm: float | None = None
+    equivalent: bool = False
 
 
 @dataclass(frozen=True)
 class RankTest:
-    """Whether one of two models orders the pairs of a view better (`evaluation.wilcoxon`).
+    """Whether one of two fixed models orders the pairs of a view better (`evaluation.wilcoxon`).
 
     Attributes:
         blocks: number of blocks of papers in which the two differ.
@@ -178,7 +188,7 @@ class PairEvaluation(Evaluation):
         scores: one row per pair: domain, anchor_id, positive_id, label, and for each run a column
             `score_column` with the cosine. Not part of the JSON.
         differences: of each model and each later one, in every view.
-        tests: of the same pairs of models.
+        tests: signed-rank tests of the models of a single run, which say nothing about other seeds.
         routers: label of each run with learned routers -> how often they were right.
     """
 

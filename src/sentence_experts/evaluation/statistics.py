@@ -1,185 +1,206 @@
-"""Confidence intervals of metrics, by bootstraps that resample papers instead of pairs.
+"""Confidence intervals of F1max and ROC-AUC that allow for pairs that share a paper, and for seeds.
 
-Pairs that share a paper are not independent, so papers are resampled. In a replicate the n papers of the
-evaluated pairs are drawn n times with replacement; a pair (a, b) then counts w_a * w_b times, w being the
-number of times that a paper was drawn: the bootstrap of dyadic arrays (Davezies, D'Haultfoeuille &
-Guyonvarch, Annals of Statistics 2021; Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 2007).
+The variance of a metric is a sum over its pairs of papers. The influence of a pair is how much the metric
+would move, to first order, if the pair counted more; the products of the influences of all pairs that share a
+paper (each pair with itself, too) add up to the variance: the estimator for dyads of Fafchamps & Gubert
+(Journal of Development Economics 2007) and Aronow, Samii & Assenova (Political Analysis 2015). It is at least
+that of independent pairs. The numbers of pairs of each class and domain were chosen and do not vary.
 
-Alone, it counts the noise of a single pair three times (the variance of the weight is 3, that of pairs
-sharing one paper 1), so its intervals are up to sqrt(3) times too wide. A bootstrap of pairs measures the
-surplus, which is subtracted as in multiway clustering (Cameron, Gelbach & Miller, JBES 2011): the variance is
-that over papers minus twice that over pairs, and at least that over pairs. The percentiles are moved towards
-the metric by the root of that share.
+F1max is the maximum of a noisy curve, so on a sample it is too high, the more so the fewer pairs: the pairs
+that choose the best threshold measure it too. The percentiles of a bootstrap, whose replicates are maxima
+again, lie higher still: those of a mean over small domains covered the true value in less than a fifth of
+simulated worlds. So the interval is symmetric around the F1 that these pairs give, on average, at the best
+thresholds of bootstrap replicates. These draw the n papers n times with replacement; a pair (a, b) then
+counts w_a * w_b times, w being the number of times that a paper was drawn (Davezies, D'Haultfoeuille &
+Guyonvarch, Annals of Statistics 2021). A replicate's threshold is too well adapted to the pairs, of which the
+replicate is made, and not well enough, because the replicate adds noise. This bootstrap adds three times the
+noise of a single pair (the variance of its weight), and then both errors cancel out: exactly so in the limit,
+where the curve is a parabola and its noise a Brownian motion.
 
-A mean over k training runs varies with their seeds too. Drawing k seeds with replacement would show only
-(k - 1)/k of that variance, two thirds for three seeds, and treat it as known. Instead it is added: variance +
-s^2/k, s being the standard deviation of the runs, and the ends are moved outwards by Student's t with the
-degrees of freedom of Welch and Satterthwaite.
+A mean over k training runs varies with their seeds too: by s^2 / k, s being the standard deviation of the
+runs. A part of that is the runs' own noise on these papers: the amount by which averaging the runs lowers the
+variance over papers. It is counted once. Quantiles are those of Student's t, with the degrees of freedom of
+Welch and Satterthwaite.
+
+`benchmarks/interval_coverage.py` measures on simulated worlds how often the intervals hold the true value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.stats import rankdata, t
 
 from sentence_experts.evaluation.metrics import checked_pairs
 
-BOOTSTRAPPED = ("f1_max", "roc_auc")
-ROUNDING = 1e-24  # variances below this are 0
+METRICS_WITH_INTERVAL = ("f1_max", "roc_auc")
+ROUNDING = 1e-12  # values below this are 0
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 
-WEIGHT = "weight"  # stands with the metrics of a replicate: the sum of its pairs' weights
-
-_Values = dict[str, NDArray[np.float64]]  # metric (or `WEIGHT`) -> (replicates,)
-Draws = NDArray[np.uint16]  # number of times each item is sampled, shape (replicates, items)
-
-
-@dataclass(frozen=True)
-class Replicates:
-    """The bootstrap replicates of a metric, shape (replicates,), NaN if undefined.
-
-    Attributes:
-        by_papers, by_pairs: with papers resampled, and with pairs resampled.
-        runs: the metric of each training run: one tuple per mean over independent runs; empty for a model of
-            a single run.
-    """
-
-    by_papers: NDArray[np.float64]
-    by_pairs: NDArray[np.float64]
-    runs: tuple[tuple[float, ...], ...] = ()
-
-    def __sub__(self, other: Replicates) -> Replicates:
-        """The replicates of the difference of two models with the same draws.
-
-        If both have the same number of runs, these are paired in order, so that an effect of the seed on
-        both cancels out.
-        """
-        runs = self.runs + other.runs
-        if len(self.runs) == len(other.runs) == 1 and len(self.runs[0]) == len(other.runs[0]):
-            runs = (tuple(a - b for a, b in zip(self.runs[0], other.runs[0], strict=True)),)
-        return Replicates(self.by_papers - other.by_papers, self.by_pairs - other.by_pairs, runs)
-
-
-Bootstrapped = dict[str, Replicates]  # metric -> replicates
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A 95% interval; `replicates` is the number of those in which the metric was defined."""
-
-    low: float
-    high: float
-    replicates: int
+Floats = NDArray[np.float64]
+Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (replicates, papers)
 
 
 @dataclass(frozen=True)
 class ScoredPairs:
     """Pairs of one domain (or any set): scores and labels, shape (pairs,), and the ids of the two papers."""
 
-    scores: NDArray[np.float64]
+    scores: Floats
     labels: NDArray[np.int64]
     first: Sequence[str]
     second: Sequence[str]
 
 
-def bootstrap(
+@dataclass(frozen=True)
+class Sharing:
+    """Which pairs share a paper: numbers of the two papers, and of the unordered pair, each (pairs,)."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    both: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, pairs: ScoredPairs) -> Sharing:
+        """The papers of these pairs, numbered in the order of their names."""
+        papers = np.unique([*pairs.first, *pairs.second], return_inverse=True)[1]
+        first, second = papers[: len(pairs.first)], papers[len(pairs.first) :]
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        return cls(first, second, np.unique(low * len(papers) + high, return_inverse=True)[1])
+
+    def variance(self, influence: Floats) -> float:
+        """The variance of the sum of the pairs' influences, shape (pairs,)."""
+        papers = np.concatenate([self.first, self.second])
+        by_paper = np.bincount(papers, np.tile(influence, 2))
+        shared = (by_paper**2).sum() - (np.bincount(self.both, influence) ** 2).sum()
+        return float(max(shared, (influence**2).sum()))
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A metric in each run of a model on the same pairs; NaN if undefined.
+
+    Attributes:
+        values: without the bias of a maximum, shape (runs,).
+        influence: of each pair on the metric, shape (runs, pairs).
+        averaged: the same for differences of models, where those of F1max are averaged over the thresholds
+            of the replicates: how these vary, which makes F1max itself less certain, cancels out.
+        sharing: which pairs share a paper.
+    """
+
+    values: Floats
+    influence: Floats
+    averaged: Floats
+    sharing: Sharing
+
+    @classmethod
+    def joined(cls, runs: Sequence[Runs]) -> Runs:
+        """Several runs as one model."""
+        return cls(
+            np.concatenate([run.values for run in runs]),
+            np.concatenate([run.influence for run in runs]),
+            np.concatenate([run.averaged for run in runs]),
+            runs[0].sharing,
+        )
+
+    def minus(self, other: Runs) -> tuple[Runs, ...]:
+        """The difference of two models, as terms whose means add up to it.
+
+        With equal numbers of runs these are paired in order, so that an effect of the seed on both cancels
+        out.
+        """
+        opposite = Runs(-other.values, -other.averaged, -other.averaged, other.sharing)
+        if len(other.values) != len(self.values):
+            return Runs(self.values, self.averaged, self.averaged, self.sharing), opposite
+        influence = self.averaged + opposite.averaged
+        return (Runs(self.values + opposite.values, influence, influence, self.sharing),)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95% interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric or a difference of two, its standard error, and the degrees of freedom of that."""
+
+    value: float
+    error: float
+    freedom: float
+
+    def interval(self, lowest: float = -1.0, highest: float = 1.0, level: float = 0.95) -> Interval:
+        """The interval, within the range of possible values."""
+        half = self.error * float(t.isf((1 - level) / 2, self.freedom))
+        low, high = np.clip([self.value - half, self.value + half], lowest, highest)
+        return Interval(float(low), float(high))
+
+    def p_value(self) -> float:
+        """Two-sided, that the true value is 0: below 0.05 if the 95% interval leaves out 0."""
+        if self.error < ROUNDING:
+            return 1.0 if abs(self.value) < ROUNDING else 0.0
+        return float(2 * t.sf(abs(self.value) / self.error, self.freedom))
+
+
+def estimate(*terms: Runs) -> Estimate | None:
+    """The sum of the terms' means over runs; None if it is undefined."""
+    value = sum(float(term.values.mean()) for term in terms)
+    if np.isnan(value):
+        return None
+    sharing = terms[0].sharing
+    variance = sharing.variance(np.sum([term.influence.mean(0) for term in terms], axis=0))
+    uncertainty = 0.0  # of the variance: the squares of its terms, each by its degrees of freedom
+    for term in terms:
+        if (runs := len(term.values)) > 1:
+            of_seeds = float(np.var(term.values, ddof=1)) / runs
+            single = np.mean([sharing.variance(influence) for influence in term.influence])
+            own_noise = (float(single) - sharing.variance(term.influence.mean(0))) / (runs - 1)
+            variance += max(of_seeds - own_noise, 0.0)
+            uncertainty += of_seeds**2 / (runs - 1)
+    return Estimate(value, variance**0.5, variance**2 / uncertainty if uncertainty else np.inf)
+
+
+def runs_of(
     domains: Mapping[str, ScoredPairs],
     replicates: int = 1000,
     seed: int = 0,
     threshold_min: float | None = None,
-) -> tuple[dict[str, Bootstrapped], Bootstrapped, Bootstrapped]:
-    """Replicates of F1max and ROC-AUC: each domain, the pooled pairs, the pair-weighted mean of the domains.
+) -> tuple[dict[str, dict[str, Runs]], dict[str, Runs], dict[str, Runs]]:
+    """F1max and ROC-AUC of a single run: in each domain, on the pooled pairs, as the pair-weighted mean.
 
-    The papers (and pairs) of all domains are resampled together, and the draws depend only on the paper ids,
-    the number of pairs, `replicates` and `seed`: two models scored on the same pairs have the same draws, so
-    their replicates can be subtracted. Every replicate has its own best threshold (at least `threshold_min`).
-    The mean weights domains by their resampled pairs.
+    Args:
+        domains: domain -> its pairs, in the same order for all models.
+        replicates: number of bootstrap replicates, whose thresholds replace the best one in F1max.
+        seed: random seed of the bootstrap.
+        threshold_min: lowest candidate threshold.
 
     Returns:
-        (domain -> replicates, pooled, pair-weighted mean).
+        (domain -> metric -> run, metric -> run on the pooled pairs, metric -> mean over the domains).
     """
-    everything = joined(list(domains.values()))
-    papers = sorted({*everything.first, *everything.second})
-    position = {paper: index for index, paper in enumerate(papers)}
-    # Draws refer to pairs by name, so that the order in which pairs are given does not matter.
-    ranks = _ranks(domains)
-    starts = np.cumsum([0, *(len(pairs.labels) for pairs in domains.values())])
-    sets = [
-        _Sorted(pairs, position, ranks[start : start + len(pairs.labels)], threshold_min)
-        for start, pairs in zip(starts, domains.values(), strict=False)
-    ]
-    pooled = _Sorted(everything, position, ranks, threshold_min)
-    paper_draws, pair_draws = _draws(len(papers), len(ranks), replicates, seed)
-
-    # Per set: its metrics and weights with papers resampled, and with pairs resampled.
-    values = [each.replicates(paper_draws, pair_draws) for each in sets]
-    by_domain = {domain: _of_sides(sides) for domain, sides in zip(domains, values, strict=True)}
-    of_papers, of_pairs = zip(*values, strict=True)
-    mean = {name: Replicates(_weighted(of_papers, name), _weighted(of_pairs, name)) for name in BOOTSTRAPPED}
-    return by_domain, _of_sides(pooled.replicates(paper_draws, pair_draws)), mean
-
-
-def resampled(items: int, replicates: int, generator: np.random.Generator) -> Draws:
-    """The number of times each item is drawn in each replicate; each row sums to `items`."""
-    shares = np.full(items, 1 / items)
-    rows = [generator.multinomial(items, shares).astype(np.uint16) for _ in range(replicates)]
-    return np.stack(rows)
-
-
-def interval(replicates: Replicates, value: float | None, level: float = 0.95) -> Interval | None:
-    """The interval of a metric; None if the metric or all its replicates are undefined."""
-    defined = replicates.by_papers[~np.isnan(replicates.by_papers)]
-    if value is None or defined.size == 0:
-        return None
-    by_papers, by_pairs = float(np.var(defined)), float(np.nanvar(replicates.by_pairs))
-    of_papers = min(max(by_papers - 2 * by_pairs, by_pairs), by_papers)
-    of_seeds, factor = _seeds(replicates.runs, of_papers, level)
-    ends = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]) - value
-    if by_papers > ROUNDING:
-        low, high = value + factor * np.sqrt((of_papers + of_seeds) / by_papers) * ends
-    else:  # the percentiles are all the same, but the runs may still differ
-        half = factor * norm.isf((1 - level) / 2) * np.sqrt(of_seeds)
-        low, high = value + ends + (-half, half)
-    return Interval(float(low), float(high), int(defined.size))
-
-
-def _seeds(runs: Sequence[Sequence[float]], of_papers: float, level: float) -> tuple[float, float]:
-    """The variance that seeds add to the mean of runs, and the ratio of the quantiles of t and the normal."""
-    added = [(float(np.var(values, ddof=1)) / len(values), len(values) - 1) for values in runs]
-    of_seeds = sum(variance for variance, _ in added)
-    if of_seeds == 0:
-        return 0.0, 1.0
-    freedom = (of_papers + of_seeds) ** 2 / sum(variance**2 / degrees for variance, degrees in added)
-    return of_seeds, float(t.isf((1 - level) / 2, freedom) / norm.isf((1 - level) / 2))
-
-
-@lru_cache(maxsize=1)  # shared by the models of an evaluation
-def _draws(papers: int, pairs: int, replicates: int, seed: int) -> tuple[Draws, Draws]:
-    generator = np.random.default_rng(seed)
-    return resampled(papers, replicates, generator), resampled(pairs, replicates, generator)
-
-
-def _ranks(domains: Mapping[str, ScoredPairs]) -> NDArray[np.int64]:
-    """The rank of each pair by name, shape (pairs,), so that a draw refers to the same pairs for all models.
-
-    Scores come last: they only order pairs with the same name, such as one that is given twice.
-    """
-    keys = [
-        (first, second, label, domain, score)
-        for domain, pairs in domains.items()
-        for first, second, label, score in zip(
-            pairs.first, pairs.second, pairs.labels.tolist(), pairs.scores.tolist(), strict=True
+    bootstrap = replicates, seed, threshold_min
+    found = {name: _runs(_Pairs.of([pairs]), *bootstrap) for name, pairs in domains.items()}
+    if len(domains) == 1:
+        only = next(iter(found.values()))
+        return found, only, only
+    pooled = _runs(_Pairs.of(list(domains.values())), *bootstrap)
+    shares = np.array([len(pairs.labels) for pairs in domains.values()])
+    shares = shares / shares.sum()
+    mean = {}
+    for metric, run in pooled.items():
+        own = [(each[metric], share) for each, share in zip(found.values(), shares, strict=True)]
+        mean[metric] = Runs(
+            np.sum([share * each.values for each, share in own], axis=0),
+            np.hstack([share * each.influence for each, share in own]),
+            np.hstack([share * each.averaged for each, share in own]),
+            run.sharing,
         )
-    ]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    ranks = np.empty(len(keys), dtype=np.int64)
-    ranks[order] = np.arange(len(keys))
-    return ranks
+    return found, pooled, mean
 
 
 def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
@@ -192,64 +213,118 @@ def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
     )
 
 
-def _of_sides(sides: tuple[_Values, _Values]) -> Bootstrapped:
-    by_papers, by_pairs = sides
-    return {name: Replicates(by_papers[name], by_pairs[name]) for name in BOOTSTRAPPED}
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of one set or several: scores, labels, and the number of the set, each of shape (pairs,)."""
+
+    scores: Floats
+    labels: NDArray[np.int64]
+    sets: NDArray[np.int64]
+    sharing: Sharing
+
+    @classmethod
+    def of(cls, sets: Sequence[ScoredPairs]) -> _Pairs:
+        pairs = joined(sets)
+        number = np.repeat(np.arange(len(sets)), [len(each.labels) for each in sets])
+        return cls(*checked_pairs(pairs.scores, pairs.labels), number, Sharing.of(pairs))
 
 
-def _weighted(sets: Sequence[_Values], name: str) -> NDArray[np.float64]:
-    """Mean over domains; a domain without resampled pairs has weight 0 and may be undefined."""
-    stacked, weight = (np.stack([values[each] for values in sets]) for each in (name, WEIGHT))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean: NDArray[np.float64] = np.where(weight > 0, stacked * weight, 0).sum(0) / weight.sum(0)
-    return mean
+def _runs(pairs: _Pairs, replicates: int, seed: int, threshold_min: float | None) -> dict[str, Runs]:
+    """Both metrics of one run."""
+    f1_max, at_best, averaged = _f1_max(pairs, replicates, seed, threshold_min)
+    roc_auc, influence = _roc_auc(pairs)
+    return {
+        "f1_max": Runs(np.array([f1_max]), at_best[np.newaxis], averaged[np.newaxis], pairs.sharing),
+        "roc_auc": Runs(np.array([roc_auc]), influence[np.newaxis], influence[np.newaxis], pairs.sharing),
+    }
 
 
-class _Sorted:
-    """Pairs sorted once in descending order of score, so that a replicate costs two cumulative sums."""
+def _roc_auc(pairs: _Pairs) -> tuple[float, Floats]:
+    """The area and each pair's influence on it (DeLong, DeLong & Clarke-Pearson, Biometrics 1988)."""
+    placements = np.full(len(pairs.labels), np.nan)
+    if not 0 < pairs.labels.sum() < len(pairs.labels):
+        return np.nan, placements
+    ranks = rankdata(pairs.scores)
+    for label in (0, 1):
+        own = pairs.labels == label
+        # The share of the other class that scores lower (for unlinked pairs: higher); ties count half.
+        lower = (ranks[own] - rankdata(pairs.scores[own])) / (~own).sum()
+        placements[own] = lower if label else 1 - lower
+    return float(placements[pairs.labels == 1].mean()), _centred(placements, pairs)
 
-    def __init__(
-        self,
-        pairs: ScoredPairs,
-        position: Mapping[str, int],
-        ranks: NDArray[np.int64],
-        threshold_min: float | None,
-    ) -> None:
-        scores, labels = checked_pairs(pairs.scores, pairs.labels)
-        order = np.argsort(-scores, kind="stable")
-        self.labels = labels[order]
-        self.first = np.array([position[paper] for paper in pairs.first])[order]
-        self.second = np.array([position[paper] for paper in pairs.second])[order]
-        self.ranks = ranks[order]
-        self.last_of_value = np.flatnonzero(np.diff(scores[order], append=-np.inf))
-        lowest = -np.inf if threshold_min is None else threshold_min
-        self.candidates = int((scores[order][self.last_of_value] >= lowest).sum())
 
-    def replicates(self, paper_draws: Draws, pair_draws: Draws) -> tuple[_Values, _Values]:
-        """With papers resampled, and with pairs resampled: both metrics and the sum of the pairs' weights.
+def _f1_max(
+    pairs: _Pairs, replicates: int, seed: int, threshold_min: float | None
+) -> tuple[float, Floats, Floats]:
+    """F1 at the best thresholds of replicates; influences on F1 at the best of the pairs, and at those."""
+    scores, labels = pairs.scores, pairs.labels
+    order = np.argsort(-scores, kind="stable")
+    lowest = -np.inf if threshold_min is None else threshold_min
+    # The last pair of each candidate threshold; pairs[order] up to it are called linked.
+    last = np.flatnonzero((np.diff(scores[order], append=-np.inf) < 0) & (scores[order] >= lowest))
+    positives = int(labels.sum())
+    if not positives:
+        return np.nan, (undefined := np.full(len(labels), np.nan)), undefined
+    # With each threshold, and (last) with no pair called linked.
+    true = np.append(labels[order].cumsum()[last], 0)
+    false = np.append(last + 1, 0) - true
+    curve = 2 * true / (true + false + positives)
+    best = np.zeros(len(curve))
+    best[len(last) - int(curve[::-1].argmax())] = 1  # of equal values the lowest threshold
+    adapted = _best_in_replicates(pairs, order, last, replicates, seed)
+    slopes = np.stack([-true * (len(labels) - positives), (false + positives) * positives])
+    slopes = 2 * slopes / (true + false + positives) ** 2
 
-        A metric is NaN if a replicate lacks pairs of a class that it needs.
-        """
-        weigh = lambda rows: rows[:, self.first].astype(np.float64) * rows[:, self.second]  # noqa: E731
-        by_papers = self._in_batches(paper_draws, weigh)
-        return by_papers, self._in_batches(pair_draws, lambda rows: rows[:, self.ranks].astype(np.float64))
+    def influence(thresholds: Floats) -> Floats:
+        """Of each pair on the mean F1 of weighted thresholds: it counts where it is called linked."""
+        sums = (slopes * thresholds)[:, :-1][:, ::-1].cumsum(1)[:, ::-1]
+        called = np.zeros(len(labels))
+        within = np.searchsorted(last, np.arange(len(labels)))
+        called[order] = np.pad(sums, ((0, 0), (0, 1)))[labels[order], within]
+        return _centred(called, pairs)
 
-    def _in_batches(self, draws: Draws, weigh: Callable[[Draws], NDArray[np.float64]]) -> _Values:
-        step = max(1, CELLS_AT_ONCE // self.labels.size)
-        parts = [self._metrics(weigh(draws[start : start + step])) for start in range(0, len(draws), step)]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return float(curve @ adapted), influence(best), influence(adapted)
 
-    def _metrics(self, weights: NDArray[np.float64]) -> _Values:
-        called = weights.cumsum(1)[:, self.last_of_value]
-        true = (weights * self.labels).cumsum(1)[:, self.last_of_value]
-        positives = true[:, -1:]
-        false = called - true
-        negatives = false[:, -1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            f1 = (2 * true / (called + positives))[:, : self.candidates]
-            f1_max = np.where(positives[:, 0] > 0, f1.max(1, initial=0), np.nan)
-            # Pairs of a positive and a negative, ties counted as half: the area under the ROC's lines.
-            true_before = np.hstack([np.zeros_like(positives), true[:, :-1]])
-            area = np.diff(false, axis=1, prepend=0) * (true + true_before)
-            roc_auc = area.sum(1) / (2 * positives[:, 0] * negatives)
-        return {"f1_max": f1_max, "roc_auc": roc_auc, WEIGHT: weights.sum(1)}
+
+def _best_in_replicates(
+    pairs: _Pairs, order: NDArray[np.int64], last: NDArray[np.int64], replicates: int, seed: int
+) -> Floats:
+    """How often each threshold, or calling no pair linked, is the best of a replicate: (thresholds + 1,)."""
+    first, second, linked = pairs.sharing.first[order], pairs.sharing.second[order], pairs.labels[order]
+    draws = _draws(int(max(first.max(), second.max())) + 1, replicates, seed)
+    counts = np.zeros(len(last) + 1)
+    step = max(1, CELLS_AT_ONCE // len(linked))
+    for start in range(0, replicates, step):
+        rows = draws[start : start + step]
+        weights = rows[:, first].astype(np.float64) * rows[:, second]
+        classes = []
+        for own in (linked, 1 - linked):
+            sums = (weights * own).cumsum(1)
+            # The weights of a class add up to its number of pairs: that was chosen, not sampled.
+            with np.errstate(invalid="ignore", divide="ignore"):
+                classes.append(sums[:, last] * (own.sum() / sums[:, -1:] if own.any() else 1.0))
+        true, false = classes
+        curves = np.pad(2 * true / (true + false + linked.sum()), ((0, 0), (0, 1)))
+        # A replicate without pairs of a class is left out; of equal values the lowest threshold is the best.
+        lowest_first = curves[~np.isnan(curves).any(1), ::-1]
+        counts += np.bincount(len(last) - lowest_first.argmax(1), minlength=len(counts))
+    return counts / counts.sum() if counts.any() else np.full(len(counts), np.nan)
+
+
+def _centred(values: Floats, pairs: _Pairs) -> Floats:
+    """What each pair adds to the error of its class's mean, shape (pairs,): its deviation within its set."""
+    found = np.zeros(len(values))
+    for label in (0, 1):
+        size = int((pairs.labels == label).sum())
+        for number in np.unique(pairs.sets):
+            own = (pairs.labels == label) & (pairs.sets == number)
+            if count := int(own.sum()):
+                correction = np.sqrt(count / max(1, count - 1))
+                found[own] = (values[own] - values[own].mean()) * correction / size
+    return found
+
+
+@lru_cache(maxsize=16)  # shared by the models of an evaluation
+def _draws(papers: int, replicates: int, seed: int) -> Draws:
+    generator, shares = np.random.default_rng(seed), np.full(papers, 1 / papers)
+    return np.stack([generator.multinomial(papers, shares).astype(np.uint16) for _ in range(replicates)])

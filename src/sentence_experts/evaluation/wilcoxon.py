@@ -1,4 +1,4 @@
-"""Wilcoxon's signed-rank test between all pairs of models, with Holm's correction.
+"""Wilcoxon's signed-rank test between all pairs of models of a single run, with Holm's correction.
 
 The paired values must not depend on a model's scale of cosines, and must be independent of each other. So the
 pairs are divided into blocks of papers, and the value of a block is its area under the ROC curve: the
@@ -8,7 +8,11 @@ orders pairs better.
 The placement of each single pair (the share of the other class that scores lower) is not independent: all
 linked pairs are compared with the same unlinked ones, and in simulations two equal models then differ
 "significantly" in a third of the cases. With blocks, a paper may still occur in pairs of two blocks, which
-makes p-values slightly too small; the bootstrap interval over papers is more reliable.
+makes p-values slightly too small.
+
+The test is for two fixed models. It knows nothing of seeds: with areas averaged over their runs, two equal
+ways of training differ "significantly" in far more than 5% of the cases (`benchmarks/interval_coverage.py`).
+So models with several runs are compared by the interval of their difference (`evaluation.statistics`).
 """
 
 from __future__ import annotations
@@ -38,11 +42,6 @@ def areas_by_view(domains: Mapping[str, ScoredPairs]) -> dict[View, Areas]:
     mean = np.concatenate(list(found.values()))
     means = {POOLED: block_areas(joined(list(domains.values()))), PAIR_WEIGHTED_MEAN: mean}
     return means | {view_of_domain(domain): areas for domain, areas in found.items()}
-
-
-def mean_areas(runs: Sequence[Mapping[View, Areas]]) -> dict[View, Areas]:
-    """View -> the blocks' areas, averaged over the runs of one model."""
-    return {view: np.mean([run[view] for run in runs], axis=0) for view in runs[0]}
 
 
 def block_areas(pairs: ScoredPairs) -> Areas:
@@ -78,7 +77,7 @@ def rank_tests(areas: Mapping[str, Mapping[View, Areas]]) -> tuple[RankTest, ...
     A view in which no block has both classes is left out.
     """
     tests: list[RankTest] = []
-    for view in next(iter(areas.values())):
+    for view in next(iter(areas.values()), {}):
         found = [
             (first, second, *signed_rank(areas[first][view], areas[second][view]))
             for first, second in combinations(areas, 2)

@@ -6,7 +6,7 @@ Models differ in colour (Okabe & Ito's palette, safe for colour-blind readers) a
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,11 +112,12 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
 
 
 def heat_map(
-    labels: Sequence[str], gaps: Mapping[tuple[str, str], float], significant: Collection[tuple[str, str]]
+    labels: Sequence[str], gaps: Mapping[tuple[str, str], float], marks: Mapping[tuple[str, str], str]
 ) -> str:
-    """Differences of all pairs of models, row minus column, written in the cells; a star if significant.
+    """Differences of all pairs of models, row minus column, written in the cells with their marks.
 
-    `gaps` and `significant` hold each pair once, in either order. Blue is above zero, red below.
+    `gaps` and `marks` hold each pair once, in the same order. Blue is above zero, red below; bold
+    has a star.
     """
     plt = pyplot()
     number = {label: index for index, label in enumerate(labels)}
@@ -124,17 +125,17 @@ def heat_map(
     for (first, second), gap in gaps.items():
         values[number[first], number[second]], values[number[second], number[first]] = gap, -gap
     largest = max((abs(gap) for gap in gaps.values()), default=0.0) or 1.0
-    starred = {*significant, *((second, first) for first, second in significant)}
+    below = {**marks, **{(second, first): mark for (first, second), mark in marks.items()}}
     with plt.rc_context(STYLE):
         size = CELL * len(labels)
         figure, axis = plt.subplots(figsize=(size + 2.6, size + 1.6), layout="constrained")
         axis.imshow(values, cmap="RdBu", vmin=-2 * largest, vmax=2 * largest)  # pale enough to read
         for (row, column), gap in np.ndenumerate(values):
             if np.isfinite(gap):
-                star = "*" if (labels[row], labels[column]) in starred else ""
+                mark = below.get((labels[row], labels[column]), "")
                 shown = f"{gap:+.3f}".replace("0.", ".", 1)
-                text = axis.text(column, row, f"{shown}\n{star}".rstrip(), ha="center", va="center")
-                text.set(fontsize=7.5, fontweight="bold" if star else "normal", linespacing=0.8)
+                text = axis.text(column, row, f"{shown}\n{mark}".rstrip(), ha="center", va="center")
+                text.set(fontsize=7.5, fontweight="bold" if "*" in mark else "normal", linespacing=0.8)
         short = [_short(label) for label in labels]
         axis.set_xticks(range(len(labels)), short, rotation=40, ha="right", rotation_mode="anchor")
         axis.set_yticks(range(len(labels)), short)

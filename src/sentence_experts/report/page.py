@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
     POOLED,
+    Difference,
     PairEvaluation,
     PairMetrics,
     View,
@@ -21,12 +22,14 @@ from sentence_experts.report import html
 from sentence_experts.report.figures import curves, heat_map, histograms
 from sentence_experts.report.tables import (
     DIFFERENCES,
+    EQUIVALENT,
     MAX_ROWS,
     SIGNIFICANT,
     UNDEFINED,
     counted,
     difference_rows,
     lines,
+    meaning_of_differences,
     number,
     router_rows,
     seeds_note,
@@ -51,12 +54,15 @@ MEANINGS = {
     "ROC-AUC": "the probability that a linked pair scores higher than an unlinked one",
     "Ratio": "mean cosine of linked pairs / mean cosine of unlinked pairs",
     "Distance": "mean absolute difference between cosine and label (1 linked, 0 not)",
-    "95% intervals": "in small print below a value; the bootstrap draws papers, not pairs; they also cover "
-    "the seeds if a model has several runs",
+    "95% intervals": "in small print below a value; they allow for pairs that share a paper, and for the "
+    "seeds if a model has several runs. F1max is the largest of many values, so it is too high on few pairs: "
+    "its interval is around the value without that bias, and F1max itself may lie near its upper end",
     "±": "standard deviation over the runs of one model, trained with different seeds",
-    "p": "Wilcoxon's signed-rank test, corrected by Holm for all pairs of models, on the areas under the ROC "
-    "curve in blocks of papers. It ignores the seeds, and a paper may occur in two blocks, so if it "
-    "contradicts the interval, the interval is more reliable",
+    "p": "of the test that the interval of a difference makes (below 0.05 if it leaves out 0), corrected by "
+    "Holm for all pairs of models",
+    "rank p": "Wilcoxon's signed-rank test, corrected by Holm, on the areas under the ROC curve in blocks of "
+    "papers: of two fixed models only, since it knows nothing of seeds",
+    "≈": "equivalent: the whole interval of the difference lies within a margin that was set beforehand",
 }
 
 
@@ -152,23 +158,29 @@ def _table(caption: str, rows: dict[str, PairMetrics], names: dict[str, str]) ->
 
 def _compared(found: PairEvaluation, key: View) -> Iterator[str]:
     """The heat map of a view, for three models or more."""
-    gaps = {
-        (each.first, each.second): each.value
+    shown = [
+        each
         for each in found.differences
         if each.view == key and each.metric == "roc_auc" and each.value is not None
-    }
-    if len(gaps) < 2:
+    ]
+    if len(shown) < 2:
         return
-    tests = [test for test in found.tests if test.view == key]
-    significant = {(test.first, test.second) for test in tests if test.p_holm < SIGNIFICANT}
+    gaps = {(each.first, each.second): each.value or 0.0 for each in shown}
+    marks = {(each.first, each.second): _mark(each) for each in shown}
     where = _heading(key).lower() if key.domain is None else f"domain {key.domain}"
     texts = "; ".join(f"{first} minus {second} {gap:+.3f}" for (first, second), gap in gaps.items())
     yield html.figure(
-        heat_map([model.label for model in found.models], gaps, significant),
+        heat_map([model.label for model in found.models], gaps, marks),
         f"Heat map of differences in ROC-AUC. {texts}.",
-        f"ROC-AUC of the row's model minus the column's ({where}). Star: p < {SIGNIFICANT}, signed-rank test "
-        "over blocks of papers, corrected by Holm for all pairs of models.",
+        f"ROC-AUC of the row's model minus the column's ({where}). Star: p < {SIGNIFICANT} by the interval "
+        f"over papers and seeds, corrected by Holm for all pairs of models. {EQUIVALENT.strip()}: equivalent "
+        f"within {found.settings['margin']:g}.",
     )
+
+
+def _mark(found: Difference) -> str:
+    star = "*" if found.p_holm is not None and found.p_holm < SIGNIFICANT else ""
+    return star + EQUIVALENT.strip() * found.equivalent
 
 
 def _differences(found: PairEvaluation) -> str:
@@ -177,8 +189,8 @@ def _differences(found: PairEvaluation) -> str:
         for first, second, cells in difference_rows(found)
     )
     caption = (
-        "Each model minus each later one: paired differences with 95% intervals, and p of the signed-rank "
-        "test. Mean: over the domains, each with its own threshold."
+        f"Each model minus each later one: {meaning_of_differences(found)}. Mean: over the domains, each "
+        "with its own threshold."
     )
     note = seeds_note(found)
     count = len({(each.first, each.second) for each in found.differences})

@@ -39,6 +39,7 @@ DIFFERENCES = {
     (PAIR_WEIGHTED_MEAN, "roc_auc"): "ROC-AUC, mean",
 }
 SIGNIFICANT = 0.05
+EQUIVALENT = " ≈"
 MAX_ROWS = 15  # of differences: all pairs of six models
 
 
@@ -94,7 +95,7 @@ def evaluation_tables(found: PairEvaluation) -> Iterator[Table]:
 
 
 def difference_rows(found: PairEvaluation) -> Iterator[tuple[str, str, list[list[str]]]]:
-    """(model, other model, a cell per column of `DIFFERENCES`): value, interval, and p-value for ROC-AUC."""
+    """(model, other model, a cell per column of `DIFFERENCES`): value, interval, p-value and equivalence."""
     gaps = {(each.first, each.second, each.view, each.metric): each for each in found.differences}
     tests = {(test.first, test.second, test.view): test for test in found.tests}
     for first, second in dict.fromkeys((each.first, each.second) for each in found.differences):
@@ -102,9 +103,22 @@ def difference_rows(found: PairEvaluation) -> Iterator[tuple[str, str, list[list
         for view, metric in DIFFERENCES:
             gap = gaps[first, second, view, metric]
             test = tests.get((first, second, view)) if metric == "roc_auc" else None
-            below = (signed_bounds(gap.interval), p_value(test.p_holm) if test else "")
+            below = (
+                signed_bounds(gap.interval),
+                p_value(gap.p_holm) + EQUIVALENT * gap.equivalent,
+                f"rank {p_value(test.p_holm)}" if test else "",
+            )
             cells.append([number(gap.value, "+.3f"), *filter(None, below)])
         yield first, second, cells
+
+
+def meaning_of_differences(found: PairEvaluation) -> str:
+    """What the figures of `difference_rows` are, in one line."""
+    rank = "; rank: signed-rank test of two fixed models, without seeds" if found.tests else ""
+    return (
+        f"paired, 95% intervals over papers and seeds; p: of the interval, Holm, * below {SIGNIFICANT};"
+        f"{EQUIVALENT}: equivalent within {found.settings['margin']:g}{rank}"
+    )
 
 
 def difference_table(found: PairEvaluation) -> Table | None:
@@ -112,7 +126,7 @@ def difference_table(found: PairEvaluation) -> Table | None:
     if not found.differences:
         return None
     rows = list(difference_rows(found))
-    title = "Differences (paired, 95% intervals; p: signed-rank over blocks of papers, Holm)"
+    title = f"Differences ({meaning_of_differences(found)})"
     if len(rows) > MAX_ROWS:
         rows = [row for row in rows if row[0] == found.models[0].label]
         title += "; first model only, the others are in the report"
@@ -150,8 +164,10 @@ def seeds_note(found: PairEvaluation) -> str | None:
     )
 
 
-def p_value(value: float) -> str:
-    """`p=.031*`; the star marks values below 0.05."""
+def p_value(value: float | None) -> str:
+    """`p=.031*`, or nothing without a value; the star marks values below 0.05."""
+    if value is None:
+        return ""
     shown = f"p={value:.3f}".replace("=0.", "=.") if value >= 0.0005 else "p<.001"
     return shown + ("*" if value < SIGNIFICANT else "")
 

@@ -1,0 +1,269 @@
+"""Do 95% intervals of pair metrics hold the true value, and do equal ways of training look equal?
+
+    python benchmarks/interval_coverage.py [--worlds 2000] [--replicates 100]
+
+Runs the statistics of `evaluate` on simulated pairs of papers, whose scores are normal with an effect of each
+paper, so that the true metrics are known:
+
+- Coverage: the share of worlds in which the interval holds the true F1max and ROC-AUC, pooled and as the mean
+  of the domains. Beside it the mean error of F1max itself, which is the bias that the interval corrects.
+- False positives: ways of training whose runs differ by chance only, with a given standard deviation between
+  seeds. The share of worlds in which two of them differ with p < 0.05, in which any two of three do so after
+  Holm's correction, and in which the signed-rank test does so, with the runs averaged.
+
+Writes benchmarks/results/interval_coverage.{json,md}. Takes about half an hour of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+from scipy.stats import norm
+
+from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate, runs_of
+from sentence_experts.evaluation.wilcoxon import block_areas, holm, signed_rank
+from study import RESULTS
+
+LEVEL = 0.05
+THRESHOLDS = np.linspace(-6, 8, 4001)
+METRICS = tuple((view, metric) for view in ("pooled", "mean") for metric in ("f1_max", "roc_auc"))
+SEED_DEVIATIONS = (0.002, 0.004, 0.007)  # of the ROC-AUC of single runs
+SEEDS = (3, 5)
+PAIRS, PAPERS, DISTANCE = 600, 400, 1.2  # of the worlds of false positives
+RANKED = 4  # the signed-rank test, which is slow, is made in one of so many worlds
+OWN_NOISE = 0.01  # share of a way's variance that is its own, and share that is that of a run
+
+
+@dataclass(frozen=True)
+class World:
+    """Domains of normal scores; linked pairs score higher by `distance`, in units of standard deviations.
+
+    Attributes:
+        pairs: number of pairs of each domain.
+        pairs_per_paper: number of pairs of a domain, by its number of papers.
+        effect: share of the variance that is due to the papers.
+        hubs: whether some papers are in many more pairs than others.
+        linked: share of linked pairs.
+    """
+
+    pairs: tuple[int, ...]
+    pairs_per_paper: float = 1.5
+    effect: float = 0.4
+    hubs: bool = False
+    linked: float = 0.5
+    distance: float = 1.2
+
+    def distances(self) -> np.ndarray:
+        """The distance of each domain: some are easier."""
+        count = len(self.pairs)
+        return self.distance + (np.linspace(-0.4, 0.4, count) if count > 1 else np.zeros(1))
+
+    def levels(self) -> np.ndarray:
+        """The mean score of each domain's unlinked pairs."""
+        return np.linspace(0.5, -0.5, len(self.pairs)) if len(self.pairs) > 1 else np.zeros(1)
+
+    def truth(self) -> dict[tuple[str, str], float]:
+        """(view, metric) -> its value without chance."""
+        shares, levels = np.array(self.pairs) / sum(self.pairs), self.levels()
+        found = self.linked * norm.sf(THRESHOLDS - (levels + self.distances())[:, None])
+        false = (1 - self.linked) * norm.sf(THRESHOLDS - levels[:, None])
+        best = [(2 * hit / (hit + miss + self.linked)).max() for hit, miss in zip(found, false, strict=True)]
+        hit, miss = shares @ found, shares @ false
+        gaps = (levels + self.distances())[:, None] - levels
+        return {
+            ("pooled", "f1_max"): (2 * hit / (hit + miss + self.linked)).max(),
+            ("mean", "f1_max"): shares @ best,
+            ("pooled", "roc_auc"): shares @ norm.cdf(gaps / np.sqrt(2)) @ shares,
+            ("mean", "roc_auc"): shares @ norm.cdf(self.distances() / np.sqrt(2)),
+        }
+
+    def sample(self, generator: np.random.Generator) -> dict[str, ScoredPairs]:
+        """Pairs of every domain."""
+        domains = {}
+        for number, (count, level, distance) in enumerate(
+            zip(self.pairs, self.levels(), self.distances(), strict=True)
+        ):
+            papers = int(count / self.pairs_per_paper)
+            weights = 1 / np.sqrt(np.arange(1, papers + 1)) if self.hubs else np.ones(papers)
+            ends = _two_papers(count, weights, generator)
+            labels = (np.arange(count) < round(self.linked * count)).astype(np.int64)
+            effects = generator.normal(size=papers) * np.sqrt(self.effect / 2)
+            noise = generator.normal(size=count) * np.sqrt(1 - self.effect)
+            scores = level + distance * labels + effects[ends].sum(0) + noise
+            domains[str(number)] = ScoredPairs(scores, labels, *_names(ends, number))
+        return domains
+
+
+WORLDS = {
+    "seven domains of 100 pairs": World((100,) * 7),
+    "no paper shared": World((100,) * 7, pairs_per_paper=0.5, effect=0.0),
+    "well separated": World((100,) * 7, distance=2.2),
+    "domains of 40 to 300": World((40, 60, 80, 100, 150, 200, 300)),
+    "hubs": World((200,) * 3, pairs_per_paper=3.0, hubs=True),
+    "a fifth linked": World((150,) * 5, linked=0.2),
+    "one of 300": World((300,)),
+    "three of 600": World((600,) * 3),
+}
+
+
+def coverage(world: World, worlds: int, replicates: int) -> dict[str, dict[str, float]]:
+    """ "pooled f1_max" and so on -> share of intervals with the true value, mean errors, standard errors."""
+    truth = world.truth()
+    held: dict[tuple[str, str], list[tuple[bool, float, float]]] = {key: [] for key in METRICS}
+    for number in range(worlds):
+        domains = world.sample(np.random.default_rng([1, number]))
+        _, pooled, mean = runs_of(domains, replicates, number)
+        for key in METRICS:
+            found = estimate((pooled if key[0] == "pooled" else mean)[key[1]])
+            assert found is not None
+            interval = found.interval(lowest=0.0)
+            inside = interval.low <= truth[key] <= interval.high
+            held[key].append((inside, found.value - truth[key], found.error))
+    return {" ".join(key): _summary(np.array(rows, dtype=float)) for key, rows in held.items()}
+
+
+def shares(world: World, worlds: int, replicates: int) -> dict[str, float]:
+    """ "pooled f1_max" and so on -> share of intervals that hold the true value."""
+    return {name: row["coverage"] for name, row in coverage(world, worlds, replicates).items()}
+
+
+def _summary(rows: np.ndarray) -> dict[str, float]:
+    inside, errors, standard_errors = rows.T
+    return {
+        "coverage": float(inside.mean()),
+        "mean_error": float(errors.mean()),
+        "standard_deviation": float(errors.std()),
+        "standard_error": float(np.sqrt((standard_errors**2).mean())),
+    }
+
+
+class Training:
+    """Pairs of one domain, and ways of training that score them equally well but for chance."""
+
+    def __init__(self, deviation: float, world: int) -> None:
+        # The ROC-AUC of a run moves by this much for each unit of distance.
+        slope = norm.pdf(DISTANCE / np.sqrt(2)) / np.sqrt(2)
+        self.deviation = deviation / slope
+        self.generator = np.random.default_rng([2, world])
+        self.ends = _two_papers(PAIRS, np.ones(PAPERS), self.generator)
+        self.labels = np.arange(PAIRS) % 2
+        self.common = self._noise() * np.sqrt(1 - 2 * OWN_NOISE)
+
+    def way(self, seeds: int) -> list[ScoredPairs]:
+        """The runs of one way of training."""
+        own = self.common + self._noise() * np.sqrt(OWN_NOISE)
+        runs = []
+        for distance in DISTANCE + self.deviation * self.generator.normal(size=seeds):
+            scores = own + self._noise() * np.sqrt(OWN_NOISE) + distance * self.labels
+            runs.append(ScoredPairs(scores, self.labels, *_names(self.ends)))
+        return runs
+
+    def _noise(self) -> np.ndarray:
+        effects = self.generator.normal(size=PAPERS)
+        pairs = self.generator.normal(size=PAIRS)
+        found: np.ndarray = effects[self.ends].sum(0) * np.sqrt(0.2) + pairs * np.sqrt(0.6)
+        return found
+
+
+def false_positives(deviation: float, seeds: int, worlds: int, replicates: int) -> dict[str, float]:
+    """Shares of worlds in which equal ways of training differ "significantly"."""
+    found: dict[str, list[bool]] = {name: [] for name in ("f1_max", "roc_auc", "any of three", "signed rank")}
+    for number in range(worlds):
+        world = Training(deviation, number)
+        ways = [world.way(seeds) for _ in range(3)]
+        runs = [_joined([runs_of({"d": run}, replicates, number)[1] for run in way]) for way in ways]
+        for metric in ("f1_max", "roc_auc"):
+            found[metric].append(_p_value(runs[0], runs[1], metric) < LEVEL)
+        p_values = [_p_value(*two, "roc_auc") for two in combinations(runs, 2)]
+        found["any of three"].append(min(holm(p_values)) < LEVEL)
+        if number % RANKED == 0:
+            areas = [np.mean([block_areas(run) for run in way], axis=0) for way in ways[:2]]
+            found["signed rank"].append(signed_rank(*areas)[1] < LEVEL)
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def _joined(runs: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
+    return {metric: Runs.joined([run[metric] for run in runs]) for metric in runs[0]}
+
+
+def _p_value(first: Mapping[str, Runs], second: Mapping[str, Runs], metric: str) -> float:
+    found = estimate(*first[metric].minus(second[metric]))
+    assert found is not None
+    return found.p_value()
+
+
+def _two_papers(pairs: int, weights: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Two different papers of each pair, shape (2, pairs)."""
+    first = generator.choice(len(weights), pairs, p=weights / weights.sum())
+    second = first.copy()
+    while (same := first == second).any():
+        second[same] = generator.choice(len(weights), same.sum(), p=weights / weights.sum())
+    return np.stack([first, second])
+
+
+def _names(ends: np.ndarray, domain: int = 0) -> list[list[str]]:
+    return [[f"{domain}.{paper}" for paper in side] for side in ends]
+
+
+def report(found: Mapping[str, Mapping[str, Mapping[str, float]]], made: str) -> str:
+    """The tables in Markdown."""
+    lines = ["# Coverage of the intervals of pair metrics, and false positives", "", made, ""]
+    lines += ["## Share of 95% intervals that hold the true value", ""]
+    names = [" ".join(key) for key in METRICS]
+    lines += [f"| domains | {' | '.join(names)} |", "|---|" + "---:|" * len(names)]
+    lines += [_row(world, row, names) for world, row in found["coverage"].items()]
+    lines += ["", "## Share of worlds in which equal ways of training differ with p < 0.05", ""]
+    names = ["f1_max", "roc_auc", "any of three", "signed rank"]
+    lines += [f"| SD between seeds | seeds | {' | '.join(names)} |", "|---:|---:|" + "---:|" * len(names)]
+    lines += [_row(name, row, names) for name, row in found["false_positives"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _row(head: str, values: Mapping[str, float], names: Sequence[str]) -> str:
+    return f"| {head} | {' | '.join(f'{values[name]:.3f}' for name in names)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--worlds", type=int, default=2000)
+    parser.add_argument("--replicates", type=int, default=100)
+    options = parser.parse_args()
+    path = RESULTS / "interval_coverage.json"
+    found: dict = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found = {"coverage": {}, "false_positives": {}} | found
+
+    def measured(kind: str, name: str, measure: Callable[[], dict[str, float]]) -> None:
+        if name not in found[kind]:
+            found[kind][name] = {key: round(value, 3) for key, value in measure().items()}
+            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            print(name, found[kind][name], flush=True)
+
+    for name, world in WORLDS.items():
+        measured("coverage", name, partial(shares, world, options.worlds, options.replicates))
+    for seeds in SEEDS:
+        for deviation in SEED_DEVIATIONS:
+            settings = deviation, seeds, options.worlds // 4, options.replicates // 2
+            name = f"{deviation} | {seeds}"
+            measured("false_positives", name, partial(false_positives, *settings))
+    made = (
+        f"Made by `benchmarks/interval_coverage.py`: {options.worlds:,} simulated worlds for each coverage "
+        "and a quarter as many for each share of false positives (a sixteenth for signed ranks), so that the "
+        f"standard errors are {np.sqrt(0.05 * 0.95 / options.worlds):.3f} and "
+        f"{2 * np.sqrt(0.05 * 0.95 / options.worlds):.3f}; one of {os.cpu_count()} cores, "
+        f"{platform.machine()}."
+    )
+    path.with_suffix(".md").write_text(report(found, made), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
