@@ -14,6 +14,7 @@ from sentence_experts.corpus.paper import Citation, Paper
 
 # Parts of an article with references of their own: decision letters, replies, translations.
 _PARTS = frozenset({"sub-article", "response"})
+_CITING = ("ref", "xref")
 
 
 def read_whole(root: Element, hashed: Callable[[], Any]) -> Iterator[Paper | UnreadableArticleError]:
@@ -25,12 +26,16 @@ def read_whole(root: Element, hashed: Callable[[], Any]) -> Iterator[Paper | Unr
         raise _no_article(root.tag)
     for position, article in enumerate(articles):
         try:
-            of_parts = {ref for part in article.iter(*_PARTS) for ref in part.iter("ref")}
-            content = _Content()
-            for ref in article.iter("ref"):
-                if ref not in of_parts:
-                    content.add_reference(ref)
-            content.text.read_whole(article)
+            content, xrefs = _Content(), []
+            # One walk, as the tree is large.
+            for node in (
+                node for child in article if child.tag not in _PARTS for node in child.iter(*_CITING)
+            ):
+                if node.tag == "ref":
+                    content.add_reference(node)
+                else:
+                    xrefs.append(node)
+            content.text.read_whole(article, xrefs)
             yield content.paper(article, article.find("front"), hashed, position)
         except UnreadableArticleError as error:
             yield error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from lxml import etree
 
@@ -98,11 +98,11 @@ class ArticleText:
         self._too_large = False
         self._nested = False
 
-    def read_whole(self, article: Element) -> None:
-        """Read an article element. The text of its paragraphs is changed."""
+    def read_whole(self, article: Element, xrefs: Iterable[Element]) -> None:
+        """Read an article element with these `xref` elements. The text of its paragraphs is changed."""
         for body in article.iterfind("body"):
             self.has_body = self.has_body or next(body.iter(*PARAGRAPHS), None) is not None
-        self._read(article)
+        self._read(xrefs)
 
     def begin(self, tag: str, limits: RecordLimits) -> None:
         """An element of a streamed article begins."""
@@ -137,7 +137,7 @@ class ArticleText:
         if paragraph.tag == "title" and etree.QName(section).localname in SECTIONS:
             self._titles.setdefault(section, plain_text(paragraph))
         if not self._too_large:
-            self._read(paragraph)
+            self._read(list(paragraph.iter("xref")))
         self._too_large = False
 
     @property
@@ -145,9 +145,9 @@ class ArticleText:
         """Whether the elements that end now are needed later, as parts of a paragraph."""
         return self._depth > 0 and not self._too_large
 
-    def _read(self, root: Element) -> None:
+    def _read(self, xrefs: Iterable[Element]) -> None:
         citing: dict[Element, list[Element]] = {}
-        for xref in root.iter("xref"):
+        for xref in xrefs:
             if xref.get("ref-type") in _CITING:
                 paragraph = xref.getparent()
                 while paragraph is not None and paragraph.tag not in _WHERE_CITED:
