@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
@@ -47,6 +49,20 @@ def test_scores_prints_the_metrics_as_json(tmp_path, capsys):
     assert set(found) == METRICS
     assert found["f1_max"] == pytest.approx(0.8)
     assert found["threshold"] == 0.5
+
+
+def test_scores_are_read_from_any_kind_of_table(tmp_path, capsys):
+    table = pa.table({"label": [1, 0, 1, 0], "prediction": [0.9, 0.25, 0.5, 0.6]})
+    pq.write_table(table, tmp_path / "scores.parquet")
+    lines = [json.dumps(row) + "\n" for row in table.to_pylist()]
+    (tmp_path / "scores.jsonl").write_text("".join(lines))
+    rows = [f"{row['label']}\t{row['prediction']}\n" for row in table.to_pylist()]
+    (tmp_path / "scores.tsv").write_text("label\tprediction\n" + "".join(rows))
+    for kind in ("parquet", "jsonl", "tsv"):
+        status, out, _ = run(capsys, "evaluate", "scores", tmp_path / f"scores.{kind}")
+        assert (status, json.loads(out)["f1_max"]) == (0, pytest.approx(0.8))
+    _, help_, _ = run(capsys, "evaluate", "scores", "--help")
+    assert ".parquet" in help_
 
 
 def test_scores_of_linked_pairs_need_threshold_min(tmp_path, capsys):

@@ -131,3 +131,16 @@ def test_models_made_of_others_bear_the_name_of_the_first(plain_folders: dict[st
     made = [experts, more, drop_expert(more, "copd"), average_experts(experts), export_route(experts, "cvd")]
     assert {name_of(model) for model in made} == {folder.name}
     assert {model.tokenizer.name_or_path for model in made} == {folder.name}
+
+
+def test_without_a_folder_the_exported_model_stays_in_memory(
+    model: SentenceTransformer, tmp_path: Path
+) -> None:
+    experts = extend(model, ["copd", "cvd"])
+    for settings in ({"route": "cvd"}, {"average": True}):
+        dense = export(experts, **settings)
+        assert type(dense) is SentenceTransformer
+        written = export(experts, tmp_path / next(iter(settings)), **settings)
+        np.testing.assert_array_equal(dense.encode(TEXTS), written.model.encode(TEXTS))
+    with pytest.raises(UsageError, match="`onnx` needs `out`"):
+        export(experts, route="cvd", onnx=True)

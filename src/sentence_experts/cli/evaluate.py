@@ -100,13 +100,18 @@ def evaluate_models(
 
 
 def evaluate_scores(
-    file: Annotated[Path, typer.Argument(help="CSV with the columns prediction and label (0 or 1)")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A table (.csv, .tsv, .jsonl or .parquet) with the columns prediction and label (0 or 1)"
+        ),
+    ],
     threshold_min: Annotated[
         float | None,
         typer.Option(help="Lowest candidate threshold; 0.5 if all pairs are linked (preprint, 3.4)"),
     ] = None,
 ) -> None:
-    """Measure scores from a CSV file and print the metrics as JSON.
+    """Measure scores from a table and print the metrics as JSON.
 
     Keys: f1_max, precision, recall, threshold, ratio, roc_auc, mean_distance, accuracy; null where undefined.
 

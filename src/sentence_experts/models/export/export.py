@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from sentence_experts.models.encoder import check_experts, model_output, write_model
+from sentence_experts.errors import UsageError
+from sentence_experts.models.encoder import ExpertEncoder, check_experts, model_output, write_model
 from sentence_experts.models.export.config import ExportConfig
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
@@ -59,22 +60,45 @@ class Exported:
         return pd.DataFrame([{name: getattr(self, name) for name in names}])
 
 
+@overload
+def export(
+    model: SentenceTransformer | Path | str,
+    out: None = None,
+    config: ExportConfig | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> SentenceTransformer: ...
+
+
+@overload
 def export(
     model: SentenceTransformer | Path | str,
     out: Path | str,
     config: ExportConfig | None = None,
     overwrite: bool = False,
     **settings: Any,
-) -> Exported:
-    """Write a dense model of the base's family that loads without this package.
+) -> Exported: ...
+
+
+def export(
+    model: SentenceTransformer | Path | str,
+    out: Path | str | None = None,
+    config: ExportConfig | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> Exported | SentenceTransformer:
+    """Make a dense model of the base's family that needs this package no more.
 
     It has the base's tokenizer and number of parameters, and gives the route's vectors.
 
     Args:
         model: a model with experts: in memory, a folder or a hub id.
-        out: the folder to write to.
+        out: the folder to write to; None to keep the model in memory.
         config: the settings; `settings` override its fields, by name.
         overwrite: begin anew, in place of another model in `out`.
+
+    Returns:
+        What was written; without `out` the dense model itself.
 
     Raises:
         UsageError: the settings do not fit, or `out` holds something else.
@@ -83,15 +107,21 @@ def export(
     Example:
         >>> export("model", "dense", route="genomics").to_pandas()["model_type"].tolist()
         ['bert']
+        >>> export("model", route="genomics").encode(["One text."]).shape
+        (1, 32)
     """
-    config, out = ExportConfig.of(config, **settings), Path(out)
+    config = ExportConfig.of(config, **settings)
+    if out is None:
+        if config.onnx:
+            raise UsageError("`onnx` needs `out`, a folder to write to")
+        return _dense(check_experts(load(model, device="cpu", int8=False)), config)
+    out = Path(out)
     with model_output(out, overwrite) as place:
         encoder = check_experts(load(model, device="cpu", int8=False))
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
         if place.begin(made_from) == "finished":
             return Exported(out, load(out, device="cpu"), place.result["onnx_difference"])
-        route = config.route
-        dense = average_experts(encoder, config.weights) if route is None else export_route(encoder, route)
+        dense = _dense(encoder, config)
         place.result = {"onnx_difference": None}
         with place.replacing() as folder:
             write_model(dense, folder)
@@ -100,3 +130,9 @@ def export(
 
                 place.result = {"onnx_difference": write_onnx(dense, folder)}
     return Exported(out, dense, place.result["onnx_difference"])
+
+
+def _dense(encoder: ExpertEncoder, config: ExportConfig) -> SentenceTransformer:
+    if config.route is None:
+        return average_experts(encoder, config.weights)
+    return export_route(encoder, config.route)
