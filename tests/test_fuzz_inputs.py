@@ -8,12 +8,13 @@ from __future__ import annotations
 import pytest
 
 import fuzz_inputs
+from fuzz_kinds import KINDS
 from sentence_experts.errors import InputError
 
-COUNTS = {"table": 60, "yaml": 60, "answer": 60, "model": 4}
+COUNTS = {"table": 60, "yaml": 60, "answer": 60, "folder": 16, "index": 8, "model": 4}
 
 
-@pytest.mark.parametrize("kind", COUNTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_broken_inputs_are_read_or_refused_in_one_line(kind: str) -> None:
     for number in range(COUNTS[kind]):
         outcome = fuzz_inputs.attempt(kind, 7, number)

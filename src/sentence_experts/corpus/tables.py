@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.config import COUNTED
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import (
+    check_kinds,
     check_version,
     read_json,
     replacing,
@@ -127,7 +128,9 @@ class CorpusFolder:
 
     def __repr__(self) -> str:
         counts = self.manifest.get("counts", {})
-        known = [f"{counts[name]:,} {name}" for name in ("papers", "citations") if name in counts]
+        known = [
+            f"{counts[name]:,} {name}" for name in ("papers", "citations") if type(counts.get(name)) is int
+        ]
         return f"CorpusFolder({', '.join([repr(str(self.path)), *known])})"
 
     @classmethod
@@ -151,6 +154,7 @@ class CorpusFolder:
                 f"{path / MANIFEST} does not describe a corpus; this folder was made by something else"
             )
         check_version(path / MANIFEST, manifest.get("format_version"), FORMAT_VERSION)
+        check_kinds(path / MANIFEST, manifest, counts=dict, tables=dict, sources=list, fetch=dict)
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]
         if missing:
             raise InputError(f"{path} lacks {' and '.join(missing)}: make it again with `overwrite`")
@@ -231,8 +235,11 @@ class CorpusFolder:
             f"SELECT value, count(DISTINCT paper_id) AS papers FROM (SELECT paper_id, {value} AS value "
             "FROM read_parquet(?)) WHERE value IS NOT NULL GROUP BY value ORDER BY papers DESC, value LIMIT ?"
         )
-        with duckdb.connect() as database:
-            rows = database.execute(query, [str(self.papers), most or 1 << 60]).fetchall()
+        try:
+            with duckdb.connect() as database:
+                rows = database.execute(query, [str(self.papers), most or 1 << 60]).fetchall()
+        except duckdb.Error as error:
+            raise _damaged(self.papers, error) from error
         return {str(value): int(papers) for value, papers in rows}
 
     def to_pandas(self, table: str = "papers") -> pd.DataFrame:
@@ -245,8 +252,16 @@ class CorpusFolder:
         file = self.path / f"{table}.parquet"
         if not file.is_file():
             raise InputError(f"{self.path} has no table {table!r}")
-        frame: pd.DataFrame = pq.read_table(file).to_pandas()
+        try:
+            frame: pd.DataFrame = pq.read_table(file).to_pandas()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(file, error) from error
         return frame
+
+
+def _damaged(file: Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split())[:200]
+    return InputError(f"{file} is damaged ({reason}): make it again with `overwrite`")
 
 
 def corpus_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:

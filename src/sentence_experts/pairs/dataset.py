@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +55,7 @@ class Pairs(TableFolder):
     """
 
     kind = "pairs"
+    manifest_kinds: ClassVar[Mapping[str, type]] = {"domains": dict}
     names = (*(f"{split}.parquet" for split in SPLITS), KNOWN_LINKS, "README.md")
 
     @classmethod

@@ -17,6 +17,7 @@ from sentence_experts import __version__
 from sentence_experts.errors import InputError, brief
 from sentence_experts.storage import (
     Output,
+    check_kinds,
     check_version,
     output,
     read_json,
@@ -48,6 +49,7 @@ class TableFolder:
     kind: ClassVar[str]
     names: ClassVar[tuple[str, ...]] = ()  # of the files that every folder of the kind has
     sort_manifest: ClassVar[bool] = True
+    manifest_kinds: ClassVar[Mapping[str, type]] = {}  # of what its manifest holds besides `files`
 
     @classmethod
     def read_manifest(cls, path: Path) -> dict[str, Any]:
@@ -64,6 +66,9 @@ class TableFolder:
         if not isinstance(manifest, dict) or manifest.get("kind") != cls.kind:
             raise InputError(f"{path} holds no {cls.kind}; make them with `compile_{cls.kind}`")
         check_version(path / MANIFEST, manifest.get("format", 1), FORMAT)
+        check_kinds(path / MANIFEST, manifest, **{"files": dict, **cls.manifest_kinds})
+        if lacking := [name for name in ("files", *cls.manifest_kinds) if name not in manifest]:
+            raise InputError(f"{path / MANIFEST}: damaged: {lacking[0]!r} is missing; make it again")
         missing = [name for name in manifest["files"] if not (path / name).is_file()]
         if missing:
             raise InputError(f"{path}: {missing[0]} is missing; write the folder again")
@@ -95,7 +100,14 @@ class TableFolder:
                 f"{self.path / file}: changed since {MANIFEST} was written beside it; make the folder again "
                 f"with `compile_{self.kind}`, or give the file itself as a table"
             )
-        return pq.read_table(self.path / file)
+        try:
+            return pq.read_table(self.path / file)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(file, error) from error
+
+    def _damaged(self, file: str, error: Exception) -> InputError:
+        reason = " ".join(str(error).split())[:200]
+        return InputError(f"{self.path}/{file} is damaged ({reason}): make the folder again")
 
     def number_of_rows(self, file: str) -> int:
         """The number of rows of a table, without reading it."""

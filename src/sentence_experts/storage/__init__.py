@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from sentence_experts.storage.disk import NoSpaceError, check_regular, explained, no_space, remove_leftovers
 from sentence_experts.storage.files import (
+    check_kinds,
     check_version,
     open_to_readers,
     read_json,
@@ -44,6 +45,7 @@ __all__ = [
     "PartStore",
     "StepRecords",
     "check_finished",
+    "check_kinds",
     "check_regular",
     "check_version",
     "different_setting",

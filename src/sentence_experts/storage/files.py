@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,6 +124,17 @@ def check_version(where: Path | str, found: Any, newest: int) -> int:
             f"{newest}): update it with `pip install -U sentence-experts`"
         )
     return found
+
+
+def check_kinds(path: Path, value: Mapping[str, Any], **kinds: type) -> None:
+    """Check that the values under some keys of a JSON object, where it has them, are of these types.
+
+    Raises:
+        InputError: one is not; `path` is the file that the object comes from.
+    """
+    for name, kind in kinds.items():
+        if not isinstance(value.get(name, kind()), kind):
+            raise InputError(f"{path}: damaged: {name!r} is a {type(value[name]).__name__}; make it again")
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,6 +58,7 @@ class Tasks(TableFolder):
     set_aside: Sequence[Mapping[str, Any]] = ()
 
     kind = "tasks"
+    manifest_kinds: ClassVar[Mapping[str, type]] = {"counts": dict, "datasets": dict, "hierarchy": dict}
     names = (SET_ASIDE,)
     # The order of tasks and of their routes means something.
     sort_manifest = False

@@ -1,0 +1,51 @@
+"""Tables of a corpus are written in row groups of one size, whatever batches come."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sentence_experts.corpus import tables
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.tables import DOMAINS_SCHEMA, CorpusFolder, write_stream
+from sentence_experts.errors import InputError
+
+
+@pytest.mark.parametrize("sizes", [[], [1], [3, 9, 0, 2], [25], [10, 10]])
+def test_batches_of_any_size_and_nullable_fields_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(tables, "_ROWS_PER_GROUP", 10)
+    rows = [{"paper_id": f"p{n}", "domain": "d"} for n in range(sum(sizes))]
+    # Databases give nullable fields; the table's own may not be null.
+    nullable = pa.schema([("paper_id", pa.string()), ("domain", pa.string())])
+    assert not DOMAINS_SCHEMA.field("paper_id").nullable
+    starts = [sum(sizes[:n]) for n in range(len(sizes))]
+    batches = [
+        pa.RecordBatch.from_pylist(rows[start : start + size], nullable)
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+    write_stream(tmp_path / "t.parquet", batches, DOMAINS_SCHEMA)
+    written = pq.ParquetFile(tmp_path / "t.parquet")
+    assert written.schema_arrow.equals(DOMAINS_SCHEMA)
+    assert written.read().to_pylist() == rows
+    groups = [written.metadata.row_group(n).num_rows for n in range(written.num_row_groups)]
+    assert all(size == 10 for size in groups[:-1])
+    assert sum(groups) == len(rows)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [[], {"format": "sentence-experts corpus", "format_version": 1, "counts": 5},
+     {"format": "sentence-experts corpus", "format_version": 1, "tables": []},
+     {"format": "sentence-experts corpus", "format_version": {}}],
+)  # fmt: skip
+def test_a_manifest_of_another_shape_is_refused(tmp_path: Path, manifest: object) -> None:
+    corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
+    (corpus.path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=str(corpus.path)):
+        CorpusFolder.open(corpus.path)
