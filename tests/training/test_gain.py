@@ -49,7 +49,7 @@ def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
     for model in (result.model, load(tmp_path / "run" / "model", device="cpu")):
         assert np.abs(model.encode(["rice"], prompt_name="crops") - before).max() < 1e-6
     assert "before training it was 0.9000" in " ".join((tmp_path / "run/model/README.md").read_text().split())
-    again = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run", resume=True)
+    again = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
     assert (again.best_step, again.start, again.history) == (0, 0.9, result.history)
 
 
@@ -71,10 +71,10 @@ def test_a_run_killed_after_its_last_step_does_not_go_on(
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "_take_best", stop)
+        patch.setattr(run_module, "take_best", stop)
         with pytest.raises(KeyboardInterrupt):
             train(str(tiny_experts), pairs, SHORT, out)
-    assert train(str(tiny_experts), pairs, SHORT, out, resume=True).steps == 6
+    assert train(str(tiny_experts), pairs, SHORT, out).steps == 6
 
 
 def one_kind(tmp_path: Path, domains: list[str]) -> Pairs:
@@ -121,7 +121,7 @@ def test_checkpoints_of_a_finished_run_stay_only_if_asked_for(
     train(str(tiny_experts), pairs, config, tmp_path / "run")
     assert bool(list(tmp_path.glob("run/**/optimizer.pt"))) is keep
     other = TrainConfig.of(config, keep_checkpoints=not keep)
-    assert train(str(tiny_experts), pairs, other, tmp_path / "run", resume=True).steps == 2
+    assert train(str(tiny_experts), pairs, other, tmp_path / "run").steps == 2
 
 
 def test_domains_named_as_figures_lose_nothing(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:

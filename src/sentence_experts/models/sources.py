@@ -132,5 +132,8 @@ def cached_folder(source: str, revision: str | None = None, cache_folder: str | 
 
 
 def load_quietly() -> None:
-    """Hide the progress bar of weights, which would break the program's own lines."""
+    """Hide the progress bar of weights, which would break the program's own lines, and `compat.messages`."""
+    from sentence_experts.compat.messages import hide_messages
+
+    hide_messages()
     require("transformers.utils.logging", "models").disable_progress_bar()

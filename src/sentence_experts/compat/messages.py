@@ -1,0 +1,23 @@
+"""Log messages of other libraries that say nothing to the users of this one."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+
+# Logger -> how its message begins.
+HIDDEN = {
+    # A default route is the user's own choice, and the commands that set or use one name it.
+    "sentence_transformers.base.model": "Default prompt name is set to",
+    # Checkpoints written within a second are then ordered by their steps, as they should be.
+    "transformers.trainer_utils": "mtime may not be reliable",
+}
+
+
+@cache
+def hide_messages() -> None:
+    """Hide them from now on."""
+    for name, beginning in HIDDEN.items():
+        logging.getLogger(name).addFilter(
+            lambda record, beginning=beginning: not record.getMessage().startswith(beginning)
+        )
