@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sentence_transformers.util import quantize_embeddings
 
-from sentence_experts.encoding.chunks import write_matrix
-from sentence_experts.encoding.precisions import PRECISIONS, check_precision, write_in_precision
+from sentence_experts.encoding.precisions import PRECISIONS, check_precision, write_in_precision, write_matrix
 from sentence_experts.errors import UsageError
 
 

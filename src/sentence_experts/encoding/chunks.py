@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,23 +48,3 @@ def encode_chunks(
     if reused:
         logger.info(f"{reused} of {len(files)} parts were already encoded by an earlier, interrupted run")
     return files
-
-
-def write_matrix(
-    path: Path, files: Sequence[Path], convert: Callable[[Vectors], NDArray[Any]] = lambda vectors: vectors
-) -> None:
-    """Join chunk files to one `.npy` of shape (texts, dimensions), with one chunk at a time in memory.
-
-    Args:
-        path: the file.
-        files: from `encode_chunks`.
-        convert: (texts, dimensions) float32 -> the rows to write.
-    """
-    rows = sum(len(np.load(file, mmap_mode="r")) for file in files)
-    example = convert(np.load(files[0], mmap_mode="r")[:1])
-    kind = example.dtype.newbyteorder("<")
-    with open(path, "wb") as out:
-        header = {"descr": kind.str, "fortran_order": False, "shape": (rows, example.shape[1])}
-        np.lib.format.write_array_header_2_0(out, header)
-        for file in files:
-            out.write(np.ascontiguousarray(convert(np.load(file)), dtype=kind).tobytes())

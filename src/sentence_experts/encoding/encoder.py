@@ -31,7 +31,6 @@ class BatchEncoder:
     Attributes:
         model: the sentence-transformers model.
         name: what the model is called in results.
-        pooling: how token vectors become one: mean, last, cls, or sentence-transformers' own name.
         routes: route name -> prompt text; empty prompts are left out. "auto" is among them if the model
             chooses routes by itself (`AutoRoutedEncoder`).
     """
@@ -51,7 +50,11 @@ class BatchEncoder:
         self.name = name or name_of(model)
         self.batch_size = batch_size
         self.routes = self._known_routes.prompts
-        self.pooling = pooling_of(model)
+
+    @cached_property
+    def pooling(self) -> str | None:
+        """How token vectors become one: mean, last, cls, or sentence-transformers' own name."""
+        return pooling_of(self.model)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -148,12 +151,12 @@ class BatchEncoder:
         """What decides a vector to the last bit: the key of the parts of an unfinished file."""
         from sentence_experts.models.layers.packed_forward import is_packed
 
-        machine = {
+        return {
+            **self.vector_settings(route),
             "batches": BATCHING if self._parallel_cpu else self.texts_at_once,
-            "packed": bool(is_packed(self.model)),
             "device": self.model.device.type,
+            "packed": bool(is_packed(self.model)),
         }
-        return self.vector_settings(route) | machine
 
     def settings(self) -> dict[str, Any]:
         """The description of this model in results, without paths of the machine."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.chunks import Vectors, write_matrix
+from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import replacing
 
@@ -53,6 +53,26 @@ def write_in_precision(
         with replacing(ranges_file or ranges_beside(out)) as temporary, open(temporary, "wb") as file:
             np.save(file, ranges)
     write_matrix(out, files, _conversion(precision, ranges))
+
+
+def write_matrix(
+    path: Path, files: Sequence[Path], convert: Callable[[Vectors], NDArray[Any]] = lambda vectors: vectors
+) -> None:
+    """Join chunk files to one `.npy` of shape (texts, dimensions), with one chunk at a time in memory.
+
+    Args:
+        path: the file.
+        files: from `encode_chunks`.
+        convert: (texts, dimensions) float32 -> the rows to write.
+    """
+    rows = sum(len(np.load(file, mmap_mode="r")) for file in files)
+    example = convert(np.load(files[0], mmap_mode="r")[:1])
+    kind = example.dtype.newbyteorder("<")
+    with open(path, "wb") as out:
+        header = {"descr": kind.str, "fortran_order": False, "shape": (rows, example.shape[1])}
+        np.lib.format.write_array_header_2_0(out, header)
+        for file in files:
+            out.write(np.ascontiguousarray(convert(np.load(file)), dtype=kind).tobytes())
 
 
 def in_precision(vectors: Vectors, precision: str) -> NDArray[Any]:

@@ -25,6 +25,7 @@ from sentence_experts.models.sources import (
     model_folder,
     source_name,
 )
+from sentence_experts.models.storage.fingerprint import Origin, set_origin
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -123,7 +124,6 @@ def load(
     """
     chosen = LoadConfig.of(config, **settings)
     if not isinstance(source, str | Path):
-        require("sentence_transformers", "models")
         return _apply(_own(source, chosen), chosen, chosen.model_fields_set)
     place = model_folder(str(source))
     if chosen.routes and (known := KnownRoutes.read(place)) is not None:
@@ -133,7 +133,6 @@ def load(
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
     try:
         if opener is not None:
-            require("sentence_transformers", "models")
             model: SentenceTransformer = opener(place, chosen)
         elif cached is not None:  # so that no library asks a hub that does not answer, many times over
             model = _open(str(cached), chosen.model_copy(update=dict.fromkeys(HUB)))
@@ -144,17 +143,15 @@ def load(
     except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {chosen.device}" if chosen.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
-    from sentence_experts.models.export import int8
-    from sentence_experts.models.storage.fingerprint import Origin, set_origin
-
     commit = None if Path(place).exists() else hub_commit(place, chosen.revision, chosen.cache_folder)
     origin = Origin(source_name(str(source)), place, commit)
     set_origin(model, origin)
-    if opener is not None:
-        return model
-    model = _apply(model, chosen, {*chosen.model_fields_set, "packed"})
-    if chosen.int8 and chosen.dtype != "float32" and int8.apply_saved(model, Path(place)):
-        origin.arithmetic = int8.ARITHMETIC
+    if opener is None:
+        from sentence_experts.models.export import int8
+
+        model = _apply(model, chosen, {*chosen.model_fields_set, "packed"})
+        if chosen.int8 and chosen.dtype != "float32" and int8.apply_saved(model, Path(place)):
+            origin.arithmetic = int8.ARITHMETIC
     return model
 
 
@@ -234,6 +231,7 @@ def _own(model: SentenceTransformer, config: LoadConfig) -> SentenceTransformer:
     Raises:
         UsageError: it is no model, or a setting has no effect on one in memory.
     """
+    require("sentence_transformers", "models")
     from sentence_transformers import SentenceTransformer
 
     from sentence_experts.models.encoder import ExpertEncoder

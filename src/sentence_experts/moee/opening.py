@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import UsageError, require
 from sentence_experts.models.openers import OPENERS
 
 if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig
+
+    require("sentence_transformers", "models")
     from sentence_experts.moee.embedder import MoeEmbedder
 
 # An embedder never chooses to compute in 8 bits or without padding, so `int8` and `packed` fit it either way.
