@@ -23,6 +23,7 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "papers" in printed
     assert "malformed-xml" in printed
     assert "rejected.jsonl" in printed
+    assert "references that it never mentions" in printed
     assert run("corpus", "show", out) == 0
     assert capsys.readouterr().out == printed
     assert run("corpus", "show", out, "--list", "subjects", "--top", 2) == 0

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from helpers.samples import write_corpus
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, MENTIONS_SCHEMA, CorpusFolder
-from sentence_experts.storage import write_parquet
+from sentence_experts.storage import write_json, write_parquet
 
 Place = tuple[str, str, int, int, int, int]
 
@@ -45,4 +45,5 @@ def mentioned_corpus(folder: Path, articles: int = 30, works: int = 60, each: in
     write_parquet(folder / "mentions.parquet", pa.Table.from_pylist(rows, MENTIONS_SCHEMA))
     cited = [{"citing": citing, "cited": work} for citing, work in sorted(listed)]
     write_parquet(corpus.citations, pa.Table.from_pylist(cited, CITATIONS_SCHEMA))
-    return CorpusFolder(corpus.path, {**corpus.manifest, "counts": {"mentions": len(rows)}})
+    write_json(folder / "manifest.json", {**corpus.manifest, "counts": {"mentions": len(rows)}})
+    return CorpusFolder.open(folder)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.mentioned_works import Place, mentioned_corpus, random_mentions
+from sentence_experts.cli.main import main
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
@@ -217,3 +218,14 @@ def test_the_card_says_it(mentioned: CorpusFolder, tmp_path: Path) -> None:
     assert "within one sentence of it" in card
     assert "none in a paragraph with it" in card
     assert "| bracket |" in card
+
+
+def test_the_command_line_counts_pairs_by_level(
+    mentioned: CorpusFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = "--unit title --split random --fractions 0.4,0.3,0.3 --within sentence --negatives same-article"
+    with pytest.raises(SystemExit) as ended:
+        main(["pairs", str(mentioned.path), "--out", str(tmp_path / "pairs"), *options.split()])
+    assert not ended.value.code
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "closest place that mentions both papers of a pair: sentence" in printed

@@ -44,6 +44,7 @@ def pairs(
 
 def _show(pairs: Pairs) -> None:
     """The number of pairs per domain, and what readers of results on them should know."""
+    from sentence_experts.pairs.levels import LEVELS
     from sentence_experts.pairs.splits import SPLITS
 
     manifest = pairs.manifest
@@ -66,12 +67,11 @@ def _show(pairs: Pairs) -> None:
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
     show(f"linked pairs, both papers of one domain: {linked}")
     if levels := manifest["closest_levels"]:
-        totals = {level: sum(counts[level] for counts in levels.values()) for level in levels[SPLITS[0]]}
+        totals = {level: sum(counts[level] for counts in levels.values()) for level in LEVELS}
         closest = ", ".join(f"{level} {count:,}" for level, count in totals.items() if count)
         show(f"closest place that mentions both papers of a pair: {closest}")
-    if without := manifest["positives_without_negative"]:
-        left_out = ", ".join(f"{name} {count:,}" for name, count in without.items())
-        show(f"linked pairs left out, since no paper of the same article is far from them: {left_out}")
+    if left_out := sum((manifest["positives_without_negative"] or {}).values()):
+        show(f"left out, since no paper of the same article is far from them: {left_out:,} linked pairs")
     if manifest["left_out_by_max_references"]:
         left_out = manifest["left_out_by_max_references"]
         show(
