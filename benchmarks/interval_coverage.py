@@ -109,8 +109,6 @@ WORLDS = {
     "domains of 40 to 300": World((40, 60, 80, 100, 150, 200, 300)),
     "hubs": World((200,) * 3, pairs_per_paper=3.0, hubs=True),
     "a fifth linked": World((150,) * 5, linked=0.2),
-    "one of 300": World((300,)),
-    "three of 600": World((600,) * 3),
 }
 
 

@@ -49,14 +49,10 @@ def test_interval_over_seeds_is_students():
     assert (found.low, found.high) == pytest.approx((0.7 - half, 0.7 + half))
 
 
-def test_noise_of_the_runs_on_these_papers_counts_once():
-    seeds = 0.01 / 3
-    mean, single = 0.05**2, (0.05**2 + 0.1**2) / 3  # of the influences 0, 0.05 and 0.1 on one pair
-    found = estimate(runs(0.6, 0.7, 0.8, own=0.05))
-    assert found.error**2 == pytest.approx(mean + seeds - (single - mean) / 2)
-    # With a noise above the differences of the seeds these are taken as 0.
-    found = estimate(runs(0.6, 0.7, 0.8, own=0.5))
-    assert found.error**2 == pytest.approx(0.5**2)
+def test_variances_over_papers_and_seeds_add_up():
+    found = estimate(runs(0.6, 0.7, 0.8, own=0.05))  # influences 0, 0.05 and 0.1 on one pair
+    assert found.error**2 == pytest.approx(0.05**2 + 0.01 / 3)
+    assert found.freedom == pytest.approx(2 * (1 + 3 * 0.05**2 / 0.01) ** 2)
 
 
 def test_differences_pair_equal_numbers_of_seeds():

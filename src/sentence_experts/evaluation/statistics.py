@@ -18,9 +18,9 @@ noise of a single pair (the variance of its weight), and then both errors cancel
 where the curve is a parabola and its noise a Brownian motion.
 
 A mean over k training runs varies with their seeds too: by s^2 / k, s being the standard deviation of the
-runs. A part of that is the runs' own noise on these papers: the amount by which averaging the runs lowers the
-variance over papers. It is counted once. Quantiles are those of Student's t, with the degrees of freedom of
-Welch and Satterthwaite.
+runs. The variances add up; quantiles are those of Student's t, with the degrees of freedom of Welch and
+Satterthwaite. (The runs' own noise on these papers is in both terms, but to subtract it gave too many false
+positives.)
 
 `benchmarks/interval_coverage.py` measures on simulated worlds how often the intervals hold the true value.
 """
@@ -156,13 +156,10 @@ def estimate(*terms: Runs) -> Estimate | None:
     sharing = terms[0].sharing
     variance = sharing.variance(np.sum([term.influence.mean(0) for term in terms], axis=0))
     uncertainty = 0.0  # of the variance: the squares of its terms, each by its degrees of freedom
-    for term in terms:
-        if (runs := len(term.values)) > 1:
-            of_seeds = float(np.var(term.values, ddof=1)) / runs
-            single = np.mean([sharing.variance(influence) for influence in term.influence])
-            own_noise = (float(single) - sharing.variance(term.influence.mean(0))) / (runs - 1)
-            variance += max(of_seeds - own_noise, 0.0)
-            uncertainty += of_seeds**2 / (runs - 1)
+    for values in (term.values for term in terms if len(term.values) > 1):
+        of_seeds = float(np.var(values, ddof=1)) / len(values)
+        variance += of_seeds
+        uncertainty += of_seeds**2 / (len(values) - 1)
     return Estimate(value, variance**0.5, variance**2 / uncertainty if uncertainty else np.inf)
 
 
