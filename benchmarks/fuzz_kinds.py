@@ -69,7 +69,7 @@ def _tables() -> dict[str, bytes]:
     held = io.BytesIO()
     columns = pa.Table.from_pylist(ROWS)
     columns = columns.append_column("many", pa.array([["a", "b"]] * 40))
-    columns = columns.append_column("raw", pa.array([row["title"].encode() for row in ROWS]))
+    columns = columns.append_column("raw", pa.array([str(row["title"]).encode() for row in ROWS]))
     pq.write_table(columns, held, row_group_size=16)
     plain = "".join(f"{row['title']}\n" for row in ROWS).encode()
     lines = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -287,7 +287,7 @@ def _read_answer(case: tuple[str, bytes]) -> None:
             "links": lambda: Entrez(requests).links("pubmed_pubmed_refs", ["7"]),
         }
         bucket = Bucket(requests)
-        ways.get(name, lambda: bucket.fetch(["PMC7"], lambda version: True, lambda steps=1: None))()
+        ways.get(name, lambda: bucket.fetch(["PMC7"], lambda version: True, lambda steps=1, note="": None))()
         # What entered the journal is used by the next steps.
         list(icite.fetched_links(requests, ["7", "8"]))
         bucket.version("PMC7")

@@ -38,15 +38,15 @@ def break_value(random: Random, value: Any) -> Any:
             kept[place] = break_value(random, kept[place])
         return kept
     key = random.choice(sorted(value, key=str))
-    kept = dict(value)
+    changed = dict(value)
     how = random.randrange(5)
     if how == 0:
-        del kept[key]
+        del changed[key]
     elif how == 1:
-        kept[random.choice(("x", "", key + " ", "\n"))] = kept[key]
+        changed[random.choice(("x", "", key + " ", "\n"))] = changed[key]
     else:
-        kept[key] = break_value(random, kept[key])
-    return kept
+        changed[key] = break_value(random, changed[key])
+    return changed
 
 
 def break_json(random: Random, value: Any) -> bytes:
