@@ -107,6 +107,28 @@ def _cells(found: Counter[str]) -> tuple[int, ...]:
     return found.total(), *(found[verdict] for verdict in ("read", "refused", "not foreseen"))
 
 
+def report(outcomes: dict[str, Counter[str]], seed: int, seconds: float) -> None:
+    """Write the result of a whole run."""
+    hardware = (
+        f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
+    )
+    text = (
+        f"# {sum(COUNTS.values()):,} mutations of tables, YAML, service answers, folders and models\n\n"
+        f'Seed {seed}; {hardware}; {seconds:.0f} s. "Not foreseen" is any exception '
+        "that is not the package's own, a message of several lines, a crash, or more than "
+        f"{SECONDS:.0f} s. Made by `python benchmarks/fuzz_inputs.py`.\n\n"
+    )
+    packages = ("pyarrow", "pydantic", "PyYAML", "lxml", "torch", "transformers")
+    result = {
+        "mutations": {kind: dict(found) for kind, found in outcomes.items()},
+        "not_foreseen": sum(found["not foreseen"] for found in outcomes.values()),
+        "seed": seed,
+        "hardware": hardware,
+        "versions": {name: version(name) for name in packages},
+    }
+    write("fuzz_inputs", result, text + table(outcomes))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kind", choices=sorted(KINDS), help="only this kind")
@@ -128,24 +150,7 @@ def main() -> int:
     if options.kind or options.begin or options.count:
         print(table(outcomes))
         return int(failed > 0)
-    hardware = (
-        f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-    )
-    text = (
-        f"# {sum(COUNTS.values()):,} mutations of tables, YAML, service answers, folders and models\n\n"
-        f'Seed {options.seed}; {hardware}; {time.monotonic() - began:.0f} s. "Not foreseen" is any exception '
-        "that is not the package's own, a message of several lines, a crash, or more than "
-        f"{SECONDS:.0f} s. Made by `python benchmarks/fuzz_inputs.py`.\n\n"
-    )
-    packages = ("pyarrow", "pydantic", "PyYAML", "lxml", "torch", "transformers")
-    result = {
-        "mutations": {kind: dict(found) for kind, found in outcomes.items()},
-        "not_foreseen": failed,
-        "seed": options.seed,
-        "hardware": hardware,
-        "versions": {name: version(name) for name in packages},
-    }
-    write("fuzz_inputs", result, text + table(outcomes))
+    report(outcomes, options.seed, time.monotonic() - began)
     return int(failed > 0)
 
 

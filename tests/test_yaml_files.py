@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_experts.config import Config
+from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.tasks.task_file import TaskFile
@@ -101,3 +102,11 @@ def test_every_yaml_file_goes_through_the_one_reader(tmp_path: Path, read, text:
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(InputError, match=r"x\.yaml: line 1: "):
         read(tmp_path / "x.yaml")
+
+
+@pytest.mark.parametrize("value", ["5", "true", "[null]", "{0: icite}", "[[icite]]"])
+def test_settings_of_a_wrong_kind_are_one_line(tmp_path: Path, value: str) -> None:
+    (tmp_path / "x.yaml").write_text(f"citations: {value}")
+    with pytest.raises(InputError, match=r"x\.yaml: citations: "):
+        FetchConfig.read(tmp_path / "x.yaml")
+    assert FetchConfig.of(citations="icite, none").citations == ("icite",)

@@ -65,7 +65,8 @@ class SettingError(UsageError):
             return cls(name, unknown_setting(name, known))
         place, value = "", settings.get(name)
         for part in first["loc"][1:]:  # pydantic also names types, which the user did not write
-            if isinstance(value, list | tuple | Mapping) and (isinstance(part, int) or part in value):
+            found = isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
+            if found or (isinstance(value, Mapping) and part in value):
                 place, value = f"{place}{part}: ", value[part]  # type: ignore[index]
         message, got = (
             first["msg"].removeprefix("Value error, "),

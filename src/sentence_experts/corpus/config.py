@@ -85,8 +85,8 @@ class FetchConfig(Config):
     @classmethod
     def _split_at_commas(cls, value: Any) -> Any:
         if isinstance(value, str):
-            value = value.split(",")
-        return tuple(part.strip() for part in value if part.strip() != "none")
+            value = [part.strip() for part in value.split(",")]
+        return [part for part in value if part != "none"] if isinstance(value, list | tuple) else value
 
     @field_validator("domains")
     @classmethod

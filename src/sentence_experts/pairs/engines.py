@@ -27,6 +27,8 @@ from sentence_experts.pairs.config import DUCKDB, MEMORY, SPARK_MASTER, PairsCon
 
 # Tasks per core of a self-join on one machine, so that no core waits long for the largest task.
 TASKS_PER_CORE = 2
+# What DuckDB raises for a damaged file; the base class for one whose metadata cannot be parsed.
+_OF_FILES = (duckdb.Error, duckdb.InvalidInputException, duckdb.IOException, duckdb.BinderException)
 
 
 class Engine:
@@ -76,14 +78,16 @@ class Engine:
         path = self._new_path()
         try:
             self._backend.to_parquet(expression, str(path))
-        except (duckdb.InvalidInputException, duckdb.IOException, duckdb.BinderException) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"a table of the corpus is damaged ({reason}); make the corpus again") from error
         except duckdb.OutOfMemoryException as error:
             raise SentenceExpertsError(
                 "the join needs more memory than `memory` allows: raise it, or link less with "
                 "`max_references`, or lower `threads`, each of which has its own tables"
             ) from error
+        except duckdb.Error as error:
+            if type(error) not in _OF_FILES:
+                raise
+            reason = str(error).splitlines()[0]
+            raise InputError(f"a table of the corpus is damaged ({reason}); make the corpus again") from error
         return path
 
     def _new_path(self) -> Path:
