@@ -104,3 +104,12 @@ def test_data_and_metrics_need_no_torch() -> None:
     modules.append("sentence_experts.evaluation.metrics")
     code = f"import sys; [__import__(name) for name in {modules!r}]; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_only_the_command_line_and_its_tables_import_rich() -> None:
+    rich = {
+        name
+        for name, file in FILES.items()
+        if any(each.split(".")[0] == "rich" for each in imported_names(ast.parse(file.read_text())))
+    }
+    assert {name.split(".")[1] for name in rich} == {"cli", "report"}

@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a bar at a terminal, a line every ten seconds in a log.
+"""Progress of long work on stderr: the command line's bar at a terminal, else a line every ten seconds.
 
 Shown where the package's logger is at INFO, as the command line sets it; a library call is silent otherwise.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 logger = logging.getLogger("sentence_experts")
@@ -28,6 +28,15 @@ def unseen(steps: int = 1, note: str = "") -> None:
     """An `Advance` that shows nothing."""
 
 
+Bar = Callable[[str, int | None], AbstractContextManager[Advance]]
+_bars: list[Bar] = []
+
+
+def use_bar(bar: Bar) -> None:
+    """Show progress at a terminal with `bar`, of a description and a total, as the command line does."""
+    _bars[:] = [bar]
+
+
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Advance]:
     """Show the progress of one piece of work.
@@ -41,39 +50,13 @@ def progress(description: str, total: int | None = None) -> Iterator[Advance]:
     """
     if not logger.isEnabledFor(logging.INFO):
         yield unseen
-    elif sys.stderr.isatty():
-        with _bar(description, total) as advance:
+    elif _bars and sys.stderr.isatty():
+        with _bars[0](description, total) as advance:
             yield advance
     else:
         lines = _Lines(description, total)
         yield lines.advance
         lines.end()
-
-
-@contextmanager
-def _bar(description: str, total: int | None) -> Iterator[Advance]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    # The description may hold a path with brackets, which are not markup.
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(description, total=total, note="")
-        yield lambda steps=1, note="": bar.update(task, advance=steps, **({"note": note} if note else {}))
 
 
 class _Lines:

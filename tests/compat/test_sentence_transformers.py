@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.base.losses import CachedLossMixin, RandContext
+from transformers import BertModel
 
-from sentence_experts.compat.sentence_transformers import merged_columns, prompt_of
+from helpers.samples import make_tiny_encoder
+from sentence_experts.compat.sentence_transformers import config_of, merged_columns, prompt_of, transformer_of
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.trainer import Trainer
 
@@ -82,6 +85,14 @@ def test_a_random_state_gives_the_same_dropout_again() -> None:
     torch.rand(3)
     with state:
         assert torch.equal(torch.nn.functional.dropout(ones), first)
+
+
+def test_the_transformer_of_a_model_is_found(tmp_path: Path, minilm: str) -> None:
+    model = SentenceTransformer(str(make_tiny_encoder(tmp_path, minilm)), device="cpu")
+    assert isinstance(transformer_of(model), BertModel)
+    assert config_of(model).model_type == "bert"
+    other = SentenceTransformer(modules=[torch.nn.Identity()])
+    assert transformer_of(other) is config_of(other) is None
 
 
 def test_a_prompt_is_found_as_encode_finds_it() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
+
+from sentence_experts.progress import Advance, use_bar
 
 # The verbs of public functions that messages name.
 VERBS = {
@@ -47,8 +51,35 @@ class NotesHandler(logging.Handler):
         note(f"{level}{record.getMessage()}")
 
 
+@contextmanager
+def progress_bar(description: str, total: int | None) -> Iterator[Advance]:
+    """A bar on stderr."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    # The description may hold a path with brackets, which are not markup.
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=total, note="")
+        yield lambda steps=1, note="": bar.update(task, advance=steps, **({"note": note} if note else {}))
+
+
 def show_logs() -> None:
     """Print what the package logs, from INFO on, as notes; calling it again changes nothing."""
+    use_bar(progress_bar)
     package = logging.getLogger("sentence_experts")
     package.setLevel(logging.INFO)
     package.propagate = False

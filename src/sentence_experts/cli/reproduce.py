@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import add_verb
 from sentence_experts.reproduce.config import ReproduceConfig
 
 if TYPE_CHECKING:
-    from sentence_experts.reproduce.comparison import Comparison
+    from sentence_experts.reproduce.comparison import Comparison, TextTable
     from sentence_experts.reproduce.experiment import Experiment
 
 
@@ -55,12 +57,21 @@ def _show_steps(experiment: Experiment) -> None:
 
 
 def _show(comparison: Comparison, report: Path) -> None:
-    from sentence_experts.reproduce.report import for_terminal
-
     for table in comparison.tables:
-        results.print(for_terminal(table))
+        results.print(_rich_table(table))
     if comparison.figures:
         show(f"\n{comparison.legend}.")
     for line in comparison.differences:
         show(f"- {line}")
     show(f"report: {report / 'report.html'}")
+
+
+def _rich_table(table: TextTable) -> Table:
+    """A rich table; a set of pairs is above its metric, an interval below its figure, without brackets."""
+    from sentence_experts.report.tables import terminal_table
+
+    corner, *headings = (heading.replace(" ", "\n") for heading in table.headings)
+    shown = terminal_table(table.title, corner, headings)
+    for line in table.lines:
+        shown.add_row(*(Text(cell.replace(" (", "\n").replace(")", "")) for cell in line))
+    return shown

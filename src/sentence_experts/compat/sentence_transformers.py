@@ -19,6 +19,16 @@ def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
     return merged
 
 
+def transformer_of(model: SentenceTransformer) -> Any:
+    """The transformers model in a model's first module; None if there is none."""
+    return getattr(model[0], "auto_model", None)
+
+
+def config_of(model: SentenceTransformer) -> Any:
+    """The config of `transformer_of`; None without one."""
+    return getattr(transformer_of(model), "config", None)
+
+
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
     """What stands in front of the texts of an `encode` with these arguments; "" for nothing.
 

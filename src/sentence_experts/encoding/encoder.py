@@ -62,16 +62,20 @@ class BatchEncoder:
         return fingerprint_of(self.model)
 
     @property
+    def _config(self) -> Any:
+        from sentence_experts.compat.sentence_transformers import config_of
+
+        return config_of(self.model)
+
+    @property
     def _known_routes(self) -> KnownRoutes:
-        config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
-        experts = getattr(config, "experts", None)
+        experts = getattr(self._config, "experts", None)
         return KnownRoutes.of(self.name, self.model.prompts, self.model.default_prompt_name, experts)
 
     @property
     def has_experts(self) -> bool:
         """Whether the model routes between experts (and so cannot encode without a route)."""
-        config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
-        return bool(getattr(config, "experts", None) and getattr(config, "routes", None))
+        return bool(getattr(self._config, "experts", None) and getattr(self._config, "routes", None))
 
     @property
     def texts_at_once(self) -> int:

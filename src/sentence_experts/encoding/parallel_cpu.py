@@ -91,11 +91,12 @@ class ParallelCpuEncoder:
         """
         import torch
 
+        from sentence_experts.compat.sentence_transformers import transformer_of
         from sentence_experts.models.architectures.routed_model import RoutedModel
         from sentence_experts.models.routing.router_kinds import router_kind
         from sentence_experts.models.routing.routes import experts_of
 
-        routed = getattr(self.model[0], "auto_model", None)
+        routed = transformer_of(self.model)
         chosen_by_route = isinstance(routed, RoutedModel) and not router_kind(routed.config).is_learned
         routes = routed.routes if isinstance(routed, RoutedModel) and chosen_by_route else ()
         rows: list[TokenizedText] = [({}, 0)] * len(texts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -47,13 +47,14 @@ def router_accuracy(
         routes: domain -> the route with which its texts are encoded; None for no prompt.
         max_texts: maximum number of texts per domain, always the same ones; None for all.
     """
+    from sentence_experts.compat.sentence_transformers import config_of
     from sentence_experts.models.routing.router_choices import router_choices  # imports torch
     from sentence_experts.models.routing.router_kinds import router_kind_of
 
     kind = router_kind_of(encoder.model)
     if kind is None or not kind.reads_texts:
         return None
-    config: Any = encoder.model[0].auto_model.config  # type: ignore[union-attr]
+    config = config_of(encoder.model)
     experts = {name: number for number, name in enumerate(config.experts)}
     experts |= {route["name"]: route["expert"] for route in config.routes}
     hits: dict[str, NDArray[np.bool_]] = {}

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.models.routing.router_kinds import router_kind
@@ -39,7 +40,7 @@ model = sentence_experts.load("path/to/this/folder")"""
 def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
     """The front matter, a description and a snippet that runs, for README.md."""
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
-    config = _config(model)
+    config = config_of(model)
     has_experts = getattr(config, "model_type", None) in MODEL_TYPES
     opening = OWN if AUTO in prompts else REGISTERED if has_experts else STOCK
     texts, use = ["a text", "another"], ""
@@ -71,10 +72,6 @@ def snippet_card(
 vectors = model.encode({json.dumps(list(texts), ensure_ascii=False)}{use})
 ```
 """
-
-
-def _config(model: SentenceTransformer) -> Any:
-    return getattr(getattr(model[0], "auto_model", None), "config", None)
 
 
 def _architecture(config: Any, prompts: dict[str, str]) -> str:

@@ -19,8 +19,9 @@ def is_decoder(model: SentenceTransformer) -> bool:
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     )
 
-    config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    model_type = getattr(config, "model_type", None)
+    from sentence_experts.compat.sentence_transformers import config_of
+
+    model_type = getattr(config_of(model), "model_type", None)
     return (
         model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         and model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.compat.sentence_transformers import takes_sentences
+from sentence_experts.compat.sentence_transformers import takes_sentences, transformer_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
@@ -88,7 +88,7 @@ class ExpertEncoder(SentenceTransformer):
         Raises:
             InputError: the first module has no experts.
         """
-        model = getattr(self[0], "auto_model", None)
+        model = transformer_of(self)
         if not isinstance(model, RoutedModel):
             raise InputError(f"a model of type {type(model).__name__} has no experts; `extend` gives it some")
         return model

@@ -1,25 +1,12 @@
-"""A comparison as tables: for the terminal, as Markdown, as one HTML page."""
+"""A comparison as tables: as Markdown, as one HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
 
-from rich.table import Table
-from rich.text import Text
-
 from sentence_experts.report.html import document
-from sentence_experts.report.tables import terminal_table
-from sentence_experts.reproduce.comparison import Comparison, TextTable
-
-
-def for_terminal(table: TextTable) -> Table:
-    """A rich table; a set of pairs is above its metric, an interval below its figure, without brackets."""
-    corner, *headings = (heading.replace(" ", "\n") for heading in table.headings)
-    shown = terminal_table(table.title, corner, headings)
-    for line in table.lines:
-        shown.add_row(*(Text(cell.replace(" (", "\n").replace(")", "")) for cell in line))
-    return shown
+from sentence_experts.reproduce.comparison import Comparison
 
 
 def markdown(comparison: Comparison) -> str:

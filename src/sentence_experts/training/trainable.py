@@ -9,6 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import UsageError, require
 from sentence_experts.models.architectures.families import FAMILIES
 from sentence_experts.models.architectures.routed_model import RoutedModel
@@ -128,7 +129,7 @@ def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> Trainab
 
 def _freeze_attention(model: SentenceTransformer) -> None:
     """The attention's projections, which play the same part in every family; norms stay trained."""
-    transformer: Any = model[0].auto_model
+    transformer = transformer_of(model)
     kind = transformer.config.model_type
     family = next((one for one in FAMILIES if kind in (one.base_model_type, one.model_type)), None)
     if family is None:

@@ -12,6 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import InputError, SentenceExpertsError, require
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.storage import replacing
@@ -62,7 +63,7 @@ def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TO
     """
     for module in ("onnx", "onnxscript", "onnxruntime"):
         require(module, "onnx")
-    if isinstance(encoder[0].auto_model, RoutedModel):
+    if isinstance(transformer_of(encoder), RoutedModel):
         raise InputError("a model with experts has no single graph; export one route, or the average")
     device = encoder.device
     encoder = encoder.to("cpu").eval()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
+from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.errors import UsageError
 from sentence_experts.models.routing.router_kinds import router_kind_of
 from sentence_experts.models.routing.sequence_router import router_logits_of
@@ -74,7 +74,7 @@ def router_choices(
             "only learned routers (`router='learned'`) choose an expert per text and block; here the text's "
             "route chooses, or each token chooses its own"
         )
-    config: Any = encoder[0].auto_model.config  # type: ignore[union-attr]
+    config = config_of(encoder)
     encoder.eval()
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # texts of like length meet
     shape = (len(texts), len(config.expert_layers), len(config.experts))

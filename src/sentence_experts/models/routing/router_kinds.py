@@ -11,6 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, TokenDispatch
@@ -116,7 +117,7 @@ def router_kind(config: Any) -> RouterKind:
 
 def router_kind_of(encoder: SentenceTransformer) -> RouterKind | None:
     """Return what chooses the experts of an encoder; None if it has none."""
-    config: Any = getattr(getattr(encoder[0], "auto_model", None), "config", None)
+    config = config_of(encoder)
     return router_kind(config) if hasattr(config, "expert_layers") else None
 
 

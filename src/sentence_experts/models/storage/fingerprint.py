@@ -71,8 +71,9 @@ def name_of(model: SentenceTransformer) -> str:
     origin: Origin | None = getattr(model, _ATTRIBUTE, None)
     if origin is not None:
         return origin.name
-    config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    return source_name(getattr(config, "name_or_path", "") or type(model).__name__)
+    from sentence_experts.compat.sentence_transformers import config_of
+
+    return source_name(getattr(config_of(model), "name_or_path", "") or type(model).__name__)
 
 
 def fingerprint_of(model: SentenceTransformer) -> str:

@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.compat.transformers import attention_of
 from sentence_experts.models.architectures.families import (
     MODEL_TYPES,
@@ -103,7 +104,7 @@ def with_experts(
         fields: of the config with experts, in place of the encoder's own.
         seed: of routers that the encoder does not have.
     """
-    old: Any = encoder[0].auto_model
+    old = transformer_of(encoder)
     config: Any = old.config
     has_experts = config.model_type in MODEL_TYPES
     family = family_of(config.model_type) if has_experts else family_of_base(config.model_type)
@@ -213,7 +214,7 @@ def with_transformer(
         made = encoder_class(
             folder, device=device, model_kwargs={"attn_implementation": attention_of(encoder.config)}
         )
-    inner = made[0].auto_model
+    inner = transformer_of(made)
     for named in (inner, inner.config, made.tokenizer):
         named.name_or_path = name_of(encoder)  # the folder is gone
     return made

@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import PreTrainedModel
 
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder
@@ -87,7 +88,7 @@ def extend(
 
 
 def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
-    dense = getattr(encoder[0], "auto_model", None)
+    dense = transformer_of(encoder)
     if not isinstance(dense, PreTrainedModel) or encoder.tokenizer is None:
         first = type(encoder[0]).__name__
         raise InputError(f"the base's first module is {first}, not a transformers encoder for text")

@@ -13,6 +13,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
@@ -158,7 +159,7 @@ def _seeded(
 
 def _base_weights(encoder: ExpertEncoder, base: SentenceTransformer | str | Path) -> dict[str, Tensor]:
     loaded = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
-    model: Any = loaded[0].auto_model
+    model = transformer_of(loaded)
     routed: Any = encoder.routed_model
     weights: dict[str, Tensor] = model.state_dict()
     family = family_of(routed.config.model_type)

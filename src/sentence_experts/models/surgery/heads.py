@@ -18,6 +18,7 @@ from sentence_transformers.base.modules import Dense
 from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize, Pooling
 from torch import nn
 
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ def described(encoder: SentenceTransformer) -> str:
 
 def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
     """The linear layer and tanh on the first token."""
-    own: Any = getattr(encoder[0].auto_model, "pooler", None)
+    own: Any = getattr(transformer_of(encoder), "pooler", None)
     with _seeded(seed):
         pooler = Dense(width, width, activation_function=nn.Tanh())
     # A pooler's bias begins as zeros; transformers makes one where a checkpoint lacks it.

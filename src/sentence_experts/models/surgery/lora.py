@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.compat.peft import PEFT_PREFIX, forget_adapters, lora_layers
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import InputError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES, family_of
 from sentence_experts.models.storage.shards import REMEDY, named
@@ -184,7 +185,7 @@ def _peft_config(model: PreTrainedModel, settings: Mapping[str, Any]) -> Any:
 
 
 def _routed_model(encoder: SentenceTransformer) -> Any:
-    model = getattr(encoder[0], "auto_model", None)
+    model = transformer_of(encoder)
     model_type = getattr(getattr(model, "config", None), "model_type", None)
     if model_type not in MODEL_TYPES:
         raise UsageError(
