@@ -23,11 +23,13 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.routing.route_classifier import (
     FOLDER,
+    RouteClassifier,
     fit_classifier,
     has_auto_route,
 )
 from sentence_experts.models.surgery.grow import add_expert
 from sentence_experts.models.surgery.merge import average_experts
+from sentence_experts.storage import RECORD
 
 LUNGS, HEART, SKIN = "lungs air flow pulmonary", "heart blood vessels pumps", "skin light slowly grows"
 WORDS = {"copd": LUNGS, "cvd": HEART, "skin cancer": SKIN}
@@ -280,3 +282,16 @@ def test_the_model_inside_stays_as_it_was(routed: AutoRoutedEncoder, tmp_path: P
     assert not json.loads((tmp_path / "model" / "config.json").read_text())["auto_routes"]
     grown = add_expert(routed, "kidney")
     assert "auto" not in grown.prompts
+
+
+@ONE_FAMILY
+@pytest.mark.parametrize(("routes", "width"), [(("copd", "other"), None), (("copd", "cvd"), 5)])
+def test_automatic_routes_of_another_model(
+    routed: AutoRoutedEncoder, tmp_path: Path, routes: tuple[str, ...], width: int | None
+) -> None:
+    save(routed, tmp_path / "model")
+    dimensions = width or routed.get_embedding_dimension()
+    RouteClassifier(routes, np.zeros((2, dimensions)), np.zeros(2)).write(tmp_path / "model")
+    (tmp_path / "model" / RECORD).unlink(missing_ok=True)
+    with pytest.raises(InputError, match=r"automatic routes of another model: .*`auto_route`"):
+        sentence_experts.load(tmp_path / "model")
