@@ -16,7 +16,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval.index import CorpusIndex, corpus_index
 from sentence_experts.retrieval.search import search
-from sentence_experts.storage import write_parquet
+from sentence_experts.storage import write_json, write_parquet
 
 
 def test_neighbours_are_those_of_sentence_transformers_exact_search(monkeypatch):
@@ -81,6 +81,9 @@ def test_changed_table_gets_new_vectors(tmp_path, plain):
     table = pq.read_table(corpus.papers)
     write_parquet(corpus.papers, table.slice(table.num_rows - 2))
     kept = set(table["paper_id"].to_pylist()[-2:])
+    with pytest.raises(InputError, match=r"papers\.parquet has changed since"):
+        search(plain, CorpusFolder.open(tmp_path), ["Wheat rust"])
+    write_json(tmp_path / "manifest.json", {**corpus.manifest, "tables": {}})  # as whoever changes it says
     after = search(plain, CorpusFolder.open(tmp_path), ["Wheat rust"], top_k=9).papers[0]
     assert {paper["paper_id"] for paper in after} <= kept
     assert before["paper_id"] not in kept or after[0]["paper_id"] == before["paper_id"]

@@ -154,6 +154,25 @@ def test_damaged_result_is_named_and_made_again_on_request(tmp_path: Path, damag
     assert (out / "a").read_text() == "1"
 
 
+def test_damaged_record_is_named_and_begun_anew_on_request(tmp_path: Path):
+    for out, write in ((tmp_path / "run", grow_all), (tmp_path / "v.npy", encode_all)):
+        write(out)
+        record = out / RECORD if out.is_dir() else tmp_path / "v.npy.json"
+        for damaged in (record.read_text()[:-20], record.read_text().replace('"format"', '"fotmat"')):
+            record.write_text(damaged)
+            with pytest.raises(InputError, match=rf"{record.name}: damaged"):
+                write(out)
+            write(out, overwrite=True)
+
+
+def grow_all(out: Path, **options: Any) -> None:
+    grow(out, {}, 3, **options)
+
+
+def encode_all(out: Path, **options: Any) -> None:
+    encode(out, {}, 2, **options)
+
+
 def test_failing_run_keeps_what_it_should_have_replaced(tmp_path: Path):
     write_folder(tmp_path / "m", {}, {"a": "1"})
     with pytest.raises(TypeError):

@@ -7,6 +7,7 @@ import sys
 import traceback
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -16,6 +17,7 @@ from typer.exceptions import TyperException
 from sentence_experts import __version__
 from sentence_experts.cli.console import note, show_logs
 from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.storage import no_space
 
 # One module per verb, in the order of the work. Each has `register(app)` and imports heavy modules only when
 # it runs.
@@ -123,6 +125,8 @@ def _one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, SentenceExpertsError):
         return message
+    if (full := no_space(error, Path.cwd())) is not None:
+        return full
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return f"{type(error).__name__}: {message} (unexpected; --debug shows the traceback)"

@@ -202,10 +202,19 @@ class CorpusFolder:
         return path if DOMAINS in self.manifest.get("tables", {}) and path.is_file() else None
 
     def fingerprint(self) -> str:
-        """A hash of the tables' contents as they are now, equal for equal corpora in any folder."""
+        """A hash of the tables' contents, equal for equal corpora in any folder.
+
+        Raises:
+            InputError: a table is not as it was written.
+        """
         optional = (name for name in (MENTIONS, DOMAINS) if name in self.manifest.get("tables", {}))
         tables = (PAPERS, CITATIONS, *(name for name in optional if (self.path / name).is_file()))
         hashes = {name: sha256_file(self.path / name) for name in tables}
+        for name, expected in self.manifest.get("tables", {}).items():
+            if expected and hashes.get(name, expected) != expected:
+                raise InputError(
+                    f"{self.path / name} has changed since it was written: make it again with `overwrite`"
+                )
         return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
 
     def count_values(self, column: str, most: int | None = None) -> dict[str, int]:

@@ -22,7 +22,7 @@ from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_aut
 from sentence_experts.models.routing.config import AutoRouteConfig
 from sentence_experts.models.routing.route_classifier import AUTO, auto_route_output
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import locked, note_changes, sha256_file, sha256_text
+from sentence_experts.storage import locked, sha256_file, sha256_text
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
@@ -161,9 +161,8 @@ def _taught_and_saved(
             assert isinstance(there, AutoRoutedEncoder)
             return AutoRouteResult(there, sum(there.classifier.trained_on.values()), None, None)
         found = _taught(model, pairs, texts, config)
-        changed = found.model.write_auto_routes(model)
+        found.model.write_auto_routes(model)
         place.finish()
-        note_changes(model, changed)
     return found
 
 

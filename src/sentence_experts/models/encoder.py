@@ -24,7 +24,7 @@ from sentence_experts.models.routing.task_types import with_task_types, without_
 from sentence_experts.models.storage.fingerprint import name_of, weights_fingerprint
 from sentence_experts.models.storage.residency import CPU, DISK
 from sentence_experts.models.storage.weight_names import is_expert
-from sentence_experts.storage import Output, open_to_readers, output, update_json, write_text
+from sentence_experts.storage import RECORD, Output, open_to_readers, output, update_json, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class ExpertEncoder(SentenceTransformer):
 
         The model card is this package's, since the stock one encodes its examples without a route.
         """
+        (Path(path) / RECORD).unlink(missing_ok=True)  # of another model that was saved there
         super().save(path, model_name, False, *args, **kwargs)
         if create_model_card:
             write_text(Path(path) / "README.md", usage_card(self))

@@ -26,6 +26,7 @@ from sentence_experts.models.sources import (
     source_name,
 )
 from sentence_experts.models.storage.fingerprint import Origin, set_origin
+from sentence_experts.storage import check_unchanged
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -129,6 +130,8 @@ def load(
     if chosen.routes and (known := KnownRoutes.read(place)) is not None:
         known.check_loadable(chosen.routes)
     cached = None if Path(place).exists() else check_hub(place, **chosen.hub)
+    if Path(place).is_dir():
+        check_unchanged(Path(place))
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
     try:

@@ -19,23 +19,23 @@ from sentence_experts.storage.files import (
     sha256_file,
     sha256_settings,
     sha256_text,
+    sha256_unchanging,
     update_json,
     write_json,
     write_parquet,
     write_text,
 )
 from sentence_experts.storage.locking import InUseError, locked
-from sentence_experts.storage.output import (
+from sentence_experts.storage.output import Output, output, remove_output
+from sentence_experts.storage.parts import PartStore
+from sentence_experts.storage.record import (
     RECORD,
-    Output,
     check_finished,
+    check_unchanged,
     different_setting,
     note_changes,
-    output,
-    remove_output,
 )
-from sentence_experts.storage.parts import PartStore
-from sentence_experts.storage.records import StepRecords
+from sentence_experts.storage.step_records import StepRecords
 
 __all__ = [
     "RECORD",
@@ -47,6 +47,7 @@ __all__ = [
     "check_finished",
     "check_kinds",
     "check_regular",
+    "check_unchanged",
     "check_version",
     "different_setting",
     "explained",
@@ -63,6 +64,7 @@ __all__ = [
     "sha256_file",
     "sha256_settings",
     "sha256_text",
+    "sha256_unchanging",
     "update_json",
     "write_json",
     "write_parquet",

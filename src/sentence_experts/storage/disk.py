@@ -18,10 +18,11 @@ _MAX_NAME_BYTES = 255
 _NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 # Libraries that write from C++ or Rust put the system's error into their message, if anywhere.
 _NO_SPACE_WORDS = re.compile(
-    r"no space left|os error (28|27|122)|disk is full|file too large|quota exceeded|"
+    r"no space left|os error (28|27|122)|disk is full|file too large|quota exceeded|requested and \d+ written|"
     r"PytorchStreamWriter failed writing|inline_container.*unexpected pos",
     re.IGNORECASE,
 )
+_ENOUGH_MB = 100  # a disk with as much free space is not full
 _LEFTOVER = r"\.\d+\.(?:tmp|old)"
 
 
@@ -110,9 +111,9 @@ def no_space(error: BaseException, path: Path) -> str | None:
         return None
     folder = next((each for each in (path, *path.absolute().parents) if each.is_dir()), Path())
     free = shutil.disk_usage(folder).free / 1e6
-    reason = "the file would be larger than allowed" if getattr(current, "errno", 0) == errno.EFBIG else (
-        f"no space left on the disk ({free:,.1f} MB free in {folder})"
-    )  # fmt: skip
+    reason = f"no space left on the disk ({free:,.1f} MB free in {folder})"
+    if free > _ENOUGH_MB:
+        reason = f"the file is larger than a limit or quota allows ({free:,.0f} MB free in {folder})"
     return f"{path}: {reason}; make room, or give another `out`, and give the same command again"
 
 

@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,17 @@ def sha256_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hex, read in blocks."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_unchanging(path: Path) -> str:
+    """As `sha256_file`, computed once for a file that keeps its size and time."""
+    status = path.stat()
+    return _hash_of(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _hash_of(file: Path, size: int, changed: int) -> str:
+    return sha256_file(file)
 
 
 def sha256_settings(settings: Any) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage.disk import hidden_beside, remove_leftovers
+from sentence_experts.storage.disk import explained, hidden_beside, remove_leftovers
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
 
     Raises:
         InUseError: another process holds the lock, and `wait` is false. Names that process.
-        InputError: the folder of `path` cannot be written to.
+        InputError: the folder of `path` cannot be written to, or its disk is full.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -100,13 +100,14 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
         yield
         return
     path = Path(os.path.abspath(path))
-    file, lock_file = _acquire(path, purpose, wait)
-    owner = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() == owner:  # not in a forked child
-            _unlock(file, lock_file)
+    with explained(path):
+        file, lock_file = _acquire(path, purpose, wait)
+        owner = os.getpid()
+        try:
+            yield
+        finally:
+            if os.getpid() == owner:  # not in a forked child
+                _unlock(file, lock_file)
 
 
 def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:

@@ -14,23 +14,30 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage.disk import explained, hidden_beside, remove, temporary_beside
-from sentence_experts.storage.files import check_version, open_to_readers, read_json, sha256_file, write_json
+from sentence_experts.storage.disk import hidden_beside, remove, temporary_beside
+from sentence_experts.storage.files import open_to_readers, read_json, sha256_file
 from sentence_experts.storage.locking import is_later_process, locked
 from sentence_experts.storage.parts import SETTINGS, PartStore
+from sentence_experts.storage.record import (
+    RECORD,
+    different_setting,
+    files_in,
+    hashes_of,
+    is_damaged,
+    own_files,
+    read_record,
+    record_file,
+    remove_own_files,
+    write_record,
+)
 
 logger = logging.getLogger(__name__)
 
-RECORD = "made_from.json"
-FORMAT = "sentence-experts output"
-FORMAT_VERSION = 1
 State = Literal["new", "unfinished", "finished"]
-_KEYS = {"what", "settings", "result", "names", "grows", "files"}
 _NAMED = 3  # of the files that are in the way
 _MAX_VALUE = 40
 
@@ -73,7 +80,7 @@ def output(
     if is_later_process():
         yield Output(path, options)
         return
-    with explained(path), locked(path, what):
+    with locked(path, what):
         place = Output(path, options)
         place.check_vacant()
         try:
@@ -111,8 +118,8 @@ class Output:
         self._keeps = options.keeps
         self._home = path.parent if self._is_file else path
         self._names = (path.name, *options.names) if self._is_file else options.names
-        self._file = _record_file(path, self._is_file)
-        self._record = _read_record(self._file)
+        self._file = record_file(path, self._is_file)
+        self._record = read_record(self._file)
         self._settings: dict[str, Any] = {}
         self._inputs: Mapping[str, Callable[[], str]] = {}
 
@@ -121,6 +128,7 @@ class Output:
 
         Raises:
             UsageError: such a thing is there.
+            InputError: the record of what is there is damaged.
         """
         if self.path.exists() and self.path.is_dir() == self._is_file:
             kinds = ("folder", "file") if self._is_file else ("file", "folder")
@@ -132,6 +140,11 @@ class Output:
                     f"begin a {self._what} in its place"
                 )
             return
+        if is_damaged(self._file):
+            if not self._overwrite:
+                raise InputError(f"{self._file}: damaged; give `overwrite` to begin anew")
+            if self._grows or self._is_file:
+                return
         beside = self._is_file or self._overwrite
         names = [*self._names, self._file.name] if beside else _listed(self._home)
         others = [name for name in names if name not in self._keeps and os.path.lexists(self._home / name)]
@@ -166,7 +179,7 @@ class Output:
         if state == "new":
             shutil.rmtree(self._parts, ignore_errors=True)
             if self._grows:
-                _remove_own_files(self.path)
+                remove_own_files(self.path, self._names)
                 self._note(None)
         return state
 
@@ -207,7 +220,7 @@ class Output:
                 self.path.rmdir()
 
     def _has_content(self) -> bool:
-        return any(_files(self._home / name) for name in self._names)
+        return any(files_in(self._home / name) for name in self._names)
 
     def parts(self, suffix: str, **more: Any) -> PartStore:
         """Parts of the result beside it, for a result that does not grow in its folder.
@@ -244,9 +257,9 @@ class Output:
             open_to_readers(temporary)
             if self._is_file:
                 os.replace(temporary, self.path)
-                self._note(_hashes(self._home, self._names))
+                self._note(hashes_of(self._home, self._names))
             else:
-                self._note(_hashes(temporary, _listed(temporary)), temporary / RECORD)
+                self._note(hashes_of(temporary, _listed(temporary)), temporary / RECORD)
                 others = self._others(temporary)
                 (self._swap if swaps else self._move)(temporary, others)
         finally:
@@ -266,7 +279,7 @@ class Output:
         self._check_inputs()
         hashed = names or self._names
         self._names = tuple(name for name in self._names if name not in hashed)
-        self._note(_hashes(self._home, hashed))
+        self._note(hashes_of(self._home, hashed))
 
     def _check_inputs(self) -> None:
         for name, fingerprint in self._inputs.items():
@@ -276,23 +289,13 @@ class Output:
                     "command again"
                 )
 
-    def _note(self, files: dict[str, str] | None, record: Path | None = None) -> None:
-        self._record = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "version": metadata.version("sentence-experts"),
-            "what": self._what,
-            "settings": self._settings,
-            "result": self.result,
-            "names": list(self._names),
-            "grows": self._grows,
-            "files": files,
-        }
-        write_json(record or self._file, self._record)
+    def _note(self, files: dict[str, str] | None, file: Path | None = None) -> None:
+        owned = self._names if self._grows else ()
+        self._record = write_record(file or self._file, self._what, self._settings, self.result, files, owned)
 
     def _others(self, new: Path) -> list[str]:
         """The files that stay, none of which has the name of a new one."""
-        others = sorted(_files(self.path) - own_files(self.path)) if self.path.is_dir() else []
+        others = sorted(files_in(self.path) - own_files(self.path)) if self.path.is_dir() else []
         if in_the_way := [name for name in others if os.path.lexists(new / name)]:
             raise UsageError(
                 f"{self.path / in_the_way[0]}: not written by this program, and in the way: move it away"
@@ -317,34 +320,10 @@ class Output:
 
     def _move(self, new: Path, others: list[str]) -> None:
         """Into a folder that cannot be replaced itself, such as a mounted one; the record comes last."""
-        _remove_own_files(self.path)
-        for name in sorted(_files(new), key=lambda name: name == RECORD):
+        remove_own_files(self.path)
+        for name in sorted(files_in(new), key=lambda name: name == RECORD):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(new / name, self.path / name)
-
-
-def note_changes(folder: Path, names: Iterable[str]) -> None:
-    """Note that this package added or changed files of `folder`, a finished output or the folder of one."""
-    for home in (folder, folder.parent):
-        record = _read_record(home / RECORD)
-        if record is None or record["files"] is None:
-            continue
-        prefix = "" if home == folder else f"{folder.name}/"
-        if home == folder or any(name.startswith(prefix) for name in record["files"]):
-            found = _hashes(folder, names)
-            files = record["files"] | {f"{prefix}{name}": digest for name, digest in found.items()}
-            write_json(home / RECORD, record | {"files": files})
-
-
-def own_files(folder: Path) -> set[str]:
-    """The files in a folder that `output` wrote there, relative to it, by its record."""
-    record = _read_record(folder / RECORD)
-    if record is None:
-        return set()
-    own = {RECORD, *(record["files"] or {})}
-    for name in record["names"] if record["grows"] else ():
-        own |= {f"{name}/{each}" if each else name for each in _files(folder / name)}
-    return {name for name in own if os.path.lexists(folder / name)}
 
 
 def remove_output(folder: Path) -> None:
@@ -354,49 +333,13 @@ def remove_output(folder: Path) -> None:
         InUseError: another process is writing it.
     """
     with locked(folder, "remove"):
-        _remove_own_files(folder)
-
-
-def _remove_own_files(folder: Path) -> None:
-    own = sorted(own_files(folder), key=lambda name: name == RECORD)
-    for name in own:
-        (folder / name).unlink()
-    for inner in sorted({each for name in own for each in Path(name).parents[:-1]}, reverse=True):
-        if not any(os.scandir(folder / inner)):
-            (folder / inner).rmdir()
+        remove_own_files(folder)
 
 
 def _can_be_replaced(folder: Path) -> bool:
     """Whether a folder can be exchanged for another one: not if it is mounted, or somebody works in it."""
     used = Path.cwd().is_relative_to(folder.resolve()) or os.path.ismount(folder)
     return not used and os.access(folder.parent, os.W_OK)
-
-
-def check_finished(folder: Path) -> None:
-    """Refuse to read a folder whose run was interrupted.
-
-    Raises:
-        InputError: it is unfinished, or a newer version of this package wrote it.
-    """
-    record = _read_record(folder / RECORD)
-    if record is not None and record["files"] is None:
-        raise InputError(
-            f"{folder}: this {record['what']} is not finished; the command that makes it goes on with it"
-        )
-
-
-def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The name of the first setting that differs, such as "config.learning_rate".
-
-    >>> different_setting({"model": "a", "config": {"seed": 1}}, {"model": "a", "config": {"seed": 2}})
-    'config.seed'
-    """
-    for name in dict.fromkeys([*now, *before]):
-        old, new = before.get(name), now.get(name)
-        if old != new:
-            inner = isinstance(old, dict) and isinstance(new, dict) and different_setting(old, new)
-            return f"{name}.{inner}" if inner else name
-    return None
 
 
 def _described(name: str, before: Mapping[str, Any]) -> str:
@@ -409,26 +352,6 @@ def _described(name: str, before: Mapping[str, Any]) -> str:
     return f"another {name.removeprefix('config.').removeprefix('fetch.')}{shown}"
 
 
-def _record_file(path: Path, is_file: bool) -> Path:
-    return path.with_name(f"{path.name}.json") if is_file else path / RECORD
-
-
-def _read_record(file: Path) -> dict[str, Any] | None:
-    """The record of an output; None if there is none, also if the file is something else.
-
-    Raises:
-        InputError: a newer version of this package wrote it.
-    """
-    try:
-        record = read_json(file)
-    except (InputError, OSError):
-        return None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        return None
-    check_version(file, record.get("format_version"), FORMAT_VERSION)
-    return record if record.keys() >= _KEYS else None
-
-
 def _settings_of_parts(folder: Path) -> dict[str, Any] | None:
     try:
         settings: dict[str, Any] = read_json(folder / SETTINGS)["settings"]
@@ -437,27 +360,6 @@ def _settings_of_parts(folder: Path) -> dict[str, Any] | None:
     return settings
 
 
-def _hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """File -> SHA-256 of all files under the names."""
-    found = {f"{name}/{each}" if each else name for name in names for each in _files(folder / name)}
-    return {name: sha256_file(folder / name) for name in sorted(found)}
-
-
 def _listed(folder: Path) -> list[str]:
     """The names in a folder, hidden ones aside."""
     return [name for name in sorted(os.listdir(folder)) if name[0] != "."] if folder.is_dir() else []
-
-
-def _files(path: Path) -> set[str]:
-    """The files in a folder, relative to it, temporary ones and locks aside; "" for a file itself."""
-    if not path.is_dir():
-        return {""} if os.path.lexists(path) else set()
-    found = set()
-    for inner, folders, names in os.walk(path):
-        folders[:] = [name for name in folders if not _is_temporary(name)]
-        found |= {Path(inner, name).relative_to(path).as_posix() for name in names if not _is_temporary(name)}
-    return found
-
-
-def _is_temporary(name: str) -> bool:
-    return name[0] == "." and name.endswith((".tmp", ".lock"))

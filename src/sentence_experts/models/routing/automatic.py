@@ -23,7 +23,7 @@ from sentence_experts.models.routing.route_classifier import AUTO, FOLDER, Route
 from sentence_experts.models.storage.fingerprint import forget_origin
 from sentence_experts.models.surgery.merge import average_experts
 from sentence_experts.progress import progress
-from sentence_experts.storage import read_json, update_json, write_text
+from sentence_experts.storage import note_changes, read_json, update_json, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -148,8 +148,8 @@ class AutoRoutedEncoder(ExpertEncoder):
         if (card := Path(path) / "README.md").exists():
             write_text(card, usage_card(self))
 
-    def write_auto_routes(self, folder: Path) -> list[str]:
-        """Add the automatic routes to the folder of the saved model; returns the names of what it wrote.
+    def write_auto_routes(self, folder: Path) -> None:
+        """Add the automatic routes to the folder of the saved model.
 
         The prompt "auto" and a line of the config are for stock loaders, whose error then says what to do.
         """
@@ -157,7 +157,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         update_json(folder / "config.json", {"auto_routes": True})
         settings = folder / "config_sentence_transformers.json"
         update_json(settings, {"prompts": {**read_json(settings)["prompts"], AUTO: AUTO_PROMPT}})
-        return [FOLDER, "config.json", settings.name]
+        note_changes(folder, [FOLDER, "config.json", settings.name])
 
     def log_low_confidence(self) -> None:
         """Log the number of texts since the last call that were below the confidence threshold, if any."""

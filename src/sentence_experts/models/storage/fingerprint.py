@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.models.sources import source_name
-from sentence_experts.storage import RECORD, sha256_file, sha256_text
+from sentence_experts.storage import RECORD, sha256_file, sha256_text, sha256_unchanging
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -118,8 +117,7 @@ def folder_fingerprint(folder: Path) -> str:
     )
     hashes = {}
     for file in files:
-        status = (folder / file).stat()
-        hashes[file.as_posix()] = _hash_of(folder / file, status.st_size, status.st_mtime_ns)
+        hashes[file.as_posix()] = sha256_unchanging(folder / file)
     return sha256_text(*(part for entry in hashes.items() for part in entry))
 
 
@@ -132,8 +130,3 @@ def weights_fingerprint(model: SentenceTransformer) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().float().numpy().tobytes())
     return digest.hexdigest()
-
-
-@lru_cache(maxsize=4096)
-def _hash_of(file: Path, size: int, changed: int) -> str:
-    return sha256_file(file)

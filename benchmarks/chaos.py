@@ -1,0 +1,530 @@
+"""Random verbs, killed, run twice at once, on a full disk, or on damaged inputs: is anything lost?
+
+Each trial disturbs one command of the command line in a folder of its own, and then gives the same command
+again, undisturbed. It must end with the files of the undisturbed run, or refuse by naming what is wrong. Commands
+run in processes that are forked from this one, which has imported everything, and die by SIGKILL.
+
+    python benchmarks/chaos.py --trials 200      # about 40 minutes on two cores
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import io
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+DISTURBANCES = (
+    "kill",
+    "two at once",
+    "two of different settings",
+    "full disk",
+    "damaged input",
+    "damaged parts",
+)
+SECONDS = 240  # after which a command counts as hung
+NAMED = ("changed since", "missing", "damaged", "cannot be", "not finished", "in use", "no space", "not valid",
+         "was written", "larger than a limit", "no such", "lacks", "is no ", "not as it", "in the way", "No such file")  # fmt: skip
+IGNORED = ("checkpoints", "logs", "vectors", "report.html", "rejected.jsonl")
+VARYING = ("made_from.json", "index.json", ".npy.json")  # names of this machine, times
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command, what it reads of earlier ones, and what it makes.
+
+    Attributes:
+        command: arguments; every name of `reads` and `makes` in braces stands for its path.
+        reads: names of the inputs, in the folder of a trial.
+        makes: the name of the output.
+        other: arguments that make another result.
+    """
+
+    command: str
+    reads: tuple[str, ...]
+    makes: str
+    other: str
+
+
+VERBS = {
+    "corpus import": Verb("corpus import {articles} --out {corpus} --workers 1", ("articles",), "corpus", ""),
+    "pairs": Verb(
+        "pairs {corpus} --domains {rules.yaml} --relation co-citation --unit title --split paper "
+        "--negatives-min-cited 1 --max-train-per-domain 60 --max-eval-per-domain 20 --out {pairs}",
+        ("corpus", "rules.yaml"), "pairs", "--seed 1",
+    ),
+    "tasks": Verb("tasks {tasks.yaml} --out {tasks}", ("tasks.yaml", "rows.jsonl"), "tasks", "--seed 1"),
+    "encode": Verb(
+        "encode {base} --input {texts.txt} --chunk-size 8 --device cpu --out {v.npy}", ("base", "texts.txt"),
+        "v.npy", "--normalize",
+    ),
+    "search": Verb("search {base} --corpus {corpus} --unit title --json memory", ("base", "corpus"), "corpus/.vectors", "--unit abstract"),
+    "extend": Verb("extend {base} --domains {pairs} --out {model}", ("base", "pairs"), "model", "--normalize"),
+    "train": Verb(
+        "train {model} --pairs {pairs} --max-steps 6 --eval-steps 2 --batch-size 8 --out {run}",
+        ("model", "pairs"), "run", "--seed 1",
+    ),
+    "evaluate": Verb(
+        "evaluate {run}/model --pairs {pairs} --baseline tfidf --bootstrap 0 --device cpu --out {evaluation}",
+        ("run", "pairs"), "evaluation", "--split validation",
+    ),
+}  # fmt: skip
+
+
+@dataclass
+class Outcome:
+    """What became of a trial: `survived`, `refused` or `lost`, with what was said."""
+
+    verb: str
+    disturbance: str
+    result: str
+    detail: str = ""
+    seconds: float = 0.0
+    leftovers: list[str] = field(default_factory=list)
+
+
+def prepare(world: Path, seed: int = 0) -> None:
+    """Write what the first commands read, and run every command once, undisturbed."""
+    from sentence_experts.corpus.simulate import simulate_corpus
+    from sentence_experts.recipes import RECIPES
+    from sentence_experts.storage import write_text
+
+    simulate_corpus(world / "articles", seed, articles=240)
+    shutil.copy(RECIPES / "material" / "simulated_domains.yaml", world / "rules.yaml")
+    dice = random.Random(seed)
+    words = "rice wheat neuron axon sleep drought root spike memory cell".split()
+    texts = [" ".join(dice.choices(words, k=8)) for _ in range(64)]
+    write_text(world / "texts.txt", "".join(f"{text}\n" for text in texts))
+    rows = "".join(f'{{"text": "{text}", "label": "{n % 3}"}}\n' for n, text in enumerate(texts))
+    write_text(world / "rows.jsonl", rows)
+    task = "tasks:\n  topic:\n    kind: classification\n    datasets:\n      rows: {file: rows.jsonl}\n"
+    write_text(world / "tasks.yaml", task)
+    in_child(lambda: _write_base(world / "base"))
+    for name, verb in VERBS.items():
+        status, said = run(verb, world)
+        if status:
+            raise SystemExit(f"{name}: {said}")
+
+
+def _write_base(folder: Path) -> None:
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    from sentence_experts.models.sources import minilm_path
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(minilm_path())
+    config = BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)  # fmt: skip  # noqa: E501
+    plain = folder.with_name("plain")
+    BertModel(config).save_pretrained(plain)
+    tokenizer.save_pretrained(plain)
+    SentenceTransformer(str(plain), device="cpu").save(str(folder), create_model_card=False)
+    shutil.rmtree(plain)
+
+
+# ---- commands in processes of their own ----------------------------------------------------------
+
+
+def start(verb: Verb, folder: Path, other: str = "", file_limit: int | None = None) -> tuple[int, int]:
+    """Begin a command in a forked process; its id, and the file that what it says goes to."""
+    words = [*verb.command.split(), *other.split()]
+    names = (*verb.reads, verb.makes, "corpus")
+    paths = {f"{{{name}}}": str(folder / name) for name in names}
+    arguments = [_filled(word, paths) for word in words]
+    said, end = os.pipe()  # a file would count under the limit
+    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 1 << 20)
+    child = os.fork()
+    if child:
+        os.close(end)
+        return child, said
+    status = 70
+    try:
+        os.dup2(end, 1)
+        os.dup2(end, 2)
+        sys.stdout, sys.stderr = (
+            io.TextIOWrapper(os.fdopen(each, "wb", 0), write_through=True) for each in (1, 2)
+        )
+        if file_limit is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+        status = _call(arguments)
+    finally:
+        os._exit(status)
+
+
+def _filled(word: str, paths: dict[str, str]) -> str:
+    for name, path in paths.items():
+        word = word.replace(name, path)
+    return word
+
+
+def _call(arguments: list[str]) -> int:
+    from sentence_experts.cli import console
+    from sentence_experts.cli.main import main
+
+    # The consoles were made for the streams of the parent.
+    console.results.file, console.notes.file = sys.stdout, sys.stderr
+    sys.argv = ["sentence-experts", *arguments]
+    try:
+        main(arguments)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    return 0
+
+
+def finish(child: int, said: int, kill_after: float | None = None) -> tuple[int, str]:
+    """The status of a command (negative: the signal that ended it) and what it said."""
+    deadline = time.monotonic() + (SECONDS if kill_after is None else kill_after)
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            break
+        time.sleep(0.002)
+    with os.fdopen(said, "rb") as file:
+        text = file.read().decode(errors="replace")
+    return os.waitstatus_to_exitcode(status), text
+
+
+def run(verb: Verb, folder: Path, **options: object) -> tuple[int, str]:
+    """Run a command to its end."""
+    return finish(*start(verb, folder, **options))  # type: ignore[arg-type]
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Do something in a forked process, so that this one stays without threads."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the material could not be prepared")
+
+
+# ---- trials --------------------------------------------------------------------------------------
+
+
+class Chaos:
+    """Trials in a world of undisturbed results."""
+
+    def __init__(self, world: Path, seed: int, small_disk: Path | None = None) -> None:
+        """`small_disk` is an empty folder on a disk of a few hundred kilobytes, if there is one."""
+        self.world = world
+        self.dice = random.Random(seed)
+        self.small_disk = small_disk
+        self.seconds: dict[str, float] = {}
+
+    def trial(self, name: str | None = None, disturbance: str | None = None) -> Outcome:
+        """Disturb a command, give it again, and compare."""
+        name = name or self.dice.choice(list(VERBS))
+        disturbance = disturbance or self.dice.choice(DISTURBANCES)
+        verb = VERBS[name]
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="chaos-", dir=self.world.parent) as temporary:
+            folder = Path(temporary)
+            for each in verb.reads:
+                copy(self.world / each, folder / each)
+            if name == "search":
+                shutil.rmtree(folder / "corpus" / ".vectors", ignore_errors=True)
+            try:
+                outcome = self._disturbed(name, verb, disturbance, folder)
+            except Exception as error:  # of this program: neither survived nor refused
+                outcome = Outcome(name, disturbance, "lost", f"{type(error).__name__}: {error}")
+        outcome.seconds = time.monotonic() - began
+        return outcome
+
+    def _disturbed(self, name: str, verb: Verb, disturbance: str, folder: Path) -> Outcome:
+        refused = ""
+        if disturbance == "kill":
+            for _ in range(self.dice.randint(1, 3)):
+                self._killed(name, verb, folder)
+        elif disturbance == "damaged parts":
+            self._killed(name, verb, folder)
+            self._damage([folder / verb.makes, *folder.glob(f".{Path(verb.makes).name}.parts")], folder)
+        elif disturbance == "damaged input":
+            made = [
+                each
+                for each in verb.reads
+                if each in {other.makes for other in VERBS.values()} or each == "base"
+            ]
+            damaged = self._damage([folder / each for each in made if each != "base"], folder)
+            status, said = run(verb, folder)
+            if status and damaged is not None:
+                refused = said
+                if not names_it(said):
+                    return Outcome(name, disturbance, "lost", last_line(said))
+                copy(self.world / damaged, folder / damaged)
+        elif disturbance == "full disk":
+            status, said = self._on_full_disk(verb, folder)
+            if status and not names_it(said):
+                return Outcome(name, disturbance, "lost", last_line(said))
+            refused = said if status else ""
+        else:
+            other = verb.other if "different" in disturbance else ""
+            first = start(verb, folder)
+            time.sleep(self.dice.uniform(0, self._usual(name) / 2))
+            second = start(verb, folder, other=other)
+            results = [finish(*first), finish(*second)]
+            odd = [said for status, said in results if status and not names_it(said)]
+            if odd and not (other and "was " in odd[0]):
+                return Outcome(name, disturbance, "lost", last_line(odd[0]))
+            if results[0][0] and not results[1][0] and other:
+                # The second came first: its result stands, and this command is refused until told otherwise.
+                status, said = run(verb, folder)
+                kind = "refused" if status and "another" in said else "lost"
+                return Outcome(name, disturbance, kind, last_line(said))
+        return self._repaired(name, verb, disturbance, folder, refused)
+
+    def _repaired(self, name: str, verb: Verb, disturbance: str, folder: Path, refused: str) -> Outcome:
+        """Give the same command again, as its messages say also with --overwrite; compare."""
+        began = time.monotonic()
+        status, said = run(verb, folder)
+        if not status:
+            self.seconds.setdefault(name, time.monotonic() - began)
+        elif names_it(said) and "--overwrite" in said:
+            refused = said
+            status, said = run(verb, folder, other="--overwrite")
+        if status and names_it(said) and "move it away" in said:
+            shutil.rmtree(folder / verb.makes)
+            status, said = run(verb, folder)
+        if status:
+            return Outcome(name, disturbance, "lost", last_line(said))
+        different = difference(self.world / verb.makes, folder / verb.makes)
+        if different:
+            return Outcome(name, disturbance, "lost", f"{different} differs")
+        left = [path.name for path in leftovers(folder)]
+        kind = "refused" if refused else "survived"
+        return Outcome(name, disturbance, kind, last_line(refused), leftovers=left)
+
+    def _usual(self, name: str) -> float:
+        return self.seconds.get(name, 4.0)
+
+    def _killed(self, name: str, verb: Verb, folder: Path) -> None:
+        finish(*start(verb, folder), kill_after=self.dice.uniform(0.02, 1.1 * self._usual(name)))
+
+    def _damage(self, places: list[Path], folder: Path) -> str | None:
+        """Truncate a file in one of the places, or flip one of its bits; its name."""
+        files = sorted(
+            file
+            for place in places
+            for file in ([place] if place.is_file() else place.rglob("*"))
+            if file.is_file() and file.stat().st_size and ".lock" not in file.name
+            and file.suffix not in (".md", ".html")
+        )  # fmt: skip
+        if not files:
+            return None
+        file = self.dice.choice(files)
+        content = bytearray(file.read_bytes())
+        place = self.dice.randrange(len(content))
+        if self.dice.random() < 0.5:
+            file.write_bytes(content[:place])
+        else:
+            content[place] ^= 1 << self.dice.randrange(8)
+            file.write_bytes(content)
+        return file.relative_to(folder).as_posix()
+
+    def _on_full_disk(self, verb: Verb, folder: Path) -> tuple[int, str]:
+        if self.small_disk is None or self.dice.random() < 0.3:
+            return run(verb, folder, file_limit=self.dice.choice([0, 300, 3000, 30_000]))
+        for each in self.small_disk.iterdir():
+            shutil.rmtree(each)
+        out = self.small_disk / "out"
+        out.mkdir()
+        disk = shutil.disk_usage(out)
+        (out / "ballast").write_bytes(
+            b"0" * self.dice.randrange(int(disk.free * 0.5), max(int(disk.free) - 4096, 1))
+        )
+        there = out / Path(verb.makes).name
+        if verb.makes.startswith("corpus/"):
+            return run(verb, folder, file_limit=3000)
+        at = Verb(
+            verb.command.replace("{" + verb.makes + "}", str(there)), verb.reads, verb.makes, verb.other
+        )
+        return run(at, folder)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file or folder."""
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def names_it(said: str) -> bool:
+    """Whether the last line is an error in the user's terms."""
+    line = last_line(said)
+    return line.startswith("error: ") and "(unexpected" not in line and any(each in line for each in NAMED)
+
+
+def last_line(said: str) -> str:
+    """The last line of what a command said."""
+    lines = said.strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def difference(expected: Path, found: Path) -> str | None:
+    """The first file that is not as in the undisturbed result."""
+    if expected.is_file():
+        return None if found.is_file() and found.read_bytes() == expected.read_bytes() else expected.name
+    names = {name for folder in (expected, found) for name in contents(folder)}
+    for name in sorted(names):
+        one, other = expected / name, found / name
+        if not one.is_file() or not other.is_file():
+            return name
+        if Path(name).name not in VARYING and one.read_bytes() != other.read_bytes():
+            return name
+    return None
+
+
+def contents(folder: Path) -> Iterator[str]:
+    """The files that must be the same."""
+    for file in folder.rglob("*"):
+        name = file.relative_to(folder)
+        if file.is_file() and not any(part in IGNORED or part.startswith(".") for part in name.parts):
+            yield name.as_posix()
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Temporary files that nobody removed."""
+    return [path for path in folder.rglob(".*") if path.name.endswith((".tmp", ".old", ".parts", ".partial"))
+            or ".scratch-" in path.name]  # fmt: skip
+
+
+# ---- the benchmark -------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def small_disk(size: str = "600k") -> Iterator[Path | None]:
+    """A disk that is soon full, where this process may mount one."""
+    with tempfile.TemporaryDirectory(prefix="chaos-disk-") as temporary:
+        mounted = os.system(f"mount -t tmpfs -o size={size} tmpfs {temporary} 2>/dev/null") == 0
+        try:
+            yield Path(temporary) if mounted else None
+        finally:
+            if mounted:
+                os.system(f"umount {temporary}")
+
+
+def import_everything() -> None:
+    """Import what the commands need, so that a forked process begins to work at once."""
+    import importlib
+
+    for module in ("cli.main", "corpus.importing", "corpus.simulate", "pairs.compile", "tasks.compile",
+                   "encoding.encode", "retrieval.search", "models.surgery.extend", "training.run",
+                   "evaluation.evaluate", "report.write", "report.tables"):  # fmt: skip
+        importlib.import_module(f"sentence_experts.{module}")
+    import torch
+    from sentence_experts.cli.main import app_with_verbs
+
+    app_with_verbs()
+    torch.set_num_threads(1)
+
+
+def main() -> None:
+    """Run the trials and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=1e6, help="Time after which no trial begins")
+    parser.add_argument("--processes", type=int, default=1, help="Number of trials at a time")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verb", choices=VERBS)
+    parser.add_argument("--disturbance", choices=DISTURBANCES)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    from sentence_experts.storage import read_json
+
+    import_everything()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="chaos-") as temporary, small_disk() as disk:
+        world = Path(temporary) / "world"
+        world.mkdir()
+        prepare(world)
+        files = [Path(temporary) / f"{number}.json" for number in range(options.processes)]
+        children = []
+        for number, file in enumerate(files):
+            if not (child := os.fork()):
+                trials = options.trials // options.processes
+                in_one_process(
+                    Chaos(world, options.seed + number, disk if number == 0 else None), trials, options, file
+                )
+                os._exit(0)
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+        outcomes = [Outcome(**each) for file in files for each in read_json(file)]
+    write_results(outcomes, options, time.monotonic() - began, disk is not None)
+
+
+def in_one_process(chaos: Chaos, trials: int, options: argparse.Namespace, file: Path) -> None:
+    """Do some of the trials, and write their outcomes to a file."""
+    from sentence_experts.storage import write_json
+
+    outcomes = []
+    end = time.monotonic() + 60 * options.minutes
+    for _ in range(trials):
+        if time.monotonic() > end:
+            break
+        outcomes.append(chaos.trial(options.verb, options.disturbance))
+        print(outcomes[-1], flush=True)
+        write_json(file, [vars(each) for each in outcomes])
+
+
+def write_results(outcomes: list[Outcome], options: argparse.Namespace, seconds: float, disk: bool) -> None:
+    """Write the table and every trial."""
+    from measuring import hardware
+
+    from sentence_experts.storage import write_json, write_text
+
+    lines = ["| | tried | survived | refused | lost |", "|---|---:|---:|---:|---:|"]
+    for title, key in (("command", "verb"), ("disturbance", "disturbance")):
+        for value in dict.fromkeys(
+            getattr(each, key) for each in sorted(outcomes, key=lambda one: getattr(one, key))
+        ):
+            own = Counter(each.result for each in outcomes if getattr(each, key) == value)
+            lines.append(
+                f"| {title}: {value} | {own.total()} | {own['survived']} | {own['refused']} | {own['lost']} |"
+            )
+    every = Counter(each.result for each in outcomes)
+    lines.append(f"| all | {every.total()} | {every['survived']} | {every['refused']} | {every['lost']} |")
+    left = sum(bool(each.leftovers) for each in outcomes)
+    text = (
+        f"# Is anything lost?\n\nMade by `python benchmarks/chaos.py --trials {options.trials} --seed "
+        f"{options.seed}`; {hardware()}; {seconds / 60:.0f} minutes.\n\nsurvived: the same command again gave the bytes of "
+        "the undisturbed run. refused: a command named what was wrong in one line, and after that was put right the "
+        f"bytes were the same. lost: neither. Trials that left temporary files behind: {left}.\n"
+        f"Full disk: {'a disk of 600 kB, or ' if disk else ''}a limit on the size of files.\n\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+    write_text(options.out / "chaos.md", text)
+    write_json(options.out / "chaos.json", [vars(each) for each in outcomes])
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

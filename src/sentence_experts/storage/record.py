@@ -1,0 +1,188 @@
+"""The record of an output: what it was made from, and the hash of every file that was written.
+
+It is `made_from.json` in a folder, and `NAME.json` beside a file, with the keys
+
+- `format`, `format_version`, `version` (of this package)
+- `what`: such as "training run"
+- `settings`: those that decide the result, and the fingerprints of what was read
+- `result`: small values such as counts, for a run that finds the output finished
+- `files`: file -> SHA-256; null while the output is not finished
+- `owned`: names in the folder that belong to the run with all that is in them, without hashes
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from sentence_experts.errors import InputError
+from sentence_experts.storage.files import (
+    check_version,
+    read_json,
+    sha256_file,
+    sha256_unchanging,
+    write_json,
+)
+
+RECORD = "made_from.json"
+FORMAT = "sentence-experts output"
+FORMAT_VERSION = 1
+_KEYS = {"what", "settings", "result", "files", "owned"}
+
+
+def note_changes(folder: Path, names: Iterable[str]) -> None:
+    """Note that this package added or changed files of `folder`, a finished output or the folder of one."""
+    for home in (folder, folder.parent):
+        record = read_record(home / RECORD)
+        if record is None or record["files"] is None:
+            continue
+        prefix = "" if home == folder else f"{folder.name}/"
+        if home == folder or any(name.startswith(prefix) for name in record["files"]):
+            found = hashes_of(folder, names)
+            files = record["files"] | {f"{prefix}{name}": digest for name, digest in found.items()}
+            write_json(home / RECORD, record | {"files": files})
+
+
+def own_files(folder: Path, names: Iterable[str] = ()) -> set[str]:
+    """The files in a folder that `output` wrote there, relative to it: by its record, or under `names`."""
+    record = read_record(folder / RECORD)
+    owned = names if record is None else record["owned"]
+    files = set() if record is None else set(record["files"] or {})
+    own = {RECORD, *files, *(name for each in owned for name in _files_under(folder, each))}
+    return {name for name in own if os.path.lexists(folder / name)}
+
+
+def remove_own_files(folder: Path, names: Iterable[str] = ()) -> None:
+    """Remove what `own_files` lists; call it under the folder's lock."""
+    own = sorted(own_files(folder, names), key=lambda name: name == RECORD)
+    for name in own:
+        (folder / name).unlink()
+    for inner in sorted({each for name in own for each in Path(name).parents[:-1]}, reverse=True):
+        if not any(os.scandir(folder / inner)):
+            (folder / inner).rmdir()
+
+
+def check_finished(folder: Path) -> None:
+    """Refuse to read a folder whose run was interrupted.
+
+    Raises:
+        InputError: it is unfinished, or a newer version of this package wrote it.
+    """
+    record = read_record(folder / RECORD)
+    if record is not None and record["files"] is None:
+        raise InputError(
+            f"{folder}: this {record['what']} is not finished; the command that makes it goes on with it"
+        )
+
+
+def check_unchanged(folder: Path) -> None:
+    """Refuse to read what was damaged, or edited, since it was written.
+
+    Raises:
+        InputError: a file of a finished output is missing or not as its record says; a run is unfinished; or
+            a newer version of this package wrote it.
+    """
+    check_finished(folder)
+    for home, prefix in ((folder, ""), (folder.parent, f"{folder.name}/")):
+        record = read_record(home / RECORD)
+        for name, digest in ((record or {}).get("files") or {}).items():
+            file = home / name
+            if name.startswith(prefix) and (not file.is_file() or sha256_unchanging(file) != digest):
+                how = "has changed since it was written" if file.is_file() else "is missing"
+                raise InputError(
+                    f"{file} {how}: make it again, or remove {home / RECORD} if you changed it yourself"
+                )
+
+
+def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The name of the first setting that differs, such as "config.learning_rate".
+
+    >>> different_setting({"model": "a", "config": {"seed": 1}}, {"model": "a", "config": {"seed": 2}})
+    'config.seed'
+    """
+    for name in dict.fromkeys([*now, *before]):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            inner = isinstance(old, dict) and isinstance(new, dict) and different_setting(old, new)
+            return f"{name}.{inner}" if inner else name
+    return None
+
+
+def record_file(path: Path, is_file: bool) -> Path:
+    """Where the record of an output is."""
+    return path.with_name(f"{path.name}.json") if is_file else path / RECORD
+
+
+def write_record(
+    file: Path,
+    what: str,
+    settings: Mapping[str, Any],
+    result: Mapping[str, Any],
+    files: Mapping[str, str] | None,
+    owned: Iterable[str],
+) -> dict[str, Any]:
+    """Write the record of an output; returns it."""
+    record = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "version": metadata.version("sentence-experts"),
+        "what": what,
+        "settings": dict(settings),
+        "result": dict(result),
+        "files": files,
+        "owned": sorted(owned),
+    }
+    write_json(file, record)
+    return record
+
+
+def is_damaged(file: Path) -> bool:
+    """Whether this was a record once, and can no longer be read as one."""
+    if not file.is_file() or read_record(file) is not None:
+        return False
+    content = file.read_text(encoding="utf-8", errors="replace")
+    return FORMAT in content or sum(f'"{key}"' in content for key in _KEYS) > 2
+
+
+def read_record(file: Path) -> dict[str, Any] | None:
+    """The record of an output; None if there is none, also if the file is something else.
+
+    Raises:
+        InputError: a newer version of this package wrote it.
+    """
+    try:
+        record = read_json(file)
+    except (InputError, OSError):
+        return None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        return None
+    check_version(file, record.get("format_version"), FORMAT_VERSION)
+    return record if record.keys() >= _KEYS else None
+
+
+def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """File -> SHA-256 of all files under the names."""
+    found = {name for each in names for name in _files_under(folder, each)}
+    return {name: sha256_file(folder / name) for name in sorted(found)}
+
+
+def _files_under(folder: Path, name: str) -> set[str]:
+    return {f"{name}/{each}" if each else name for each in files_in(folder / name)}
+
+
+def files_in(path: Path) -> set[str]:
+    """The files in a folder, relative to it, temporary ones and locks aside; "" for a file itself."""
+    if not path.is_dir():
+        return {""} if os.path.lexists(path) else set()
+    found = set()
+    for inner, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not _is_temporary(name)]
+        found |= {Path(inner, name).relative_to(path).as_posix() for name in names if not _is_temporary(name)}
+    return found
+
+
+def _is_temporary(name: str) -> bool:
+    return name[0] == "." and name.endswith((".tmp", ".lock"))
