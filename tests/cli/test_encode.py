@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
@@ -109,3 +111,15 @@ def test_help_shows_an_example(capsys):
     status, out, _ = run(capsys, "encode", "--help")
     assert status == 0
     assert "Example: sentence-experts encode" in out
+
+
+def test_a_training_run_is_named_before_its_routes(experts_model, texts, tmp_path, capsys):
+    run_folder = tmp_path / "run"
+    shutil.copytree(experts_model, run_folder / "model")
+    (run_folder / "run.json").write_text("{}")
+    options = ("--input", texts, "--column", "abstract", "--route", "crops", "--out", tmp_path / "v.npy")
+    status, _, error = run(capsys, "encode", run_folder, *options)
+    assert (status, f"its model is {run_folder / 'model'}" in " ".join(error.split())) == (1, True), error
+    shutil.rmtree(run_folder / "model")
+    status, _, error = run(capsys, "encode", run_folder, *options)
+    assert (status, "no model in this folder" in error) == (1, True), error
