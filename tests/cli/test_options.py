@@ -20,8 +20,9 @@ from sentence_experts.errors import InputError, UsageError
 LIBRARY = Path(sentence_experts.__file__).parent
 NO_VERBS = {
     "sentence-experts corpus",
+    "sentence-experts output",
     "sentence-experts pairs",
-}  # the name of a format and of a Spark session
+}  # names of formats and of a Spark session
 
 
 class Loading(Config):
