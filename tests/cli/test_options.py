@@ -155,7 +155,7 @@ def test_library_messages_name_no_flag_and_no_verb() -> None:
 
 def test_every_verb_that_notes_name_is_there() -> None:
     for name, verb in VERBS.items():
-        assert name in sentence_experts.__all__
+        assert name in sentence_experts.__all__ or hasattr(sentence_experts.CorpusFolder, name)
         assert verb.split()[0] in main.VERBS
 
 
