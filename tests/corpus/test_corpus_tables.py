@@ -13,6 +13,7 @@ from sentence_experts.corpus import tables
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.tables import DOMAINS_SCHEMA, CorpusFolder, write_stream
 from sentence_experts.errors import InputError
+from sentence_experts.pairs.compile import compile_pairs
 
 
 @pytest.mark.parametrize("sizes", [[], [1], [3, 9, 0, 2], [25], [10, 10]])
@@ -49,3 +50,10 @@ def test_a_manifest_of_another_shape_is_refused(tmp_path: Path, manifest: object
     (corpus.path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match=str(corpus.path)):
         CorpusFolder.open(corpus.path)
+
+
+def test_pairs_of_exchanged_tables_are_refused(tmp_path: Path) -> None:
+    corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
+    corpus.citations.write_bytes(corpus.papers.read_bytes())
+    with pytest.raises(InputError, match=r"citations\.parquet lacks the columns citing, cited"):
+        compile_pairs(corpus)

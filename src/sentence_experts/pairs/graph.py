@@ -9,7 +9,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.tables import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import PAIR_COLUMNS, WITHIN
@@ -21,6 +21,7 @@ from sentence_experts.pairs.neighbours import Neighbours
 from sentence_experts.pairs.proximity import co_cited_within
 from sentence_experts.pairs.splits import UNKNOWN_YEAR, CitingArticles, PairArrays, WorkArrays
 from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, with_texts_of
+from sentence_experts.tables import check_columns
 
 LINK_COUNTS = (1, 2, 3, 5)
 
@@ -46,6 +47,8 @@ class LinkGraph:
         self._engine = engine
         self._settings = settings
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
+        check_columns(str(corpus.papers), PAPERS_SCHEMA.names, papers.columns)
+        check_columns(str(corpus.citations), CITATIONS_SCHEMA.names, references.columns)
         self._citations = identified(references)
         self._mentions = engine.read(corpus.mentions) if settings.by_proximity else None
         texts = folded_texts(settings.unit, papers, references)
