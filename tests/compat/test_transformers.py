@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,9 @@ from transformers import (
 from transformers.models.bert.modeling_bert import BertLayer
 from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer
 from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer
-from transformers.trainer_utils import sort_checkpoints
 
 from sentence_experts.compat.transformers import (
     attention_of,
-    hide_close_checkpoints,
     ignore_on_load,
     loading_reports,
     padded_attention,
@@ -107,27 +104,6 @@ def test_weights_can_be_left_out_without_a_report(tmp_path, capfd: pytest.Captur
 def test_the_padded_attention_is_the_librarys_own() -> None:
     assert AttentionInterface()["sdpa"] is padded_attention
     assert AttentionMaskInterface()["sdpa"] is padded_mask
-
-
-def test_the_trainer_sorts_close_checkpoints_by_number_without_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in (10, 9):
-        (tmp_path / f"checkpoint-{number}").mkdir()
-    logger = logging.getLogger(sort_checkpoints.__module__)
-    monkeypatch.setattr(logger, "handlers", [caplog.handler])
-    monkeypatch.setattr(logger, "filters", [])
-
-    def names() -> list[str]:
-        type(logger).warning_once.cache_clear()  # it would warn only once
-        return [Path(folder).name for folder in sort_checkpoints(str(tmp_path), use_mtime=True)]
-
-    assert names() == ["checkpoint-9", "checkpoint-10"]
-    assert "mtime" in caplog.text
-    caplog.clear()
-    hide_close_checkpoints()
-    assert names() == ["checkpoint-9", "checkpoint-10"]
-    assert not caplog.text
 
 
 def test_what_loading_finds_wrong_is_collected_and_not_printed(

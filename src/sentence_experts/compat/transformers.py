@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
@@ -64,15 +63,6 @@ def loading_reports() -> Iterator[list[LoadStateDictInfo]]:
             yield reports
         finally:
             LoadStateDictInfo.create_loading_report = table  # type: ignore[method-assign]
-
-
-def hide_close_checkpoints() -> None:
-    """Hide the warning that the trainer sorts checkpoints of one second by their numbers."""
-    logging.getLogger("transformers.trainer_utils").addFilter(_is_not_about_mtime)
-
-
-def _is_not_about_mtime(record: logging.LogRecord) -> bool:
-    return "mtime may not be reliable" not in record.getMessage()
 
 
 def records_router_logits(model: Any) -> bool:

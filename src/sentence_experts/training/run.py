@@ -17,7 +17,7 @@ from transformers import ProgressCallback, TrainerCallback, TrainerState, set_se
 from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
 from transformers.trainer_callback import PrinterCallback
 
-from sentence_experts.compat.transformers import hide_close_checkpoints
+from sentence_experts.compat.messages import hide_messages
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
@@ -368,7 +368,7 @@ def _train(
             trainer.add_callback(each)
         if checkpoint is None and validates:
             callback.start = trainer.evaluate()
-        hide_close_checkpoints()
+        hide_messages()
         trainer.train(resume_from_checkpoint=checkpoint)
 
 
