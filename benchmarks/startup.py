@@ -1,0 +1,110 @@
+"""What a command costs before it computes: CPU time and peak memory of fresh processes with a few texts.
+
+    python benchmarks/startup.py [--rounds 5]
+
+The ways take turns, and a ratio is that of two processes of one round. The peer loads the same model with a
+bare `SentenceTransformer` and encodes the same texts. Searches read vectors that an earlier search stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from measuring import hardware, table, versions, write
+
+PEER = "sentence-transformers: import, load, encode"
+CLI = "from sentence_experts.cli.main import main; main()"
+MODEL = "SentenceTransformer(sys.argv[1], device='cpu').encode(open(sys.argv[2]).read().splitlines())"
+TEXTS = 8
+
+
+def ways(folder: Path) -> dict[str, list[str]]:
+    """The command of each way; makes the texts and the corpus in `folder`."""
+    import sentence_experts
+    from sentence_experts.models.sources import model_folder
+
+    lines = [f"sentence {number} about rice in drought" for number in range(TEXTS)]
+    texts = folder / "texts.txt"
+    texts.write_text("\n".join(lines), encoding="utf-8")
+    papers = [
+        {"id": f"doi:10.1/{number}", "title": line, "abstract": line} for number, line in enumerate(lines)
+    ]
+    sentence_experts.import_corpus(out=folder / "corpus", papers=papers, workers=1)
+    cpu = ["--device", "cpu"]
+    encode = ["-c", CLI, "encode", "minilm", "--input", str(texts), *cpu, "--out", str(folder / "OUT.npy")]
+    peer = f"import sys; from sentence_transformers import SentenceTransformer; {MODEL}"
+    return {
+        "import sentence_transformers": ["-c", "import sentence_transformers"],
+        PEER: ["-c", peer, model_folder("minilm"), str(texts)],
+        "sentence-experts encode": encode,
+        "sentence-experts search": [
+            "-c",
+            CLI,
+            "search",
+            "minilm",
+            "--corpus",
+            str(folder / "corpus"),
+            *cpu,
+            "rice",
+        ],
+        "sentence-experts encode, an unknown route": [*encode, "--route", "x"],
+        "sentence-experts --help": ["-c", CLI, "--help"],
+    }
+
+
+def measure(command: list[str], number: int) -> tuple[float, float]:
+    """CPU seconds and peak resident bytes of one process; `OUT` in its arguments gets the number."""
+    arguments = [sys.executable, *(each.replace("OUT", f"out{number}") for each in command)]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode and "x" not in command:
+        raise SystemExit(f"failed: {' '.join(arguments)}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        # In a process of its own: a child's peak memory counts what this process had when it began.
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            commands = pool.submit(ways, Path(folder)).result()
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+        for number in range(given.rounds):
+            for place, (name, command) in enumerate(commands.items()):
+                found[name].append(measure(command, number * len(commands) + place))
+    rows, result = [], {}
+    for name, pairs in found.items():
+        cpu, memory = (statistics.median(values) for values in zip(*pairs, strict=True))
+        ratios = [
+            statistics.median(own[kind] / peer[kind] for own, peer in zip(pairs, found[PEER], strict=True))
+            for kind in (0, 1)
+        ]
+        result[name] = {"cpu_seconds": cpu, "peak_bytes": memory, "of_peer": ratios}
+        rows.append([name, f"{cpu:.2f} s", f"{ratios[0]:.2f}", f"{memory / 1e6:.0f} MB", f"{ratios[1]:.2f}"])
+    text = (
+        f"# What a command costs before it computes\n\nFresh processes with {TEXTS} texts and "
+        f"all-MiniLM-L6-v2, one thread; medians of {given.rounds} rounds, ratios to the peer ({PEER}) "
+        "inside a round. Made by `python benchmarks/startup.py`.\n\n"
+        + table(["", "CPU time", "of the peer", "peak memory", "of the peer"], rows)
+    )
+    write(
+        "startup",
+        {"rounds": given.rounds, "ways": result, "hardware": hardware(), "versions": versions()},
+        text,
+    )
+
+
+if __name__ == "__main__":
+    main()
