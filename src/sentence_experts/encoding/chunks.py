@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.progress import Advance
-from sentence_experts.storage import PartStore
+from sentence_experts.storage import PartStore, write_npy
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ def encode_chunks(
             reused += 1
         else:
             vectors = encode(texts)
-            with parts.writing(number) as temporary, open(temporary, "wb") as out:
-                np.save(out, vectors)
+            with parts.writing(number) as temporary:
+                write_npy(temporary, vectors)
         advance(len(texts))
         files.append(parts.path(number))
     if reused:

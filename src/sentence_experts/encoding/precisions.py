@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import UsageError
-from sentence_experts.storage import replacing
+from sentence_experts.storage import replacing, write_npy
 
 FLOAT32, FLOAT16 = "float32", "float16"
 WITH_RANGES, BITS = ("int8", "uint8"), ("binary", "ubinary")
@@ -50,8 +50,8 @@ def write_in_precision(
     if precision in WITH_RANGES:
         bounds = np.stack([np.stack([part.min(axis=0), part.max(axis=0)]) for part in map(np.load, files)])
         ranges = np.stack([bounds[:, 0].min(axis=0), bounds[:, 1].max(axis=0)])  # (2, dimensions)
-        with replacing(ranges_file or ranges_beside(out)) as temporary, open(temporary, "wb") as file:
-            np.save(file, ranges)
+        with replacing(ranges_file or ranges_beside(out)) as temporary:
+            write_npy(temporary, ranges)
     write_matrix(out, files, _conversion(precision, ranges))
 
 

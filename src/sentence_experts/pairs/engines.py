@@ -27,6 +27,7 @@ from sentence_experts.pairs.config import DUCKDB, MEMORY, SPARK_MASTER, PairsCon
 
 # Tasks per core of a self-join on one machine, so that no core waits long for the largest task.
 TASKS_PER_CORE = 2
+THREADS_PER_CORE = 4  # more only take memory
 # What DuckDB raises for a damaged file; the base class for one whose metadata cannot be parsed.
 _OF_FILES = (duckdb.Error, duckdb.InvalidInputException, duckdb.IOException, duckdb.BinderException)
 
@@ -145,7 +146,9 @@ def _duckdb(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
         if settings.memory:
             backend.raw_sql(f"SET memory_limit = '{settings.memory}'")
         if settings.threads:
-            backend.raw_sql(f"SET threads = {settings.threads}")
+            backend.raw_sql(
+                f"SET threads = {min(settings.threads, THREADS_PER_CORE * (os.cpu_count() or 1))}"
+            )
         yield backend
     finally:
         backend.disconnect()

@@ -35,6 +35,7 @@ from sentence_experts.storage import (
     sha256_file,
     sha256_text,
     write_json,
+    write_npy,
 )
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any]
         raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
     with replacing_folder(folder) as temporary:
         write_matrix(temporary / VECTORS, files)
-        np.save(temporary / ROWS, np.array(rows, dtype=np.int64))
+        write_npy(temporary / ROWS, np.array(rows, dtype=np.int64))
         stamps = {name: _stamp(temporary / name) for name in (VECTORS, ROWS)}
         write_json(temporary / INDEX, settings | {"papers": len(rows), "files": stamps})
     parts.remove()

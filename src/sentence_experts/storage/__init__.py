@@ -22,6 +22,7 @@ from sentence_experts.storage.files import (
     sha256_unchanging,
     update_json,
     write_json,
+    write_npy,
     write_parquet,
     write_text,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "sha256_unchanging",
     "update_json",
     "write_json",
+    "write_npy",
     "write_parquet",
     "write_text",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from sentence_experts.storage.disk import check_regular, temporary_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 @contextmanager
@@ -136,6 +138,16 @@ def check_kinds(path: Path, value: Mapping[str, Any], **kinds: type) -> None:
     for name, kind in kinds.items():
         if not isinstance(value.get(name, kind()), kind):
             raise InputError(f"{path}: damaged: {name!r} is a {type(value[name]).__name__}; make it again")
+
+
+def write_npy(path: Path, array: NDArray[Any]) -> None:
+    """Write an array as `.npy`; unlike `np.save`, which may leave a truncated file, it fails on a full disk."""
+    import numpy as np
+
+    content = io.BytesIO()
+    np.save(content, array)
+    with open(path, "wb") as file:
+        file.write(content.getbuffer())
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

@@ -1,0 +1,38 @@
+"""A full disk, pipes in place of files: one line each."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from sentence_experts.errors import InputError
+from sentence_experts.storage import NoSpaceError, explained, locked, read_json
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EFBIG, "File too large"),
+        OSError("7680 requested and 718 written"),
+        RuntimeError("[enforce fail at inline_container.cc:659] . unexpected pos 64 vs 0"),
+        ValueError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_full_disk_is_one_line_whoever_notices(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(NoSpaceError, match=r"MB free in .*make room"), locked(tmp_path / "out", "write"):
+        raise error
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), explained(tmp_path):
+        raise KeyError("name")
+
+
+def test_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "made_from.json")
+    with pytest.raises(InputError, match="a pipe or device"):
+        read_json(tmp_path / "made_from.json")
