@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -22,7 +22,7 @@ Device = Annotated[
 ]
 KeepRetracted = Annotated[
     bool,
-    Field(description="Keep papers that are marked as retracted; by default they are left out and counted"),
+    Field(description="Keep papers that are marked as retracted; otherwise they are left out and counted"),
 ]
 BatchSize = Annotated[
     int | None,
@@ -32,6 +32,16 @@ BatchSize = Annotated[
         "texts on other devices",
     ),
 ]
+Column = Annotated[str | None, Field(description="Column with the texts; needed if there are several")]
+Dtype = Annotated[
+    Literal["float32", "float16", "bfloat16"] | None,
+    Field(description="Number type to compute in. Default: as saved"),
+]
+MaxLength = Annotated[
+    int | None,
+    Field(ge=1, description="Maximum number of tokens per text, if the model would read more"),
+]
+Seed = Annotated[int, Field(ge=0, description="Random seed; the same seed gives the same bytes")]
 TrustRemoteCode = Annotated[bool, Field(description="Run code that comes with the weights")]
 Revision = Annotated[str | None, Field(description="Revision of a hub model: a branch, tag or commit")]
 

@@ -182,3 +182,13 @@ def test_names_with_digits_in_backticks_become_flags() -> None:
     assert (
         _with_flags("float32 turns `int8` off, not `int4`", fields) == "float32 turns --int8 off, not `int4`"
     )
+
+
+def test_settings_of_several_functions_are_declared_once() -> None:
+    """One name with one description has one declaration; equal texts are not typed twice."""
+    texts: dict[str, list[str]] = {}
+    for file in LIBRARY.rglob("*.py"):
+        joined = re.sub(r'"\s*\n\s*"', "", file.read_text())
+        for text in re.findall(r'(?:description|help)="([^"]{12,})"', joined):
+            texts.setdefault(text, []).append(file.name)
+    assert {text: files for text, files in texts.items() if len(files) > 1} == {}

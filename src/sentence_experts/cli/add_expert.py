@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.extend import Out, write_model
-from sentence_experts.cli.options import Model, Overwrite, add_verb
+from sentence_experts.cli.extend import write_model
+from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 def add_expert(
     model: Model,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new expert and its route")],
-    out: Out,
+    out: ModelOut,
     seed_from: Annotated[
         str,
         typer.Option(

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Overwrite, add_verb
+from sentence_experts.cli.options import CORPUS, Overwrite, add_verb
 from sentence_experts.corpus.config import COUNTED, FetchConfig, ImportConfig
 from sentence_experts.recipes import find_plan
 
@@ -115,7 +115,7 @@ def fetch(
 
 
 def show_(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder written by `corpus import`")],
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
     column: Annotated[
         str | None,
         typer.Option("--list", metavar="|".join(COUNTED), help="List the values of this column instead"),

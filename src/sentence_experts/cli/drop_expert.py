@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.extend import Out, write_model
-from sentence_experts.cli.options import Model, Overwrite, add_verb
+from sentence_experts.cli.extend import write_model
+from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 def drop_expert(
     model: Model,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the expert")],
-    out: Out,
+    out: ModelOut,
     overwrite: Overwrite = False,
 ) -> None:
     """Drop an expert, its routes and its token from a model; all other routes keep their vectors to the bit.

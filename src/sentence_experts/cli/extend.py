@@ -11,15 +11,13 @@ import typer
 from pydantic import Field
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Model, Overwrite, add_verb
+from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
 from sentence_experts.models.surgery.config import ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from sentence_experts.models.encoder import ExpertEncoder
-
-Out = Annotated[Path, typer.Option(help="Folder to write the model to")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def extend(
     model: Model,
-    out: Out,
+    out: ModelOut,
     config: ExtendConfig,
     experts: Annotated[
         list[str] | None, Field(description="Names of experts, such as copd,cvd,cancer")

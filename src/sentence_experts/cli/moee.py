@@ -34,6 +34,9 @@ Model = Annotated[
     ),
 ]
 
+# An analysis compares all parts, under its own prompts.
+COMPARES = Fields(*(name for name in MoeeConfig.model_fields if name not in ("parts", "prompt")))
+
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
@@ -136,7 +139,7 @@ def evaluate(
 ) -> None:
     """Measure HS, RW and their combinations on tasks of mteb or of your own. Each text is read once for all.
 
-    Example: sentence-experts moee evaluate allenai/OLMoE-1B-7B-0924 --mteb moee --cache states --out results
+    Example: sentence-experts moee evaluate allenai/OLMoE-1B-7B-0924 --mteb moee --out results
     """
     data = one_of(mteb=mteb, tasks=tasks)
     from sentence_experts.evaluation.evaluate import evaluate as measure
@@ -158,7 +161,7 @@ def analyse(
         typer.Option(help="Rated pairs, one dataset per file; the first is clustered. Repeatable."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for analysis.json and analysis.html")],
-    config: MoeeConfig,
+    config: Annotated[MoeeConfig, COMPARES],
     analysis: AnalyseConfig,
     overwrite: Overwrite = False,
 ) -> None:

@@ -31,6 +31,8 @@ Models = Annotated[
 Input = Annotated[
     Path, typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet")
 ]
+ModelOut = Annotated[Path, typer.Option(help="Folder to write the model to")]
+CORPUS = "Folder written by `corpus import` or `corpus fetch`"
 Vectors = Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Begin anew in place of what an earlier run wrote there")

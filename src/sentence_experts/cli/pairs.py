@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Overwrite, add_verb
+from sentence_experts.cli.options import CORPUS, Overwrite, add_verb
 from sentence_experts.pairs.config import PairsConfig
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pairs(
-    corpus: Annotated[
-        Path, typer.Argument(metavar="CORPUS", help="Folder written by `corpus import` or `corpus fetch`")
-    ],
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
     out: Annotated[Path, typer.Option(help="Folder to write the pairs to")],
     config: PairsConfig,
     overwrite: Overwrite = False,

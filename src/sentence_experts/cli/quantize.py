@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Model, Overwrite, add_verb
+from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
 from sentence_experts.models.export.config import QuantizeConfig
 
 
@@ -22,7 +22,7 @@ def quantize(
     texts: Annotated[
         Path, typer.Option(help="Texts like those to encode (as `encode --input`); 500 are enough")
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write the model to")],
+    out: ModelOut,
     config: QuantizeConfig,
     overwrite: Overwrite = False,
 ) -> None:

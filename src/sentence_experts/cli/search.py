@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sentence_experts.cli.console import note, results, show
-from sentence_experts.cli.options import Model, add_verb
+from sentence_experts.cli.options import CORPUS, Model, add_verb
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
 
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def search(
     model: Model,
     queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One or more texts to search for")],
-    corpus: Annotated[Path, typer.Option(help="Folder written by `sentence-experts corpus`")],
+    corpus: Annotated[Path, typer.Option(help=CORPUS)],
     config: SearchConfig,
     load_config: LoadConfig,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a list")] = False,

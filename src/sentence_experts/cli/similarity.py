@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Model, Overwrite, add_verb
+from sentence_experts.cli.options import Input, Model, Overwrite, add_verb
 from sentence_experts.evaluation.config import SimilarityConfig
 
 FIGURES, FIGURE = "similarity.json", "similarity.png"
@@ -21,9 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def similarity(
     model: Model,
-    texts: Annotated[
-        Path, typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet")
-    ],
+    texts: Input,
     out: Annotated[Path, typer.Option(help=f"Folder for {FIGURES} and {FIGURE}")],
     config: SimilarityConfig,
     against: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -17,13 +17,19 @@ EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 CitationSource = Literal["icite", "elink", "europepmc"]
 COUNTED = ("subjects", "mesh", "keywords", "journal", "article_type", "licence", "year")
 """Columns of the papers whose values can be listed."""
-WORKERS = "Number of processes that parse articles; by default one per core. The result is the same"
+Workers = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Number of processes that parse articles; the result is the same. Default: one per core",
+    ),
+]
 
 
 class ImportConfig(Config):
     """Settings of `import_corpus`."""
 
-    workers: int | None = Field(None, ge=1, description=WORKERS)
+    workers: Workers = None
 
 
 class FetchConfig(Config):
@@ -31,8 +37,7 @@ class FetchConfig(Config):
 
     domains: dict[str, str] = Field(
         {},
-        description="Query per domain, as the service's website takes it: NAME=QUERY. Articles that it finds "
-        "belong to the domain",
+        description="NAME=QUERY: a domain, and the query of its articles as the service's website takes it",
     )
     source: Literal["pmc", "pubmed", "pubmed-files", "europepmc"] = Field(
         "pmc",
@@ -69,17 +74,17 @@ class FetchConfig(Config):
     )
     services: Services = Services()
     email: str | None = Field(
-        None, description="Your email address, which NCBI requires; by default that of NCBI_EMAIL"
+        None, description="Your email address, which NCBI requires. Default: that of NCBI_EMAIL"
     )
     api_key: str | None = Field(
-        None, description="NCBI API key: 10 requests per second instead of 3; by default NCBI_API_KEY"
+        None, description="NCBI API key: 10 requests per second instead of 3. Default: NCBI_API_KEY"
     )
     attempts: int = Field(6, ge=1, le=20, description="Maximum number of attempts per request")
     first_wait: float = Field(
         1.0, gt=0, description="Seconds before the second attempt, doubled before each further one"
     )
     timeout: float = Field(60.0, gt=0, description="Seconds without a byte after which an attempt fails")
-    workers: int | None = Field(None, ge=1, description=WORKERS)
+    workers: Workers = None
 
     @field_validator("citations", mode="before")
     @classmethod

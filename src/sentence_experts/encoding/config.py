@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import BatchSize, Config
+from sentence_experts.config import BatchSize, Column, Config
 
 
 class EncodeConfig(Config):
     """Settings of `encode`."""
 
     route: str | None = Field(None, description="Route to encode with; needed if the model has routes")
-    column: str | None = Field(None, description="Column with the texts; needed if there are several")
+    column: Column = None
     id_column: str | None = Field(None, description="Column to copy to .parquet output as id")
     normalize: bool = Field(False, description="Scale every vector to length 1")
     precision: Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"] = Field(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import BatchSize, Config, Device
+from sentence_experts.config import BatchSize, Column, Config, Device, MaxLength
 
 
 class EncodingOptions(Config):
@@ -68,11 +68,7 @@ class EvaluateConfig(EncodingOptions):
         allow_inf_nan=False,
         description="Pairs: lowest candidate threshold; 0.5 if all pairs are linked (preprint, section 3.4)",
     )
-    max_length: int | None = Field(
-        default=None,
-        ge=8,
-        description="Maximum number of tokens per text. Default: the maximum of each model",
-    )
+    max_length: MaxLength = None
 
 
 class AuditConfig(EncodingOptions):
@@ -95,7 +91,7 @@ class SimilarityConfig(EncodingOptions):
     """Settings of `similarity`."""
 
     routes: list[str] = Field(default=[], description="Routes to compare. Default: all")
-    column: str | None = Field(default=None, description="Column with the texts; not for .txt files")
+    column: Column = None
     sample: int = Field(default=128, ge=2, description="Maximum number of texts, sampled at random")
     seed: int = Field(default=0, ge=0, description="Random seed of the sample")
 
@@ -104,7 +100,7 @@ class CompareConfig(EncodingOptions):
     """Settings of `compare`."""
 
     split: Literal["train", "validation", "test"] = Field(default="test", description="Split of the pairs")
-    column: str | None = Field(default=None, description="Column with the texts; not for .txt files")
+    column: Column = None
 
 
 class RatedColumns(Config):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from sentence_experts.compat.imports import COMPILER, PACKAGES, deferred_imports
-from sentence_experts.config import Config, Device, Revision, TrustRemoteCode
+from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
@@ -42,17 +42,15 @@ class LoadConfig(Config):
     """Settings of `load`."""
 
     device: Device = None
-    dtype: Literal["float32", "float16", "bfloat16"] | None = Field(
-        None, description="Number type to compute in; by default as saved (float32 turns `int8` off too)"
-    )
-    max_length: int | None = Field(
-        None, ge=1, description="Maximum number of tokens per text, if the model would read more"
-    )
+    dtype: Dtype = None
+    max_length: MaxLength = None
     pooling: Literal["mean", "last", "cls"] | None = Field(
         None, description="Pooling of the token vectors, instead of the model's own"
     )
     int8: bool = Field(
-        True, description="Compute in 8 bits if the model has been quantized and runs on a CPU"
+        True,
+        description="Compute in 8 bits if the model has been quantized and runs on a CPU; not with "
+        "`dtype=float32`",
     )
     packed: bool = Field(True, description="Leave out the padding on a CPU; the vectors stay the same")
     routes: list[str] | None = Field(

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from sentence_experts.config import Config, Device, Revision, TrustRemoteCode
+from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTEOL, PROMPTS, Prompt
 
 
@@ -37,16 +37,14 @@ class MoeeConfig(Config):
     weights: Literal["scores", "logits"] = Field(
         "scores", description="Scores of the routers, or their raw logits"
     )
-    max_length: int | None = Field(
-        None, ge=1, description="Maximum number of tokens per text, with the prompt. Default: the model's own"
-    )
+    max_length: MaxLength = None
     tokens_at_once: int = Field(8192, ge=1, description="Maximum number of tokens per batch, with padding")
     cache: Path | None = Field(
-        None, description="Folder that caches states (float16), so that all parts cost one reading"
+        None,
+        description="Folder that caches states (float16), so that all parts cost one reading. Default: "
+        "OUT/states in evaluate and analyse, else none",
     )
-    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
-        None, description="Number type to compute in. Default: as saved"
-    )
+    dtype: Dtype = None
     device: Device = None
     device_map: str | None = Field(None, description="auto spreads the model over all devices (accelerate)")
     quantize: Literal["4bit", "8bit"] | None = Field(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sentence_experts.config import Config, KeepRetracted
+from sentence_experts.config import Config, KeepRetracted, Seed
 from sentence_experts.pairs.levels import NEAR, Level
 
 DUCKDB = "duckdb"
@@ -89,8 +89,8 @@ class PairsConfig(Config):
     fractions: list[float] | None = Field(
         None,
         description="Shares of train,validation,test: of papers with split paper, of citing articles with "
-        "article (both 0.6,0.2,0.2 if not given), of pairs with random (0.98,0.01,0.01) and year "
-        "(0.99,0.01,0)",
+        "article, of pairs with random and year. Default: 0.6,0.2,0.2; random 0.98,0.01,0.01; year "
+        "0.99,0.01,0",
     )
     negatives: Literal["cited", "same-article"] = Field(
         "cited",
@@ -123,7 +123,7 @@ class PairsConfig(Config):
         ge=1,
         description="A lower maximum for validation, which is measured again and again during training",
     )
-    seed: int = Field(0, ge=0, description="Random seed; the same seed gives the same bytes")
+    seed: Seed = 0
     engine: str = Field(
         DUCKDB,
         description="What joins the citations: duckdb, or Spark as local[CORES] or spark://HOST:PORT (all "
@@ -131,14 +131,14 @@ class PairsConfig(Config):
     )
     memory: str | None = Field(
         None,
-        description="Memory limit of the engine, such as 4GB; the rest goes to `scratch`. By default the "
+        description="Memory limit of the engine, such as 4GB; the rest goes to `scratch`. Default: as the "
         "engine decides (DuckDB: 80% of the machine's memory)",
     )
     threads: int | None = Field(
-        None, ge=1, description="Cores that DuckDB uses, by default all; those of Spark are part of `engine`"
+        None, ge=1, description="Cores that DuckDB uses; those of Spark are part of `engine`. Default: all"
     )
     scratch: Path | None = Field(
-        None, description="Folder for intermediate tables, removed at the end; by default beside the output"
+        None, description="Folder for intermediate tables, removed at the end. Default: beside the output"
     )
 
     @field_validator("domains", mode="before")

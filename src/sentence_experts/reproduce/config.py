@@ -24,6 +24,6 @@ class ReproduceConfig(Config):
         None, description="Corpus folder with the articles of the paper; for recipes on pairs at full scale"
     )
     seeds: int | None = Field(
-        None, ge=1, description="Number of training runs per model; by default the recipe's"
+        None, ge=1, description="Number of training runs per model. Default: the recipe's"
     )
     trust_remote_code: TrustRemoteCode = False

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from sentence_experts.config import Config, KeepRetracted
+from sentence_experts.config import Config, KeepRetracted, Seed
 from sentence_experts.pairs.config import check_shares
 
 FRACTIONS = (0.8, 0.1, 0.1)
@@ -17,8 +17,8 @@ class TasksConfig(Config):
 
     fractions: list[float] | None = Field(
         None,
-        description="Shares of train,validation,test, of groups, for a dataset that is not split already "
-        "(0.8,0.1,0.1 if not given)",
+        description="Shares of train,validation,test, of groups, for a dataset that is not split already. "
+        "Default: 0.8,0.1,0.1",
     )
     max_train: int | None = Field(
         None, ge=1, description="Maximum number of training rows per dataset (pairs, or labelled texts)"
@@ -30,7 +30,7 @@ class TasksConfig(Config):
         1, ge=1, description="Number of other texts of its label that a labelled text is paired with"
     )
     keep_retracted: KeepRetracted = False
-    seed: int = Field(0, ge=0, description="Random seed; the same seed gives the same bytes")
+    seed: Seed = 0
 
     @field_validator("fractions", mode="before")
     @classmethod

@@ -33,7 +33,7 @@ class TrainConfig(Config):
     batches: Literal["homogeneous", "heterogeneous", "mixed"] | None = Field(
         None,
         description="What a batch is drawn from: homogeneous (one domain, or one dataset of a task), "
-        "heterogeneous (all datasets of a task) or mixed (all routes). By default mixed for domains, and "
+        "heterogeneous (all datasets of a task) or mixed (all routes). Default: mixed for domains, and "
         "what the task file says for each task",
     )
     curriculum: Literal["task_aware", "static"] = Field(
@@ -44,7 +44,7 @@ class TrainConfig(Config):
     sampling: Literal["proportional", "weights"] | None = Field(
         None,
         description="How routes are sampled: proportional (to their number of pairs) or weights (those of "
-        "the task file). By default weights if the task file gives them",
+        "the task file). Default: weights if the task file gives them",
     )
     swap: bool = Field(True, description="Swap anchor and positive of linked pairs at random")
     instructions: bool = Field(True, description="Put the tasks' instructions in front of the texts")
@@ -56,7 +56,7 @@ class TrainConfig(Config):
     temperature: float | None = Field(
         None,
         gt=0,
-        description="Temperature of the loss, for all routes; a learned one starts here. By default 0.05 for "
+        description="Temperature of the loss, for all routes; a learned one starts here. Default: 0.05 for "
         "domains, and what the task file says for each task",
     )
     temperatures: dict[str, float] | None = Field(
@@ -82,7 +82,7 @@ class TrainConfig(Config):
     balance_loss: float | None = Field(
         None,
         ge=0,
-        description="Weight of a learned router's load balancing. By default 0 for a sequence router, 0.01 "
+        description="Weight of a learned router's load balancing. Default: 0 for a sequence router, 0.01 "
         "for a token router",
     )
     cache_mini_batch: int | None = Field(
@@ -101,10 +101,10 @@ class TrainConfig(Config):
     lora_rank: int | None = Field(
         None, ge=1, description="Train low-rank adapters of this rank instead of the attention"
     )
-    lora_alpha: float | None = Field(None, gt=0, description="Scale of the adapters; by default their rank")
+    lora_alpha: float | None = Field(None, gt=0, description="Scale of the adapters. Default: their rank")
     learning_rate: float = Field(2e-5, gt=0, description="Peak learning rate")
     expert_learning_rate: float | None = Field(
-        None, gt=0, description="Peak learning rate of the experts; by default `learning_rate`"
+        None, gt=0, description="Peak learning rate of the experts. Default: `learning_rate`"
     )
     router_learning_rate: float = Field(
         1e-3, gt=0, description="Peak learning rate of a learned router, which starts from random weights"

@@ -37,6 +37,8 @@ from sentence_experts.models.encoder import save
         ({"experts": ["a"], "route": "none"}, "router='learned'"),
         ({"experts": ["a"], "router": "magic"}, "'route', 'learned'"),
         ({"experts": ["a"], "router": "learned", "layers": "none"}, "needs blocks with experts"),
+        ({"experts": ["a", "b"], "top_k": 2}, "`top_k` is for `router='token'`"),
+        ({"experts": ["a"], "expert_norms": True, "layers": "none"}, "`expert_norms` needs blocks"),
         (
             {"experts": ["a"], "router": "learned", "route": "none", "default_route": "a"},
             "makes no routes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from sentence_experts.config import Config
+from sentence_experts.config import Column, Config
 
 
 class ExportConfig(Config):
@@ -32,4 +32,4 @@ class ExportConfig(Config):
 class QuantizeConfig(Config):
     """Settings of `quantize`."""
 
-    column: str | None = Field(None, description="Column with the texts; needed if there are several")
+    column: Column = None

@@ -29,8 +29,8 @@ class ExtendConfig(Config):
     )
     prefixes: dict[str, str] = Field(
         {},
-        description="ROUTE=INSTRUCTION: what the texts of a route begin with, for `route` prefix; by default "
-        "'name: '",
+        description="ROUTE=INSTRUCTION: what the texts of a route begin with, for `route` prefix. "
+        "Default: 'name: '",
     )
     share: dict[str, str] = Field(
         {},
@@ -42,25 +42,25 @@ class ExtendConfig(Config):
         description="What chooses the expert: route (the text's route), learned (a linear layer per block "
         "reads the text and chooses one expert) or token (the layer sends each token to `top_k` experts)",
     )
-    top_k: int = Field(2, description="Number of experts per token, for router token")
+    top_k: int | None = Field(None, description="Number of experts per token, for router token. Default: 2")
     expert_norms: bool | None = Field(
         None,
-        description="Each expert also owns its block's norms (MoTE, fig. 2b); default: only with `tasks`",
+        description="Each expert also owns its block's norms (MoTE, fig. 2b). Default: only with `tasks`",
     )
     default_route: str | None = Field(
-        None, description="Route of texts that name none; default: such a text is an error"
+        None, description="Route of texts that name none. Default: such a text is an error"
     )
     pooling: Literal["mean", "cls", "pooler"] | None = Field(
         None,
         description="How tokens become a vector: mean, cls (the first token, which is the domain token) or "
-        "pooler (cls, then a linear layer and tanh); default: as the base",
+        "pooler (cls, then a linear layer and tanh). Default: as the base",
     )
     head: Literal["tanh"] | None = Field(
         None, description="Head on the pooling: tanh (layer norm and two linear layers with tanh between)"
     )
     normalize: bool | None = Field(
         None,
-        description="Scale vectors to length 1; no for losses on dot products; default: as the base",
+        description="Scale vectors to length 1; no for losses on dot products. Default: as the base",
     )
     seed: int = Field(0, description="Random seed of the weights that the base lacks (routers, pooler, head)")
 
@@ -95,6 +95,19 @@ class ExtendConfig(Config):
             )
         return self
 
+    @model_validator(mode="after")
+    def _has_effect(self) -> ExtendConfig:
+        if self.top_k is not None and self.router != "token":
+            raise ValueError(f"`top_k` is for `router='token'`; with `router={self.router!r}` leave it out")
+        if self.expert_norms and self.layers == "none":
+            raise ValueError("`expert_norms` needs blocks with experts; `layers='none'` leaves none")
+        return self
+
+    @property
+    def experts_per_token(self) -> int:
+        """`top_k`, or its default."""
+        return 2 if self.top_k is None else self.top_k
+
     def fields_of_model(self, blocks: int, with_tasks: bool) -> dict[str, Any]:
         """The fields of the extended model's config, for a base with `blocks` blocks.
 
@@ -103,7 +116,7 @@ class ExtendConfig(Config):
         """
         return {
             "router": self.router,
-            "top_k": self.top_k,
+            "top_k": self.experts_per_token,
             "expert_layers": self.block_numbers(blocks),
             "expert_norms": with_tasks if self.expert_norms is None else self.expert_norms,
         }

@@ -72,7 +72,7 @@ def extend(
     if config.default_route is not None and config.default_route not in plan.routes:
         known = ", ".join(plan.routes)
         raise UsageError(f"`default_route`: {config.default_route!r} is not a route; the routes are {known}")
-    ROUTER_KINDS[config.router].check(config.top_k, len(plan.experts))
+    ROUTER_KINDS[config.router].check(config.experts_per_token, len(plan.experts))
     encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
     dense = _dense_model(encoder)
     fields = config.fields_of_model(dense.config.num_hidden_layers, with_tasks=tasks is not None)
