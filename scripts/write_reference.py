@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from sentence_experts.cli.help import description, flags, metavar
+from sentence_experts.cli.help import description, flags, in_usage, metavar
 from sentence_experts.cli.main import app_with_verbs
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
@@ -52,11 +52,11 @@ def _section(path: tuple[str, ...], command: Any) -> str:
     title = " ".join(path)
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option" and each.name != "help"]
-    usage = " ".join(["sentence-experts", title, *map(metavar, arguments), "[OPTIONS]"])
+    usage = " ".join(["sentence-experts", title, *map(in_usage, arguments), "[OPTIONS]"])
     text = (command.help or "").strip()
     blocks = [f"## {title}", f"`{usage}`", text]
-    rows = [f"| `{metavar(each)}` | {_cell(each.help)} |" for each in arguments]
-    rows += [f"| {_code(each)} | {_cell(description(each))} |" for each in options]
+    rows = [f"| `{metavar(each)}` | {_cell(description(each, command.params))} |" for each in arguments]
+    rows += [f"| {_code(each)} | {_cell(description(each, command.params))} |" for each in options]
     blocks.append("\n".join(["| | |", "|---|---|", *rows]))
     return "\n\n".join(blocks)
 

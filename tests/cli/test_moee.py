@@ -123,7 +123,7 @@ def test_analyse_writes_one_page(place, tmp_path, capsys):
         (("make", "MODEL", "--out", "o", "--alpha", "1", "--develop", "dev.jsonl"), 2, "leave out --alpha"),
         (("evaluate", "MODEL", "--out", "o"), 2, "give one of --mteb and --tasks"),
         (("analyse", "MODEL", "--pairs", "sts.jsonl", "--score", "x", "--out", "o"), 1, "lacks the column x"),
-        (("analyse", "MODEL", "--pairs", "sts.jsonl", "--parts", "rw", "--out", "o"), 2, "such option: --parts"),
+        (("analyse", "MODEL", "--pairs", "sts.jsonl", "--parts", "rw", "--out", "o"), 2, "option: --parts"),
     ],
 )  # fmt: skip
 def test_errors_are_one_line(place, tmp_path, capsys, monkeypatch, minilm, arguments, status, said):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,9 +12,10 @@ import typer
 from pydantic import Field
 
 import sentence_experts
-from sentence_experts.cli import main
+from sentence_experts.cli import console, main
 from sentence_experts.cli.console import VERBS, name_verbs
-from sentence_experts.cli.options import _with_flags, add_verb, name_flags
+from sentence_experts.cli.help import name_flags
+from sentence_experts.cli.options import add_verb
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError, UsageError
 
@@ -168,7 +170,7 @@ def test_help_has_descriptions_choices_and_defaults(
     for part in (
         "--top-k",
         "cpu, cuda, ...",
-        "Number of experts per token [default: 2]",
+        "Number of experts per token. Default: 2",
         "mean|cls",
         "--no-swap",
         "NAME=VALUE",
@@ -177,11 +179,27 @@ def test_help_has_descriptions_choices_and_defaults(
         assert part in text
 
 
-def test_names_with_digits_in_backticks_become_flags() -> None:
-    fields = {"int8": Field(True, description=""), "dtype": Field(None, description="")}
-    assert (
-        _with_flags("float32 turns `int8` off, not `int4`", fields) == "float32 turns --int8 off, not `int4`"
-    )
+def test_help_and_notes_name_flags_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    app = typer.Typer(add_completion=False)
+
+    def teach(
+        models: Annotated[list[str] | None, typer.Argument(metavar="MODEL...")] = None,
+        int8: Annotated[bool, Field(description="Not with `texts`, nor `int4`")] = False,
+        texts: Annotated[Path | None, typer.Option(help="Texts; `int8=False` is better")] = None,
+        steps: Annotated[int, typer.Option(help="Steps")] = 100,
+    ) -> None:
+        """Teach."""
+        logging.getLogger("sentence_experts.x").warning("lower `steps`, or `models`")
+
+    add_verb(app, teach)
+    app(["--help"], standalone_mode=False)
+    text = capsys.readouterr().out
+    assert re.search(r"^Usage: .*\[MODEL\.\.\.\] \[OPTIONS\]$", text, re.MULTILINE)
+    for part in ("Not with --texts, nor `int4`", "; --no-int8 is better", "Steps. Default: 100"):
+        assert part in text
+    console.show_logs()
+    app([], standalone_mode=False)
+    assert "warning: lower --steps, or MODEL..." in capsys.readouterr().err
 
 
 def test_settings_of_several_functions_are_declared_once() -> None:

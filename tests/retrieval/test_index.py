@@ -214,3 +214,8 @@ def test_copied_vectors_are_used(tmp_path, plain, monkeypatch):
     os.utime(file)  # as a copy has another time
     monkeypatch.setattr(index_module, "_build", lambda *args: pytest.fail("computed again"))
     assert np.array_equal(corpus_index(plain, corpus).vectors, vectors)
+
+
+def test_a_missing_corpus_is_named_before_the_model(tmp_path):
+    with pytest.raises(InputError, match="nofolder"):
+        search(tmp_path / "nomodel", tmp_path / "nofolder", "rice")

@@ -6,9 +6,11 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 
+from sentence_experts.cli.help import name_flags
 from sentence_experts.progress import Advance, use_bar
 
 # The verbs of public functions that messages name.
@@ -22,6 +24,9 @@ VERBS = {
     "add_expert": "add-expert",
     "auto_route": "auto-route",
 }
+
+# Of the verb that runs: what the package logs names its flags.
+parameters: list[Any] = []
 
 results = Console(soft_wrap=True)
 notes = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -48,7 +53,7 @@ class NotesHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the record's message."""
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        note(f"{level}{record.getMessage()}")
+        note(f"{level}{name_flags(record.getMessage(), parameters)}")
 
 
 @contextmanager

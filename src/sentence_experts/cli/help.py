@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ def help_text(command: Any, path: str) -> str:
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option"]
-    usage = " ".join(["Usage:", *path.split(), *map(metavar, arguments), "[OPTIONS]"])
+    usage = " ".join(["Usage:", *path.split(), *map(in_usage, arguments), "[OPTIONS]"])
     blocks = [usage, *_paragraphs(command.help or "", width)]
     for title, parameters, name in (("Arguments:", arguments, metavar), ("Options:", options, flags)):
-        entries = [_entry(name(each), each, width) for each in parameters]
+        entries = [_entry(name(each), description(each, command.params), width) for each in parameters]
         blocks += ["\n".join([title, *entries])] if entries else []
     return "\n\n".join(blocks) + "\n"
 
@@ -36,6 +37,11 @@ def metavar(parameter: Any) -> str:
     return str(parameter.metavar or parameter.name.upper())
 
 
+def in_usage(argument: Any) -> str:
+    """What stands for an argument in a usage line: MODEL, or [MODEL] if it may be left out."""
+    return metavar(argument) if argument.required else f"[{metavar(argument)}]"
+
+
 def flags(option: Any) -> str:
     """The flags of an option and what they take: "-k, --top-k INTEGER"."""
     names = ", ".join((*option.opts, *option.secondary_opts))
@@ -43,14 +49,21 @@ def flags(option: Any) -> str:
     return f"{names}" if option.is_bool_flag else f"{names} {kind}"
 
 
-def description(parameter: Any) -> str:
-    """What a flag or an argument means, on one line."""
-    required = parameter.required and parameter.param_type_name == "option"
-    return f"{' '.join((parameter.help or '').split())}{' (required)' if required else ''}"
+def description(parameter: Any, parameters: Iterable[Any]) -> str:
+    """What a flag or an argument of a command with `parameters` means, on one line."""
+    text = name_flags(with_default(" ".join((parameter.help or "").split()), parameter.default), parameters)
+    return f"{text} (required)" if parameter.required and parameter.param_type_name == "option" else text
 
 
-def _entry(name: str, parameter: Any, width: int) -> str:
-    meaning = _wrapped(description(parameter), width - len(INDENT))
+def with_default(text: str, default: Any) -> str:
+    """The text, and the default if there is one."""
+    if default is None or default is False or default in ([], {}, ()):
+        return text
+    return f"{text}. Default: {_shown(default)}"
+
+
+def _entry(name: str, text: str, width: int) -> str:
+    meaning = _wrapped(text, width - len(INDENT))
     return "\n".join([f"  {name}", *(INDENT + line for line in meaning)])
 
 
@@ -62,3 +75,35 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
     """The paragraphs of a docstring, wrapped; indented blocks stay as they are."""
     for paragraph in textwrap.dedent(text).strip().split("\n\n"):
         yield paragraph if paragraph.startswith("    ") else "\n".join(_wrapped(paragraph, width))
+
+
+def name_flags(message: str, parameters: Iterable[Any]) -> str:
+    """The message with the flag of each parameter that it names in backticks.
+
+    `` `top_k` `` becomes `--top-k`, `` `top_k=5` `` `--top-k 5`, and `` `packed=False` `` `--no-packed`.
+    """
+    known = {each.name: each for each in parameters}
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"] and match["value"].strip("'")
+        parameter = known.get(name)
+        if parameter is None:
+            return match[0]
+        if parameter.param_type_name == "argument":
+            return str(parameter.metavar or name.upper())
+        positive = next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0])
+        if value in (None, "True"):
+            return str(positive)
+        if value == "False" and parameter.secondary_opts:
+            return str(parameter.secondary_opts[0])
+        return f"{positive} {value}"
+
+    return re.sub(r"`(?P<name>[a-z_][a-z0-9_]*)(?:=(?P<value>[^`]*))?`", flag, message)
+
+
+def _shown(default: Any) -> str:
+    if default is True:
+        return "on"
+    if isinstance(default, Mapping):
+        return " ".join(f"{name}={value}" for name, value in default.items())
+    return ",".join(map(str, default)) if isinstance(default, list | tuple) else str(default)

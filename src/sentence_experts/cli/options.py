@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -15,7 +15,8 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
-from sentence_experts.cli.help import help_text
+from sentence_experts.cli import console
+from sentence_experts.cli.help import help_text, name_flags, with_default
 from sentence_experts.config import Config, unknown_setting
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.yaml_files import read_settings
@@ -65,7 +66,8 @@ class Verb(TyperCommand):
         formatter.write(help_text(self, ctx.command_path))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; `` `top_k` `` in the message of an error becomes `--top-k`."""
+        """Run the command; `` `top_k` `` in a note or the message of an error becomes `--top-k`."""
+        console.parameters[:] = self.params
         try:
             return super().invoke(ctx)
         except SentenceExpertsError as error:
@@ -134,14 +136,11 @@ def with_options(
         file = None if config_file is None else find_config(config_file)
         return command(**values, **_build(configs, given, file))
 
-    described |= fields
-    options = [_option(name, field, short.get(name), described) for name, field in fields.items()]
+    options = [_option(name, field, short.get(name)) for name, field in fields.items()]
     if configs:
         options.insert(0, _keyword("config_file", ConfigFile, None))
     own = [
-        _option(each.name, described[each.name], short.get(each.name), described)
-        if each.name in described
-        else each
+        _option(each.name, described[each.name], short.get(each.name)) if each.name in described else each
         for each in own
     ]
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -149,30 +148,6 @@ def with_options(
     )
     run.__annotations__ = {each.name: each.annotation for each in [*own, *options]}
     return run
-
-
-def name_flags(message: str, parameters: Iterable[Any]) -> str:
-    """The message with the flag of each parameter that it names in backticks.
-
-    `` `top_k` `` becomes `--top-k`, `` `top_k=5` `` `--top-k 5`, and `` `packed=False` `` `--no-packed`.
-    """
-    known = {each.name: each for each in parameters}
-
-    def flag(match: re.Match[str]) -> str:
-        name, value = match["name"], match["value"] and match["value"].strip("'")
-        parameter = known.get(name)
-        if parameter is None:
-            return match[0]
-        if parameter.param_type_name == "argument":
-            return str(parameter.metavar or name.upper())
-        positive = next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0])
-        if value in (None, "True"):
-            return str(positive)
-        if value == "False" and parameter.secondary_opts:
-            return str(parameter.secondary_opts[0])
-        return f"{positive} {value}"
-
-    return re.sub(r"`(?P<name>[a-z_][a-z0-9_]*)(?:=(?P<value>[^`]*))?`", flag, message)
 
 
 def _field_of(parameter: inspect.Parameter) -> FieldInfo | None:
@@ -223,37 +198,19 @@ def _build(
     return built
 
 
-def _option(
-    name: str, field: FieldInfo, short: str | None, fields: Mapping[str, FieldInfo]
-) -> inspect.Parameter:
+def _option(name: str, field: FieldInfo, short: str | None) -> inspect.Parameter:
     kind = _Kind(field)
-    text = _with_flags(kind.description, fields)
     default = field.get_default(call_default_factory=True) if not field.is_required() else None
-    if default is not None and default is not False and default != [] and default != {}:
-        text = f"{text} [default: {_shown(default)}]"
     flag = "--" + name.replace("_", "-")
     names = [f"{flag}/--no-{flag[2:]}"] if kind.is_bool else [flag]
     option = typer.Option(
-        *names, *([short] if short else []), help=text, metavar=kind.metavar, show_default=False
+        *names,
+        *([short] if short else []),
+        help=with_default(kind.description, default),
+        metavar=kind.metavar,
+        show_default=False,
     )
     return _keyword(name, Annotated[kind.annotation, option], None)
-
-
-def _with_flags(text: str, fields: Mapping[str, FieldInfo]) -> str:
-    """The text with the flag of each field that it names in backticks."""
-    return re.sub(
-        r"`([a-z_][a-z0-9_]*)`",
-        lambda name: f"--{name[1].replace('_', '-')}" if name[1] in fields else name[0],
-        text,
-    )
-
-
-def _shown(default: Any) -> str:
-    if default is True:
-        return "on"
-    if isinstance(default, Mapping):
-        return " ".join(f"{name}={value}" for name, value in default.items())
-    return ",".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -89,10 +89,10 @@ def search(
     queries = TextTable([queries] if isinstance(queries, str) else queries).texts()
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
-    encoder = open_encoder(model, config.route, config.batch_size, load_config)
-    route = encoder.chosen_route(config.route)
-    query_vectors = encoder.encode(queries, route)
-    with open_corpus(corpus) as folder:
+    with open_corpus(corpus) as folder:  # before the model: a wrong path is known at once
+        encoder = open_encoder(model, config.route, config.batch_size, load_config)
+        route = encoder.chosen_route(config.route)
+        query_vectors = encoder.encode(queries, route)
         index = corpus_index(encoder, folder, route, config.unit)
         hits = index.search(query_vectors, config.top_k)
         facts = iter(describe_papers(folder, [hit.row for ranking in hits for hit in ranking]))
