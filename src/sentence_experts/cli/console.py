@@ -28,18 +28,19 @@ VERBS = {
 # Of the verb that runs: what the package logs names its flags.
 parameters: list[Any] = []
 
-results = Console(soft_wrap=True)
-notes = Console(stderr=True, soft_wrap=True, highlight=False)
+# Names of files, domains and models may hold brackets and colons, which are no markup.
+results = Console(soft_wrap=True, markup=False, emoji=False)
+notes = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 def show(line: object) -> None:
     """Print a line of results (stdout) as it is, without markup and colours."""
-    results.print(line, markup=False, highlight=False)
+    results.print(line, highlight=False)
 
 
 def note(message: str) -> None:
     """Print a note for the user (stderr, no markup), with the verb of each function that it names."""
-    notes.print(name_verbs(message), markup=False)
+    notes.print(name_verbs(message))
 
 
 def name_verbs(message: str) -> str:

@@ -52,7 +52,7 @@ def search(
 
 
 def _show(query: str, papers: list[dict[str, Any]]) -> None:
-    results.print(f"\n{query}", style="bold", markup=False, highlight=False)
+    results.print(f"\n{query}", style="bold", highlight=False)
     for paper in papers:
         retracted = " [retracted]" if paper.get("retracted") else ""
         line = f"{paper['rank']:>3}  {paper['score']:.3f}  {paper.get('year') or '    '}  "
