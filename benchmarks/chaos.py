@@ -1,8 +1,8 @@
 """Random verbs, killed, run twice at once, on a full disk, or on damaged inputs: is anything lost?
 
 Each trial disturbs one command of the command line in a folder of its own, and then gives the same command
-again, undisturbed. It must end with the files of the undisturbed run, or refuse by naming what is wrong. Commands
-run in processes that are forked from this one, which has imported everything, and die by SIGKILL.
+again, undisturbed. It must end with the files of the undisturbed run, or refuse by naming what is wrong.
+Commands run in processes that are forked from this one, which has imported everything, and die by SIGKILL.
 
     python benchmarks/chaos.py --trials 200      # about 40 minutes on two cores
 """
@@ -39,8 +39,12 @@ DISTURBANCES = (
     "damaged parts",
 )
 SECONDS = 240  # after which a command counts as hung
-NAMED = ("changed since", "missing", "damaged", "cannot be", "not finished", "in use", "no space", "not valid",
-         "was written", "larger than a limit", "no such", "lacks", "is no ", "not as it", "in the way", "No such file")  # fmt: skip
+# What stands in an error that names what is wrong.
+NAMED = (
+    "changed since", "missing", "damaged", "cannot be", "not finished", "in use", "no space", "not valid",
+    "was written", "larger than a limit", "no such", "lacks", "is no ", "not as it", "in the way",
+    "No such file",
+)  # fmt: skip
 IGNORED = ("checkpoints", "logs", "vectors", "report.html", "rejected.jsonl")
 VARYING = ("made_from.json", "index.json", ".npy.json")  # names of this machine, times
 
@@ -74,8 +78,13 @@ VERBS = {
         "encode {base} --input {texts.txt} --chunk-size 8 --device cpu --out {v.npy}", ("base", "texts.txt"),
         "v.npy", "--normalize",
     ),
-    "search": Verb("search {base} --corpus {corpus} --unit title --json memory", ("base", "corpus"), "corpus/.vectors", "--unit abstract"),
-    "extend": Verb("extend {base} --domains {pairs} --out {model}", ("base", "pairs"), "model", "--normalize"),
+    "search": Verb(
+        "search {base} --corpus {corpus} --unit title --json memory", ("base", "corpus"), "corpus/.vectors",
+        "--unit abstract",
+    ),
+    "extend": Verb(
+        "extend {base} --domains {pairs} --out {model}", ("base", "pairs"), "model", "--normalize"
+    ),
     "train": Verb(
         "train {model} --pairs {pairs} --max-steps 6 --eval-steps 2 --batch-size 8 --out {run}",
         ("model", "pairs"), "run", "--seed 1",
@@ -108,7 +117,7 @@ def prepare(world: Path, seed: int = 0) -> None:
     simulate_corpus(world / "articles", seed, articles=240)
     shutil.copy(RECIPES / "material" / "simulated_domains.yaml", world / "rules.yaml")
     dice = random.Random(seed)
-    words = "rice wheat neuron axon sleep drought root spike memory cell".split()
+    words = ("rice", "wheat", "neuron", "axon", "sleep", "drought", "root", "spike", "memory", "cell")
     texts = [" ".join(dice.choices(words, k=8)) for _ in range(64)]
     write_text(world / "texts.txt", "".join(f"{text}\n" for text in texts))
     rows = "".join(f'{{"text": "{text}", "label": "{n % 3}"}}\n' for n, text in enumerate(texts))
@@ -131,7 +140,8 @@ def _write_base(folder: Path) -> None:
 
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(minilm_path())
-    config = BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)  # fmt: skip  # noqa: E501
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(tokenizer), **sizes)
     plain = folder.with_name("plain")
     BertModel(config).save_pretrained(plain)
     tokenizer.save_pretrained(plain)
@@ -414,7 +424,7 @@ def contents(folder: Path) -> Iterator[str]:
 def leftovers(folder: Path) -> list[Path]:
     """Temporary files that nobody removed."""
     return [path for path in folder.rglob(".*") if path.name.endswith((".tmp", ".old", ".parts", ".partial"))
-            or ".scratch-" in path.name]  # fmt: skip
+            or ".scratch" in path.name]  # fmt: skip
 
 
 # ---- the benchmark -------------------------------------------------------------------------------
@@ -441,6 +451,7 @@ def import_everything() -> None:
                    "evaluation.evaluate", "report.write", "report.tables"):  # fmt: skip
         importlib.import_module(f"sentence_experts.{module}")
     import torch
+
     from sentence_experts.cli.main import app_with_verbs
 
     app_with_verbs()
@@ -470,7 +481,7 @@ def main() -> None:
         children = []
         for number, file in enumerate(files):
             if not (child := os.fork()):
-                trials = options.trials // options.processes
+                trials = (options.trials + number) // options.processes
                 in_one_process(
                     Chaos(world, options.seed + number, disk if number == 0 else None), trials, options, file
                 )
@@ -499,7 +510,6 @@ def in_one_process(chaos: Chaos, trials: int, options: argparse.Namespace, file:
 def write_results(outcomes: list[Outcome], options: argparse.Namespace, seconds: float, disk: bool) -> None:
     """Write the table and every trial."""
     from measuring import hardware
-
     from sentence_experts.storage import write_json, write_text
 
     lines = ["| | tried | survived | refused | lost |", "|---|---:|---:|---:|---:|"]
@@ -516,8 +526,9 @@ def write_results(outcomes: list[Outcome], options: argparse.Namespace, seconds:
     left = sum(bool(each.leftovers) for each in outcomes)
     text = (
         f"# Is anything lost?\n\nMade by `python benchmarks/chaos.py --trials {options.trials} --seed "
-        f"{options.seed}`; {hardware()}; {seconds / 60:.0f} minutes.\n\nsurvived: the same command again gave the bytes of "
-        "the undisturbed run. refused: a command named what was wrong in one line, and after that was put right the "
+        f"{options.seed}`; {hardware()}; {seconds / 60:.0f} minutes.\n\n"
+        "survived: the same command again gave the bytes of the undisturbed run. refused: a command named "
+        "what was wrong in one line, and after that was put right the "
         f"bytes were the same. lost: neither. Trials that left temporary files behind: {left}.\n"
         f"Full disk: {'a disk of 600 kB, or ' if disk else ''}a limit on the size of files.\n\n"
         + "\n".join(lines)

@@ -277,6 +277,7 @@ def test_leftovers_of_killed_runs_go(tmp_path: Path):
     os.replace(tmp_path / "m", tmp_path / ".m.77.old")  # killed between the two renames of a replacement
     (tmp_path / ".m.77.tmp").mkdir()
     (tmp_path / ".m.77.tmp" / "half").touch()
+    (tmp_path / ".m.77.scratch.x_y1.tmp").mkdir()  # of the engine that compiles pairs
     (tmp_path / ".other.77.tmp").touch()
     assert write_folder(tmp_path / "m", {}, {"a": "1"}) == "finished"
     assert files(tmp_path) == {"m/a", f"m/{RECORD}", ".other.77.tmp"}

@@ -122,7 +122,9 @@ def opened(settings: PairsConfig, beside: Path | None) -> Iterator[Engine]:
     home = settings.scratch or (beside.absolute().parent if beside else Path(tempfile.gettempdir()))
     try:
         home.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix=f".{name}.scratch-", dir=home)
+        # Beside an output, the next run under its lock removes what a killed one left.
+        prefix = f".{name}.{os.getpid()}.scratch."
+        folder = tempfile.TemporaryDirectory(prefix=prefix, suffix=".tmp", dir=home)
     except OSError as error:
         raise UsageError(
             f"`scratch={home}`: cannot be written to ({error.strerror}); choose another"

@@ -141,7 +141,7 @@ def check_kinds(path: Path, value: Mapping[str, Any], **kinds: type) -> None:
 
 
 def write_npy(path: Path, array: NDArray[Any]) -> None:
-    """Write an array as `.npy`; unlike `np.save`, which may leave a truncated file, it fails on a full disk."""
+    """Write an array as `.npy`; fails on a full disk, where `np.save` may leave a truncated file."""
     import numpy as np
 
     content = io.BytesIO()

@@ -61,8 +61,9 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
+    files = (file for file in folder.rglob("*") if file.is_file())
     return sorted(
-        file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(_RANDOM_STATES)
+        file for file in files if processes.count() == 1 or not file.name.startswith(_RANDOM_STATES)
     )
 
 
