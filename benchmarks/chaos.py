@@ -15,6 +15,7 @@ import fcntl
 import io
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -535,7 +536,8 @@ def write_results(outcomes: list[Outcome], options: argparse.Namespace, seconds:
         + "\n"
     )
     write_text(options.out / "chaos.md", text)
-    write_json(options.out / "chaos.json", [vars(each) for each in outcomes])
+    plain = [{**vars(each), "detail": re.sub(r"/tmp/[\w-]+/?", "", each.detail)} for each in outcomes]
+    write_json(options.out / "chaos.json", plain)
     print(text)
 
 
