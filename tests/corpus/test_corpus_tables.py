@@ -52,6 +52,17 @@ def test_a_manifest_of_another_shape_is_refused(tmp_path: Path, manifest: object
         CorpusFolder.open(corpus.path)
 
 
+def test_a_corpus_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
+    corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
+    for name in ("manifest.json", "made_from.json"):
+        as_it_was = (corpus.path / name).read_text()
+        (corpus.path / name).write_text(json.dumps(json.loads(as_it_was) | {"format_version": 99}))
+        with pytest.raises(InputError, match=f"{name}: written by a newer sentence-experts"):
+            CorpusFolder.open(corpus.path)
+        (corpus.path / name).write_text(as_it_was)
+    CorpusFolder.open(corpus.path)
+
+
 def test_pairs_of_exchanged_tables_are_refused(tmp_path: Path) -> None:
     corpus = import_corpus(papers=[{"id": "1", "title": "A", "abstract": "B"}], out=tmp_path / "c")
     corpus.citations.write_bytes(corpus.papers.read_bytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from sentence_experts.compat.onnxruntime import can_multiply_int8
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
+from sentence_experts.errors import InputError
 from sentence_experts.models.loading import load
+from sentence_experts.models.routing.known_routes import KnownRoutes
 
 SAVED = Path(__file__).parents[1] / "fixtures" / "saved_models"
 EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf-8"))
@@ -109,3 +112,18 @@ def test_no_folder_of_a_machine_is_named() -> None:
         if file.suffix in (".json", ".safetensors"):
             content = file.read_bytes()
             assert not [place for place in (b"/tmp", b"/home", b"/root", b"/Users") if place in content], file
+
+
+def test_a_model_of_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
+    folder = shutil.copytree(
+        SAVED / next(name for name in sorted(MODELS) if MODELS[name]["experts"]), tmp_path / "m"
+    )
+    saved = sentence_experts.load(folder, device="cpu")
+    saved.save_pretrained(str(tmp_path / "again"))
+    config = tmp_path / "again" / "config.json"
+    settings = json.loads(config.read_text())
+    assert settings["format_version"] == 1
+    config.write_text(json.dumps(settings | {"format_version": 99}))
+    for opening in (sentence_experts.load, KnownRoutes.read, lambda place: SentenceTransformer(str(place))):
+        with pytest.raises(InputError, match=r"config\.json: written by a newer sentence-experts"):
+            opening(tmp_path / "again")

@@ -122,6 +122,20 @@ def test_interrupted_index_resumes_to_same_bytes(tmp_path, plain, monkeypatch):
     assert len(list((tmp_path / "part" / ".vectors").iterdir())) == 1
 
 
+def test_vectors_of_a_newer_version_are_refused_by_name(tmp_path, plain):
+    corpus = write_corpus(tmp_path)
+    corpus_index(plain, corpus)
+    (index,) = (tmp_path / ".vectors").glob("*/index.json")
+    noted = json.loads(index.read_text())
+    write_json(index, {name: value for name, value in noted.items() if name != "format_version"})  # 0.1.0
+    before = index.stat()
+    corpus_index(plain, corpus)
+    assert index.stat() == before
+    write_json(index, noted | {"format_version": noted["format_version"] + 1, "files": []})
+    with pytest.raises(InputError, match=r"index\.json: written by a newer sentence-experts"):
+        corpus_index(plain, corpus)
+
+
 def test_unsearchable_corpus_is_refused_with_reason(tmp_path, plain, experts: BatchEncoder):
     corpus = write_corpus(tmp_path)
     with pytest.raises(UsageError, match="unknown text unit 'body'"):

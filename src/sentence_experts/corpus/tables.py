@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.config import COUNTED
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import (
+    RECORD,
     check_kinds,
     check_version,
     read_json,
+    read_record,
     replacing,
     sha256_file,
     sha256_text,
@@ -153,6 +155,7 @@ class CorpusFolder:
             raise InputError(
                 f"{path / MANIFEST} does not describe a corpus; this folder was made by something else"
             )
+        read_record(path / RECORD)  # refuses that of a newer version
         check_version(path / MANIFEST, manifest.get("format_version"), FORMAT_VERSION)
         check_kinds(path / MANIFEST, manifest, counts=dict, tables=dict, sources=list, fetch=dict)
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]

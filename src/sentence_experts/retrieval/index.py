@@ -29,6 +29,7 @@ from sentence_experts.models.pooling import unit
 from sentence_experts.progress import progress
 from sentence_experts.storage import (
     PartStore,
+    check_version,
     locked,
     read_json,
     replacing_folder,
@@ -47,6 +48,7 @@ UNITS = {"title+abstract": ("title", "abstract"), "abstract": ("abstract",), "ti
 SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
 CHUNK_SIZE = 1024  # texts lost at most by an interruption
 ROWS_PER_BLOCK = 65_536
+FORMAT_VERSION = 1  # of `index.json`
 VECTORS, ROWS, INDEX = "vectors.npy", "rows.npy", "index.json"
 PAPER_COLUMNS = ["paper_id", "title", "year", "doi", "retracted"]
 
@@ -104,7 +106,8 @@ def corpus_index(
 
     Raises:
         UsageError: an unknown unit.
-        InputError: no paper has that text, or the vectors cannot be written beside the corpus.
+        InputError: no paper has that text, the vectors cannot be written beside the corpus, or a newer
+            version of this package wrote them.
         RouteError: the model needs a route, or does not know this one.
     """
     if unit not in UNITS:
@@ -131,17 +134,25 @@ def corpus_index(
 
 
 def _is_intact(folder: Path, settings: Mapping[str, Any]) -> bool:
-    """Whether the folder holds these vectors, as they were written; what does not fit is logged."""
+    """Whether the folder holds these vectors, as they were written; what does not fit is logged.
+
+    Raises:
+        InputError: a newer version of this package wrote them.
+    """
     if not (folder / INDEX).exists():
         return False
+    version = None
     try:
         noted = read_json(folder / INDEX)
+        version = noted.get("format_version")  # version 0.1.0 noted none
         files = noted.pop("files", {}) if isinstance(noted, dict) else {}
         fits = bool(files) and all(noted.get(name) == value for name, value in settings.items())
         changed = [] if fits else [INDEX]
         changed += [name for name, stamp in files.items() if not _is_unchanged(folder / name, stamp)]
     except (InputError, OSError, TypeError, ValueError, AttributeError):
         changed = [INDEX]
+    if isinstance(version, int):
+        check_version(folder / INDEX, version, FORMAT_VERSION)
     for name in changed[:1]:
         logger.warning(f"{folder / name}: not as it was written; the corpus is encoded again")
     return not changed
@@ -191,7 +202,8 @@ def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any]
         write_matrix(temporary / VECTORS, files)
         write_npy(temporary / ROWS, np.array(rows, dtype=np.int64))
         stamps = {name: _stamp(temporary / name) for name in (VECTORS, ROWS)}
-        write_json(temporary / INDEX, settings | {"papers": len(rows), "files": stamps})
+        noted = {"format_version": FORMAT_VERSION, **settings}
+        write_json(temporary / INDEX, noted | {"papers": len(rows), "files": stamps})
     parts.remove()
     for index in folder.parent.glob(f"*/{INDEX}"):
         if _corpus_of(index) != settings["corpus_fingerprint"]:

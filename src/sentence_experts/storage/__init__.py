@@ -35,6 +35,7 @@ from sentence_experts.storage.record import (
     check_unchanged,
     different_setting,
     note_changes,
+    read_record,
 )
 from sentence_experts.storage.step_records import StepRecords
 
@@ -58,6 +59,7 @@ __all__ = [
     "open_to_readers",
     "output",
     "read_json",
+    "read_record",
     "remove_leftovers",
     "remove_output",
     "replacing",

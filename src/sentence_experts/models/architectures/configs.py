@@ -7,7 +7,8 @@ from typing import Any
 
 from transformers import BertConfig, ModernBertConfig, NomicBertConfig
 
-from sentence_experts.models.architectures.families import MODELING, family_of
+from sentence_experts.models.architectures.families import FORMAT_VERSION, MODELING, family_of
+from sentence_experts.storage import check_version
 
 
 @dataclass(kw_only=True)
@@ -30,6 +31,10 @@ class ExpertsFields:
         experts_on_disk: build the model without its experts (they are read when called); false once built.
         auto_routes: the folder also has automatic routes, which only `sentence_experts.load` opens.
         lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
+        format_version: the version of the saved folder's format.
+
+    Raises:
+        InputError: a newer version of this package wrote the folder.
     """
 
     experts: list[str] = field(default_factory=list)
@@ -44,6 +49,7 @@ class ExpertsFields:
     experts_on_disk: bool = False
     auto_routes: bool = False
     lora: dict[str, Any] | None = None
+    format_version: int = FORMAT_VERSION
 
     @property
     def has_domain_tokens(self) -> bool:
@@ -52,6 +58,8 @@ class ExpertsFields:
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[misc]
+        folder = getattr(self, "name_or_path", "") or self.model_type  # type: ignore[attr-defined]
+        check_version(f"{folder}/config.json", self.format_version, FORMAT_VERSION)
         # Always our own: from the hub it would name the repository that the model came from.
         family = family_of(self.model_type)  # type: ignore[attr-defined]
         classes = {"AutoConfig": family.config_class, "AutoModel": family.model_class}

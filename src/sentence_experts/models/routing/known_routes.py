@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import RouteError
+from sentence_experts.models.architectures.families import FORMAT_VERSION, MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
 from sentence_experts.models.routing.task_types import without_task_types
 from sentence_experts.models.sources import model_folder, source_name
-from sentence_experts.storage import read_json
+from sentence_experts.storage import check_version, read_json
 
 SETTINGS = "config_sentence_transformers.json"
 
@@ -45,7 +46,8 @@ class KnownRoutes:
         """Those of a model's folder; None for what must be loaded to know: hub models, embedders, others.
 
         Raises:
-            InputError: there is no such folder, no model in it, or its JSON cannot be read.
+            InputError: there is no such folder, no model in it, its JSON cannot be read, or a newer
+                version of this package wrote it.
         """
         if not isinstance(source, str | Path):
             return None
@@ -54,8 +56,10 @@ class KnownRoutes:
             return None
         files = {name: folder / name for name in (SETTINGS, "config.json")}
         found = {name: read_json(file) if file.is_file() else {} for name, file in files.items()}
+        if (config := found["config.json"]).get("model_type") in MODEL_TYPES:
+            check_version(files["config.json"], config.get("format_version", FORMAT_VERSION), FORMAT_VERSION)
         prompts, default = (found[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
-        return cls.of(source_name(str(source)), prompts, default, found["config.json"].get("experts"))
+        return cls.of(source_name(str(source)), prompts, default, config.get("experts"))
 
     def choose(self, route: str | None) -> str | None:
         """The route that `route` means for this model: None only for a model without routes.
