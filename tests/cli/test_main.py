@@ -133,3 +133,21 @@ def test_help_is_readable_at_80_columns(
         word.rstrip(",") for line in out.splitlines() if line.startswith("  -") for word in line.split()
     }
     assert {flag for each in command.params for flag in each.opts if flag.startswith("-")} <= written
+
+
+def test_brackets_in_paths_and_names_are_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"text": f"{word} {n}", "label": f"[/{n % 2}]"} for n, word in enumerate(("rice", "wheat") * 20)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    task = "tasks: {t: {kind: classification, datasets: {d: {file: rows.jsonl}}}}\n"
+    (tmp_path / "tasks.yaml").write_text(task)
+    papers = "id,title,abstract\n" + "".join(f"{n},Title {n},Text {n}\n" for n in range(3))
+    (tmp_path / "papers.csv").write_text(papers)
+    for command in (["corpus", "import", "--papers", "papers.csv"], ["tasks", "tasks.yaml"]):
+        for _ in range(2):
+            with pytest.raises(SystemExit) as stop:
+                main([*command, "--out", f"[/x]{command[0]}"])
+            assert stop.value.code == 0, capsys.readouterr().err
+        assert f"[/x]{command[0]}" in capsys.readouterr().out
