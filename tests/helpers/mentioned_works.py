@@ -45,5 +45,5 @@ def mentioned_corpus(folder: Path, articles: int = 30, works: int = 60, each: in
     write_parquet(folder / "mentions.parquet", pa.Table.from_pylist(rows, MENTIONS_SCHEMA))
     cited = [{"citing": citing, "cited": work} for citing, work in sorted(listed)]
     write_parquet(corpus.citations, pa.Table.from_pylist(cited, CITATIONS_SCHEMA))
-    write_json(folder / "manifest.json", {**corpus.manifest, "counts": {"mentions": len(rows)}})
+    write_json(folder / "manifest.json", {**corpus.manifest, "counts": {"mentions": len(rows)}, "tables": {}})
     return CorpusFolder.open(folder)

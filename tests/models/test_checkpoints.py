@@ -230,7 +230,7 @@ def test_save_replaces_models_only(base: SentenceTransformer, tmp_path: Path) ->
         save(encoder, tmp_path / "model")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="not a model's folder"):
+    with pytest.raises(UsageError, match="holds other files"):
         save(encoder, tmp_path / "mine")
     assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
 

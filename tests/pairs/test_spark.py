@@ -88,7 +88,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
     # A review, whose list is too long to link what it cites.
     rows += [{"citing": ids[0], "cited": cited} for cited in ids[1:30:4]]
     write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
-    return CorpusFolder(corpus.path, {**corpus.manifest, "counts": {}})
+    return CorpusFolder(corpus.path, {**corpus.manifest, "counts": {}, "tables": {}})
 
 
 @pytest.fixture(scope="module")

@@ -129,7 +129,7 @@ def load(
         known.check_loadable(chosen.routes)
     cached = None if Path(place).exists() else check_hub(place, **chosen.hub)
     if Path(place).is_dir():
-        check_unchanged(Path(place))
+        check_unchanged(Path(place), but="model-expert-*" if chosen.partial else "")
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
     try:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,12 @@ def check_finished(folder: Path) -> None:
         )
 
 
-def check_unchanged(folder: Path) -> None:
+def check_unchanged(folder: Path, but: str = "") -> None:
     """Refuse to read what was damaged, or edited, since it was written.
+
+    Args:
+        folder: an output, or a folder inside one.
+        but: a pattern of the files in `folder` that are not read.
 
     Raises:
         InputError: a file of a finished output is missing or not as its record says; a run is unfinished; or
@@ -90,7 +95,9 @@ def check_unchanged(folder: Path) -> None:
         record = read_record(home / RECORD)
         for name, digest in ((record or {}).get("files") or {}).items():
             file = home / name
-            if name.startswith(prefix) and (not file.is_file() or sha256_unchanging(file) != digest):
+            if not name.startswith(prefix) or fnmatch(name.removeprefix(prefix), but):
+                continue
+            if not file.is_file() or sha256_unchanging(file) != digest:
                 how = "has changed since it was written" if file.is_file() else "is missing"
                 raise InputError(
                     f"{file} {how}: make it again, or remove {home / RECORD} if you changed it yourself"

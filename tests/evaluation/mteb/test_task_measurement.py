@@ -18,7 +18,8 @@ ONLY = ("sts", "same")
 
 
 def measured(model: Path | str, data, out: Path, **settings):
-    found = evaluate(model, data, out=out, **{"only": list(ONLY), "device": "cpu"} | settings)
+    defaults = {"only": list(ONLY), "device": "cpu", "overwrite": True}
+    found = evaluate(model, data, out=out, **defaults | settings)
     write_report(found, out)
     return found
 
@@ -52,7 +53,7 @@ def test_finished_tasks_are_not_measured_again(task_model, tasks_folder, tmp_pat
 def test_changed_model_routes_or_data_are_measured_again(
     task_model, dense_model, tasks_folder, tmp_path, capsys
 ):
-    model = tmp_path / "model"
+    model = tmp_path.with_name(f"{tmp_path.name}-model")
     shutil.copytree(task_model, model)
     first = measured(model, tasks_folder, tmp_path)
     shutil.rmtree(model)

@@ -28,7 +28,7 @@ def test_every_route_gives_the_base_vectors(
         layers=layers,
         route=route,
         expert_norms=expert_norms,
-        prefixes=PREFIXES if route == "prefix" else None,
+        **({"prefixes": PREFIXES} if route == "prefix" else {}),
     )
     for name in PREFIXES:
         prompt = PREFIXES[name] if route == "prefix" else ""

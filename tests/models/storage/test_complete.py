@@ -80,6 +80,7 @@ def test_a_model_with_experts_whole_and_paged(
 ) -> None:
     folder = tmp_path / "model"
     save(sentence_experts.extend(bases["bert"], ["a", "b"]), folder)
+    (folder / "made_from.json").unlink()  # which knows the hash of every file
     damage(folder, file, fault)
     message = rf"^{folder}/model.*(missing|not of this model|another shape|whole numbers|lacks).*again"
     for settings in ({}, {"routes": ["b"]}, {"max_resident_experts": 1}):
@@ -95,6 +96,7 @@ def test_an_index_that_is_not_of_the_model_is_refused_before_an_expert_is_called
     save(sentence_experts.extend(bases["bert"], ["a", "b"]), folder)
     index = folder / "model.safetensors.index.json"
     name, other = "encoder.layer.0.experts.1.", f"encoder.layer.0.experts.{2 if added else 0}."
+    (folder / "made_from.json").unlink()
     index.write_text(index.read_text().replace(name, other))
     with pytest.raises(InputError, match=f"^{index}: weights are missing: {name}.*again"):
         sentence_experts.load(folder, routes=["a"])
@@ -117,6 +119,7 @@ def test_heads_that_an_encoder_does_not_use_are_left_out(
 def test_a_dense_head_without_its_weights(base_folders: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "model"
     save(sentence_experts.extend(base_folders["bert"], ["a"], head="tanh"), folder)
+    (folder / "made_from.json").unlink()
     damage(folder, "3_Dense/model.safetensors", lambda weights: weights.pop(next(iter(weights))))
     with pytest.raises(InputError, match=rf"^{folder}: .*Missing key.*") as error:
         sentence_experts.load(folder)
