@@ -49,6 +49,8 @@ def test_what_is_no_doi(value: str | None) -> None:
         ("10.1111/2041-210\u00d7.12974", "10.1111/2041-210x.12974"),
         ("10.1017.S1355838201011074", "10.1017/s1355838201011074"),
         ("10.1371/journal.pone.", None),
+        ("10.1371/journal.pone", None),
+        ("10.1016/s0140-6736(00)80112-4)", "10.1016/s0140-6736(00)80112-4"),
         ("10.1371/journal.", None),
         ("10.1000/journal.", "10.1000/journal"),
         ("10.1211.jpp/62.02.0013", None),
@@ -60,6 +62,27 @@ def test_dois_are_repaired_where_that_is_safe(written: str, meant: str | None) -
     assert normalise_doi(written) == meant
     if meant is not None and not written.startswith("10.1017"):
         assert parse_identifier(written) == (meant, None, None)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "10.1038/nature 12345 Smith et al",
+        "10.1016/S0140 6736(05)17",
+        "10.1016/j.cell. Smith",
+        "10.1038/a%20b",
+    ],
+)
+def test_a_doi_cut_by_a_space_is_unreadable(written: str) -> None:
+    assert normalise_doi(written) is None
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["10.1000/x1 [doi]", "10.1000/x1 PMID: 7", "10.1000/x1; 2010", "(10.1000/x1) and others", "10.1000/x1 ."],
+)
+def test_what_follows_a_whole_doi_is_left_out(written: str) -> None:
+    assert normalise_doi(written) == "10.1000/x1"
 
 
 def test_ids_of_users_that_show_no_doi_are_none() -> None:

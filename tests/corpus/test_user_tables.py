@@ -184,3 +184,16 @@ def test_citations_between_papers_are_those_of_papers_alone() -> None:
     citations = [{"citing": citing, "cited": "b"} for citing in ("a", "no paper", "another")]
     counts = import_corpus(papers=rows, citations=citations).manifest["counts"]
     assert (counts["citations"], counts["in_corpus_citations"], counts["citations_by_others"]) == (3, 1, 2)
+
+
+def test_dois_of_papers_that_cannot_be_read_are_counted_and_named(tmp_path: Path) -> None:
+    stated = ["not a doi", "10.1038/nature 12345 Smith", "10.1000/good", None]
+    rows = [
+        {"id": f"p{n}", "title": f"Title {n}", "abstract": "Text", "doi": doi} for n, doi in enumerate(stated)
+    ]
+    corpus = import_corpus(papers=write(tmp_path / "papers.csv", rows), out=tmp_path / "out")
+    assert corpus.manifest["counts"]["papers"] == 4
+    assert corpus.manifest["counts"]["rejected"] == {"unreadable-doi": 2}
+    assert [(line["source"], line["record"], line["detail"]) for line in rejected(corpus)] == [
+        ("papers.csv", f"row {n + 1}", f"of the paper p{n}: {stated[n]}") for n in (0, 1)
+    ]

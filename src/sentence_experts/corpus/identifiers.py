@@ -17,6 +17,9 @@ _BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)")
 _BROKEN_PREFIX = re.compile(r"10\.\s*(\d{4,9}(?:\.\d+)*)\s*/\s*(?=\S)")
 # A point for the slash: "10.1017.s1355838201011074".
 _NO_SLASH = re.compile(r"10\.(\d{4,5})\.([a-z][^\s/]*\d[^\s/]*)", re.ASCII)
+# What may follow a DOI after a space; anything else may be the rest of it ("10.1038/nature 12345").
+_AFTER_DOI = re.compile(r"\W*|\s*(?:[\[(<]|(?:pmid|pmcid|pmc|doi|https?)\b).*", re.DOTALL)
+_ENDS_DOI = (",", ";", ")", "]", "}", ">")
 # What typesetters make of a hyphen and of an x; DOIs are ASCII.
 _TYPESET = str.maketrans("\u2010\u2011\u2012\u2013\u2212\u00d7", "-----x")
 # The DOI of a PLOS article whose end is missing would stand for every article of the journal.
@@ -53,6 +56,9 @@ def normalise_doi(value: str | None) -> str | None:
     Repairs what cannot mean anything else: spaces around the slash or at a line break, typeset dashes, a
     point for the only slash, an article number glued before it ("e14910.1371/...").
 
+    Returns:
+        None if there is no DOI, or one that a space cuts elsewhere: its first half may mean another work.
+
     >>> normalise_doi("https://dx.doi.org/10.1000%2FABC.1.")
     '10.1000/abc.1'
     """
@@ -60,7 +66,7 @@ def normalise_doi(value: str | None) -> str | None:
         return None
     value = value.lower()
     if _PLAIN_DOI.fullmatch(value):
-        return value
+        return _trimmed(value)
     if "%" in value:
         value = unquote(value)
     if "&" in value:
@@ -70,7 +76,12 @@ def normalise_doi(value: str | None) -> str | None:
     if whole := _NO_SLASH.fullmatch(value):
         value = f"10.{whole[1]}/{whole[2]}"
     found = _DOI.search(value)
-    return _trimmed(found.group()) if found else None
+    if found is None:
+        return None
+    doi, rest = _trimmed(found.group()), value[found.end() :]
+    # Punctuation of the text around it shows that a DOI is whole.
+    is_whole = _AFTER_DOI.fullmatch(rest) or (doi != found.group() and found.group().endswith(_ENDS_DOI))
+    return doi if is_whole else None
 
 
 def find_doi(text: str) -> str | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.corpus.formats.markup import clean, unique
-from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.formats.references import SHOWN, year_in
 from sentence_experts.corpus.identifiers import (
     normalise_doi,
     normalise_pmcid,
@@ -85,7 +85,8 @@ class UserTables:
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the tables' rows as parts; rows that cannot be used are set aside by number."""
-        _parse(self.papers, _name(self.papers, "papers"), parts, first_source, _add_paper)
+        name = _name(self.papers, "papers")
+        _parse(self.papers, name, parts, first_source, partial(_add_paper, table=name))
         if self.citations is not None:
             # Bare digits may be PMIDs only if the papers have PMIDs.
             add = partial(_add_citation, digits_are_pmids="pmid" in read_columns(self.papers))
@@ -112,7 +113,7 @@ def _parse(
         part.write(parts)
 
 
-def _add_paper(part: CorpusPart, row: Row, number: int) -> None:
+def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
     own = _identifier(row.get("id"))
     if not own:
         raise BadRowError("no id")
@@ -120,8 +121,13 @@ def _add_paper(part: CorpusPart, row: Row, number: int) -> None:
     if not title and not abstract:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
+    stated = _text(row.get("doi"))
+    doi = normalise_doi(stated) or by_id[0]
+    if stated and doi is None:
+        detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
+        part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
     paper = Paper(
-        doi=normalise_doi(_text(row.get("doi"))) or by_id[0],
+        doi=doi,
         pmid=normalise_pmid(_text(row.get("pmid"))) or by_id[1],
         pmcid=normalise_pmcid(_text(row.get("pmcid"))) or by_id[2],
         other=own,

@@ -29,7 +29,7 @@ _NORMALISE = {
     "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid),
     "pmc": ("pmcid", normalise_pmcid),
 }  # fmt: skip
-_SHOWN = 80
+SHOWN = 80  # characters of a DOI that cannot be read
 _TYPED = ("pub-id-type", "object-id-type", "article-id-type")
 
 
@@ -100,7 +100,7 @@ def add_identifier(known: dict[str, Any], kind: str | None, node: Element) -> No
         if value := normalise(text):
             known[field] = value
         elif field == "doi" and text.strip():
-            known["unreadable_doi"] = " ".join(text.split())[:_SHOWN]
+            known["unreadable_doi"] = " ".join(text.split())[:SHOWN]
 
 
 def _add_nested(known: dict[str, Any], citation: Element) -> None:
