@@ -151,7 +151,7 @@ def test_another_corpus_is_replaced_only_when_told_to(
     old = import_corpus([simulated / "simulated.tar.gz"], out, workers=1).fingerprint()
     articles = folder(a=jats())
     before = contents(out)
-    with pytest.raises(UsageError, match=r"another sources; .*`overwrite`"):
+    with pytest.raises(UsageError, match=r"other sources; .*`overwrite`"):
         import_corpus([articles], out, workers=1)
     assert contents(out) == before
     new = import_corpus([articles], out, workers=1, overwrite=True)

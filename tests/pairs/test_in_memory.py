@@ -109,7 +109,7 @@ def test_pairs_are_compiled_once(corpus: CorpusFolder, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"another seed \(0\)"):
         compiled(seed=1)
     rules.write_text(f"{RULES.read_text()}\n# changed")
-    with pytest.raises(UsageError, match="another domains"):
+    with pytest.raises(UsageError, match="other domains"):
         compiled()
     assert compiled(seed=1, overwrite=True) != first
     assert (tmp_path / "p" / "notes.txt").read_text() == "mine"

@@ -27,9 +27,13 @@ def test_full_disk_is_one_line_whoever_notices(tmp_path: Path, error: Exception)
         raise error
 
 
-def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), explained(tmp_path):
-        raise KeyError("name")
+@pytest.mark.parametrize(
+    "error", [KeyError("no space left on device"), ValueError("bad text 'There is no space left.'")]
+)
+def test_other_errors_stay_what_they_are(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(type(error)) as found, explained(tmp_path):
+        raise error
+    assert found.value is error
 
 
 def test_pipe_is_refused(tmp_path: Path) -> None:

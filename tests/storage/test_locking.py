@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sentence_experts.storage import InUseError, locked
+from sentence_experts.storage import InUseError, locked, output
 
 HOLDER = """
 import sys, time
@@ -84,15 +84,16 @@ def test_many_processes_that_wait_lose_no_update(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["count"]
 
 
-def test_processes_of_one_torchrun_share_a_lock(tmp_path: Path, monkeypatch):
+def test_only_a_shared_output_is_shared_by_the_processes_of_one_torchrun(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("RANK", "1")
     with locked(tmp_path / "out", "train"):
-        monkeypatch.setenv("LOCAL_RANK", "1")
-        monkeypatch.setenv("RANK", "1")
-        with locked(tmp_path / "out", "train"):
+        with output(tmp_path / "out", "training run", shared=True):
             pass
-        monkeypatch.setenv("RANK", "0")
-        with pytest.raises(InUseError), locked(tmp_path / "out", "train"):
-            pass
+        for shared, rank in ((False, "1"), (True, "0")):
+            monkeypatch.setenv("RANK", rank)
+            with pytest.raises(InUseError), output(tmp_path / "out", "training run", shared=shared):
+                pass
 
 
 def test_lock_of_folder_in_read_only_folder_lies_within(tmp_path: Path, monkeypatch):

@@ -155,6 +155,18 @@ def build_corpus(
     """
     out, workers = place.path, min(workers or cores(), MAX_WORKERS_PER_CORE * cores())
     parts = open_parts(out / PARTIAL, request=read.request())
+    try:
+        return _build(place, parts, read, workers, fetch)
+    except InputError:
+        if not any(pq.read_metadata(part).num_rows for part in parts.paths()):  # nothing is lost
+            parts.remove()
+        raise
+
+
+def _build(
+    place: Output, parts: PartStore, read: Sources, workers: int, fetch: Fetch | None
+) -> CorpusFolder:
+    out = place.path
     if parts.keys():
         logger.info(f"going on with an interrupted import in {out}")
     remove_leftovers(parts.folder)

@@ -18,12 +18,13 @@ _MAX_NAME_BYTES = 255
 _NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 # Libraries that write from C++ or Rust put the system's error into their message, if anywhere.
 _NO_SPACE_WORDS = re.compile(
-    r"no space left|os error (28|27|122)|disk is full|file too large|quota exceeded|"
-    r"requested and \d+ written|PytorchStreamWriter failed writing|inline_container.*unexpected pos",
+    r"no space left on device|os error (28|27|122)\b|database or disk is full|file too large$|quota exceeded$|"
+    r"requested and \d+ written$|PytorchStreamWriter failed writing|inline_container.*unexpected pos",
     re.IGNORECASE,
 )
 _ENOUGH_MB = 100  # a disk with as much free space is not full
 _LEFTOVER = r"\.\d+(?:\.scratch\.\w+)?\.(?:tmp|old)"
+_INNER = re.compile(r"(\..+)\.(\d+)(?:\.scratch\.\w+)?\.(?:tmp|old)")
 
 
 class NoSpaceError(InputError):
@@ -47,7 +48,8 @@ def temporary_beside(path: Path, ending: str = ".tmp") -> Path:
 def remove_leftovers(path: Path) -> None:
     """Remove what killed processes left of `path`, beside it and in it; call it under the lock of `path`.
 
-    A folder that was retired while its successor did not yet take its place comes back.
+    A folder that was retired while its successor did not yet take its place comes back. What other processes
+    are writing in the folder stays.
     """
     prefix = hidden_beside(path, "").name
     beside = re.compile(rf"\.*{re.escape(prefix)}(?:{_LEFTOVER})+")
@@ -56,9 +58,30 @@ def remove_leftovers(path: Path) -> None:
         for retired in (file for file in leftovers if file.suffix == ".old"):
             os.replace(retired, path)
             break
-    leftovers += [file for file in _entries(path) if re.fullmatch(r"\..+" + _LEFTOVER, file.name)]
+    for file in _entries(path):
+        if (found := _INNER.fullmatch(file.name)) is None or _is_in_use(path, *found.groups()):
+            continue
+        replaced = path / found[1][1:]
+        if file.suffix == ".old" and not os.path.lexists(replaced):
+            os.replace(file, replaced)
+        leftovers.append(file)
     for file in leftovers:
         remove(file)
+
+
+def _is_in_use(folder: Path, name: str, pid: str) -> bool:
+    """Whether a temporary file belongs to a process that lives, or to an output with a lock of its own."""
+    if (folder / f"{name}.lock").exists():  # whoever takes that lock next removes what is left
+        return True
+    if os.name == "nt" or int(pid) == os.getpid():  # there, `os.kill` would end the process
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
 
 
 def remove(path: Path) -> None:
@@ -104,7 +127,9 @@ def no_space(error: BaseException, path: Path) -> str | None:
         if isinstance(current, OSError) and current.errno in _NO_SPACE:
             path = Path(os.fsdecode(current.filename)) if isinstance(current.filename, str) else path
             break
-        if _NO_SPACE_WORDS.search(str(current)):
+        # The words of other errors may be those of the user's texts.
+        named = isinstance(current, SentenceExpertsError | LookupError | TypeError | UnicodeError)
+        if not named and _NO_SPACE_WORDS.search(str(current)):
             break
         current = current.__cause__ or current.__context__
     if current is None:

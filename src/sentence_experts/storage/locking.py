@@ -74,8 +74,8 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     """Hold the lock of a folder or file while the block runs.
 
     The lock is a hidden file beside `path`, removed at the end. If the process dies, the system releases the
-    lock, and the next one that takes it removes the temporary files left behind. Processes that `torchrun`
-    started together share the lock of an output: the first one holds it. A lock is not re-entrant.
+    lock, and the next one that takes it removes the temporary files left behind. A lock is
+    not re-entrant.
 
     Args:
         path: what is written; it need not exist yet.
@@ -96,9 +96,6 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     ...             print("in use" in str(error))
     True
     """
-    if not wait and is_later_process():
-        yield
-        return
     path = Path(os.path.abspath(path))
     with explained(path):
         file, lock_file = _acquire(path, purpose, wait)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from sentence_experts.storage.parts import SETTINGS, PartStore
 from sentence_experts.storage.record import (
     RECORD,
     different_setting,
+    entries_in,
     files_in,
     hashes_of,
     is_damaged,
@@ -52,6 +54,7 @@ def output(
     grows: bool = False,
     is_file: bool = False,
     overwrite: bool = False,
+    shared: bool = False,
 ) -> Iterator[Output]:
     """Lock an output while the block writes it.
 
@@ -67,6 +70,7 @@ def output(
             Otherwise it is written elsewhere and takes its place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
         overwrite: begin anew whatever is there.
+        shared: the processes that `torchrun` started together write it, and the first one holds the lock.
 
     Raises:
         InUseError: another process is writing it.
@@ -77,7 +81,7 @@ def output(
     if os.path.islink(path) or not path.name or path.name == "..":
         path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     options = _Options(what, tuple(names), frozenset(keeps), grows, is_file, overwrite)
-    if is_later_process():
+    if shared and is_later_process():
         yield Output(path, options)
         return
     with locked(path, what):
@@ -247,16 +251,19 @@ class Output:
         temporary = temporary_beside(self.path if swaps else self.path / "new")
         try:
             if self._is_file:
-                for name in (self._record or {}).get("files") or ():
-                    (self._home / name).unlink(missing_ok=True)
-                self._note(None)
+                old = (self._record or {}).get("files") or {}
+                if not old:  # otherwise it stays, whole, until the new one is
+                    self._note(None)
             else:
                 temporary.mkdir(parents=True)
             yield temporary
             self._check_inputs()
             open_to_readers(temporary)
             if self._is_file:
+                self._note(None)
                 os.replace(temporary, self.path)
+                for name in old.keys() - set(self._names):
+                    (self._home / name).unlink(missing_ok=True)
                 self._note(hashes_of(self._home, self._names))
             else:
                 self._note(hashes_of(temporary, _listed(temporary)), temporary / RECORD)
@@ -294,9 +301,9 @@ class Output:
         self._record = write_record(file or self._file, self._what, self._settings, self.result, files, owned)
 
     def _others(self, new: Path) -> list[str]:
-        """The files that stay, none of which has the name of a new one."""
-        others = sorted(files_in(self.path) - own_files(self.path)) if self.path.is_dir() else []
-        if in_the_way := [name for name in others if os.path.lexists(new / name)]:
+        """The files, links and empty folders that stay, none of which has the name of a new file."""
+        others = sorted(entries_in(self.path) - own_files(self.path))
+        if in_the_way := [name for name in others if _is_in_the_way(self.path, new, name)]:
             raise UsageError(
                 f"{self.path / in_the_way[0]}: not written by this program, and in the way: move it away"
             )
@@ -308,10 +315,16 @@ class Output:
             return
         for name in others:
             (new / name).parent.mkdir(parents=True, exist_ok=True)
+            if _is_folder(self.path / name):
+                (new / name).mkdir(exist_ok=True)
+                continue
             try:
                 os.link(self.path / name, new / name, follow_symlinks=False)
             except OSError:  # a file system without links
                 shutil.copy2(self.path / name, new / name, follow_symlinks=False)
+        for folder, _, _ in os.walk(self.path):
+            if (kept := new / Path(folder).relative_to(self.path)).is_dir():
+                shutil.copymode(folder, kept)
         # If this is interrupted, `remove_leftovers` brings the retired folder back.
         retired = temporary_beside(self.path, ".old")
         os.replace(self.path, retired)
@@ -320,7 +333,11 @@ class Output:
 
     def _move(self, new: Path, others: list[str]) -> None:
         """Into a folder that cannot be replaced itself, such as a mounted one; the record comes last."""
-        remove_own_files(self.path)
+        files = files_in(new)
+        owned = (own_files(self.path) | files) - {RECORD}
+        # For the run after this one, if it is interrupted here.
+        write_record(self._file, self._what, self._settings, self.result, None, owned)
+        remove_own_files(self.path, keep=files)
         for name in sorted(files_in(new), key=lambda name: name == RECORD):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(new / name, self.path / name)
@@ -336,6 +353,17 @@ def remove_output(folder: Path) -> None:
         remove_own_files(folder)
 
 
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _is_in_the_way(old: Path, new: Path, name: str) -> bool:
+    """Whether what stays under a name in the old folder has no place in the new one."""
+    if any(os.path.lexists(new / inner) and not _is_folder(new / inner) for inner in Path(name).parents):
+        return True
+    return os.path.lexists(new / name) and not (_is_folder(old / name) and _is_folder(new / name))
+
+
 def _can_be_replaced(folder: Path) -> bool:
     """Whether a folder can be exchanged for another one: not if it is mounted, or somebody works in it."""
     used = Path.cwd().is_relative_to(folder.resolve()) or os.path.ismount(folder)
@@ -343,13 +371,14 @@ def _can_be_replaced(folder: Path) -> bool:
 
 
 def _described(name: str, before: Mapping[str, Any]) -> str:
-    """What was different, such as "another seed (1)"."""
+    """What was different, such as "another seed (1)", or "other sources"."""
     value: Any = before
     for key in name.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     # The hash of an input tells nobody anything.
     shown = "" if value is None or len(str(value)) > _MAX_VALUE else f" ({value})"
-    return f"another {name.removeprefix('config.').removeprefix('fetch.')}{shown}"
+    which = "other" if re.search("[^s]s$", name) else "another"
+    return f"{which} {name.removeprefix('config.').removeprefix('fetch.')}{shown}"
 
 
 def _settings_of_parts(folder: Path) -> dict[str, Any] | None:

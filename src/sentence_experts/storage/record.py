@@ -13,6 +13,7 @@ It is `made_from.json` in a folder, and `NAME.json` beside a file, with the keys
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from importlib import metadata
@@ -56,9 +57,16 @@ def own_files(folder: Path, names: Iterable[str] = ()) -> set[str]:
     return {name for name in own if os.path.lexists(folder / name)}
 
 
-def remove_own_files(folder: Path, names: Iterable[str] = ()) -> None:
-    """Remove what `own_files` lists; call it under the folder's lock."""
-    own = sorted(own_files(folder, names), key=lambda name: name == RECORD)
+def remove_own_files(folder: Path, names: Iterable[str] = (), keep: Iterable[str] = ()) -> None:
+    """Remove what `own_files` lists, but for `keep`; call it under the folder's lock.
+
+    Raises:
+        InputError: a link leads out of the folder.
+    """
+    own = sorted(own_files(folder, names) - set(keep), key=lambda name: name == RECORD)
+    for name in own:
+        if not (folder / name).parent.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{folder / name}: a link leads out of {folder}: remove it yourself")
     for name in own:
         (folder / name).unlink()
     for inner in sorted({each for name in own for each in Path(name).parents[:-1]}, reverse=True):
@@ -167,7 +175,23 @@ def read_record(file: Path) -> dict[str, Any] | None:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         return None
     check_version(file, record.get("format_version"), FORMAT_VERSION)
-    return record if record.keys() >= _KEYS else None
+    return record if _is_sound(record) else None
+
+
+def _is_sound(record: Mapping[str, Any]) -> bool:
+    """Whether a record has all its keys, of their types, and names only files within its folder."""
+    files, owned = record.get("files"), record.get("owned")
+    if not (isinstance(files, dict | None) and "files" in record and isinstance(owned, list)):
+        return False
+    texts = [record.get("what"), *(files or {}), *(files or {}).values(), *owned]
+    if not all(isinstance(text, str) for text in texts):
+        return False
+    if not all(isinstance(record.get(key), dict) for key in ("settings", "result")):
+        return False
+    return all(
+        path.parts and not path.anchor and ".." not in path.parts
+        for path in map(Path, [*(files or {}), *owned])
+    )
 
 
 def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -191,5 +215,16 @@ def files_in(path: Path) -> set[str]:
     return found
 
 
+def entries_in(folder: Path) -> set[str]:
+    """All files, links and empty folders in a folder, relative to it, but what this process writes there."""
+    found = set()
+    for inner, folders, names in os.walk(folder):
+        ends = [name for name in folders if os.path.islink(os.path.join(inner, name))]
+        if not (folders or names) and inner != str(folder):
+            ends.append("")
+        found |= {Path(inner, name).relative_to(folder).as_posix() for name in (*names, *ends)}
+    return {name for name in found if not re.search(rf"(^|/)\.[^/]+\.{os.getpid()}(\.scratch\.\w+)?\.tmp(/|$)", name)}
+
+
 def _is_temporary(name: str) -> bool:
-    return name[0] == "." and name.endswith((".tmp", ".lock"))
+    return re.fullmatch(r"\..+\.\d+(\.scratch\.\w+)?\.tmp|\.(.+\.)?lock", name) is not None

@@ -158,7 +158,7 @@ def train(
         folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "run"
         names = (*RESULTS, CHECKPOINTS, LOGS)
         place = stack.enter_context(
-            output(folder, "training run", names=names, grows=True, overwrite=overwrite)
+            output(folder, "training run", names=names, grows=True, overwrite=overwrite, shared=True)
         )
         run = _Run.of(model, open_data(data), chosen)
         stack.callback(run.restore)

@@ -152,7 +152,7 @@ def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
 def test_another_domain_costs_only_what_is_new(served, world: Replay, tmp_path: Path) -> None:
     out = tmp_path / "c"
     fetch_corpus(plan_of(served, "neuro"), out, **PATIENCE, workers=1)
-    with pytest.raises(UsageError, match=r"another domains\.cells"):
+    with pytest.raises(UsageError, match=r"other domains\.cells"):
         fetch_corpus(plan_of(served), out, **PATIENCE, workers=1)
     world.asked.clear()
     corpus = fetch_corpus(plan_of(served), out, **PATIENCE, workers=1, overwrite=True)
