@@ -163,9 +163,7 @@ def build_corpus(
         raise
 
 
-def _build(
-    place: Output, parts: PartStore, read: Sources, workers: int, fetch: Fetch | None
-) -> CorpusFolder:
+def _build(place: Output, parts: PartStore, read: Sources, workers: int, fetch: Fetch | None) -> CorpusFolder:
     out = place.path
     if parts.keys():
         logger.info(f"going on with an interrupted import in {out}")
@@ -254,7 +252,7 @@ def _check_counts(out: Path, parts: PartStore, counts: Mapping[str, Any], stated
 def _nothing_read(out: Path, parts: PartStore, sources: list[str], rejected: list[Rejection]) -> InputError:
     """The error of a corpus without papers; leaves only the list of what was set aside."""
     parts.remove()
-    for name in (PAPERS, CITATIONS):
+    for name in (PAPERS, CITATIONS, MENTIONS):
         (out / name).unlink(missing_ok=True)
     where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
     if not rejected:

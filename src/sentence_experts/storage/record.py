@@ -223,7 +223,11 @@ def entries_in(folder: Path) -> set[str]:
         if not (folders or names) and inner != str(folder):
             ends.append("")
         found |= {Path(inner, name).relative_to(folder).as_posix() for name in (*names, *ends)}
-    return {name for name in found if not re.search(rf"(^|/)\.[^/]+\.{os.getpid()}(\.scratch\.\w+)?\.tmp(/|$)", name)}
+    return {
+        name
+        for name in found
+        if not re.search(rf"(^|/)\.[^/]+\.{os.getpid()}(\.scratch\.\w+)?\.tmp(/|$)", name)
+    }
 
 
 def _is_temporary(name: str) -> bool:
