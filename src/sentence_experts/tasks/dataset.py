@@ -85,8 +85,11 @@ class Tasks(TableFolder):
         manifest: Mapping[str, Any],
         set_aside: Sequence[Mapping[str, Any]] = (),
     ) -> Tasks:
-        """Datasets of tables by their file name, `task/dataset/split.parquet`."""
-        manifest = cls.new_manifest(**manifest)
+        """Datasets of tables by their file name, `task/dataset/split.parquet`.
+
+        Their manifest has their `hierarchy` and `counts`, and in `datasets` how each was compiled, if it was.
+        """
+        manifest = cls.new_manifest(**{"datasets": {}, **manifest})
         task_file = TaskFile.from_manifest(Path("tasks in memory"), manifest)
         return cls(None, manifest, tables, task_file=task_file, set_aside=set_aside)
 

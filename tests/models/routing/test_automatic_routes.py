@@ -219,19 +219,27 @@ def test_the_probabilities_are_scikit_learns() -> None:
 
 @ONE_FAMILY
 @pytest.mark.parametrize(
-    ("words", "options", "message"),
+    ("words", "message"),
     [
-        ({"copd": LUNGS, "cvd": HEART}, {}, "no text of route 'skin cancer'"),
-        ({**WORDS, "crops": "rice"}, {}, "'crops', which is no route"),
-        (WORDS, {"confidence": 1.5}, "`confidence`: .* less than or equal to 1"),
-        (WORDS, {"fallback": "guess"}, "`fallback`: .*'average' or 'error'"),
+        ({"copd": LUNGS, "cvd": HEART}, "no text of route 'skin cancer'"),
+        ({**WORDS, "crops": "rice"}, "'crops', which is no route"),
     ],
 )
-def test_wrong_training(
-    mixed: ExpertEncoder, words: dict[str, str], options: dict[str, object], message: str
-) -> None:
+def test_wrong_training(mixed: ExpertEncoder, words: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        fit_auto_routes(mixed, *labelled(words), **options)
+        fit_auto_routes(mixed, *labelled(words))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"confidence": 1.5}, "`confidence`: .* less than or equal to 1"),
+        ({"fallback": "guess"}, "`fallback`: .*'average' or 'error'"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        sentence_experts.auto_route(tmp_path / "model", texts=tmp_path / "texts.csv", **settings)
 
 
 @ONE_FAMILY
