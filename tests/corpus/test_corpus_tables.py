@@ -14,6 +14,9 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.tables import DOMAINS_SCHEMA, CorpusFolder, write_stream
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.table_folder import TableFolder
+from sentence_experts.tasks.dataset import Tasks
 
 
 @pytest.mark.parametrize("sizes", [[], [1], [3, 9, 0, 2], [25], [10, 10]])
@@ -61,6 +64,18 @@ def test_a_corpus_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
             CorpusFolder.open(corpus.path)
         (corpus.path / name).write_text(as_it_was)
     CorpusFolder.open(corpus.path)
+
+
+@pytest.mark.parametrize("folder", [Pairs, Tasks])
+def test_pairs_and_tasks_of_a_newer_version_are_refused_by_name(
+    tmp_path: Path, folder: type[TableFolder]
+) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"kind": folder.kind}))
+    (tmp_path / "made_from.json").write_text(
+        json.dumps({"format": "sentence-experts output", "format_version": 99})
+    )
+    with pytest.raises(InputError, match=r"made_from\.json: written by a newer sentence-experts"):
+        folder.read_manifest(tmp_path)
 
 
 def test_pairs_of_exchanged_tables_are_refused(tmp_path: Path) -> None:
