@@ -151,3 +151,18 @@ def test_brackets_in_paths_and_names_are_text(
                 main([*command, "--out", f"[/x]{command[0]}"])
             assert stop.value.code == 0, capsys.readouterr().err
         assert f"[/x]{command[0]}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "how"), [([], "command"), (["--overwrite"], "command without --overwrite")]
+)
+def test_interrupted_command_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], how: str
+) -> None:
+    def interrupt(*names: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sentence_experts.cli.main.app_with_verbs", interrupt)
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert f"the same {how} continues" in " ".join(capsys.readouterr().err.split())

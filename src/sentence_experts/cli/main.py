@@ -117,7 +117,8 @@ def main(arguments: list[str] | None = None) -> None:
             note(f"error: {_one_line(error)}")
         sys.exit(getattr(error, "exit_code", 1))
     if status == INTERRUPTED:
-        note("interrupted; the same command continues where it stopped")
+        without = " without --overwrite" if "--overwrite" in arguments else ""
+        note(f"interrupted; the same command{without} continues where it stopped")
     sys.exit(status if isinstance(status, int) else 0)
 
 
