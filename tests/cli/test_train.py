@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-import re
 import pytest
 
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,6 +96,14 @@ def make_pairs_folder(folder: Path, pairs: int = 24, seed: int = 1) -> Path:
     manifest = {"kind": "pairs", "settings": settings, "domains": domains, "files": files}
     write_json(folder / "manifest.json", manifest)
     return folder
+
+
+def replace_table(folder: Path, name: str, table: pa.Table) -> None:
+    """Another table in place of one of a folder, and its hash in the manifest."""
+    write_parquet(folder / name, table)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name] = sha256_file(folder / name)
+    write_json(folder / "manifest.json", manifest)
 
 
 def write_known_links(folder: Path) -> None:

@@ -9,11 +9,10 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from helpers.samples import make_pairs_folder
+from helpers.samples import make_pairs_folder, replace_table
 from helpers.small_training_tasks import make_tasks_folder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import write_parquet
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainingSet, trained_routes
 from sentence_experts.training.hard_negatives import with_hard_negatives
@@ -22,13 +21,13 @@ from sentence_experts.training.open_data import open_data
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Pairs:
-    folder = Pairs.open(make_pairs_folder(tmp_path / "pairs", pairs=8))
-    train = folder.split("train").to_pylist()
+    folder = make_pairs_folder(tmp_path / "pairs", pairs=8)
+    train = Pairs.open(folder).split("train").to_pylist()
     # The pairs themselves, and a link from each first anchor of a domain to another pair's positive.
     links = [{"left_id": row["anchor_id"], "right_id": row["positive_id"]} for row in train]
     links += [{"left_id": train[n]["anchor_id"], "right_id": train[n + 1]["positive_id"]} for n in (0, 8)]
-    write_parquet(folder.path / "known_links.parquet", pa.Table.from_pylist(links))
-    return folder
+    replace_table(folder, "known_links.parquet", pa.Table.from_pylist(links))
+    return Pairs.open(folder)
 
 
 def made(folder: Pairs, model: SentenceTransformer) -> TrainingSet:

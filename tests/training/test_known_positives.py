@@ -8,9 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from helpers.samples import make_pairs_folder
+from helpers.samples import make_pairs_folder, replace_table
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import write_parquet
 from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.objectives import LinkedPairs
 
@@ -46,7 +45,7 @@ def test_links_of_a_dataset_come_from_its_file(tmp_path: Path) -> None:
     assert linked(known_of(folder), len(ids)) == pairs
 
     rows = [{"left_id": ids[0], "right_id": ids[2]}, {"left_id": ids[1], "right_id": "of no training pair"}]
-    write_parquet(folder.path / "known_links.parquet", pa.Table.from_pylist(rows))
+    replace_table(folder.path, "known_links.parquet", pa.Table.from_pylist(rows))
     assert linked(known_of(Pairs.open(folder.path)), len(ids)) == {(0, 2)}
 
 

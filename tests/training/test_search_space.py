@@ -35,6 +35,7 @@ def test_file_describes_each_distribution(tmp_path: Path) -> None:
 def test_default_space_is_that_of_the_preprint() -> None:
     space = read_space(None)
     assert space == PREPRINT_SPACE
+    assert read_space(space) == space
     assert space["batch_size"].extremes == (5, 20)
     for name, drawn in space.items():
         for value in drawn.extremes:

@@ -98,7 +98,7 @@ def read_space(source: Mapping[str, Any] | Path | str | None) -> SearchSpace:
             f"{where}: a search space is lines such as 'batch_size: {{type: int, low: 5, high: 20}}'"
         )
     for name, drawn in content.items():
-        if not isinstance(drawn, Mapping):
+        if not isinstance(drawn, Mapping | Range | Categories):
             form = "{type: float, low: 0, high: 0.5}"
             raise problem(f"{where}: {name}: give a range, such as {form}, not {drawn!r}")
     try:
