@@ -142,7 +142,7 @@ def _write_base(folder: Path) -> None:
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(minilm_path())
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    config = BertConfig(vocab_size=len(tokenizer), **sizes)
+    config = BertConfig.from_dict({"vocab_size": len(tokenizer), **sizes})
     plain = folder.with_name("plain")
     BertModel(config).save_pretrained(plain)
     tokenizer.save_pretrained(plain)

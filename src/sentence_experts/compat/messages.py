@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from functools import cache
+from functools import cache, partial
 
 # Logger -> how its message begins.
 HIDDEN = {
@@ -18,6 +18,8 @@ HIDDEN = {
 def hide_messages() -> None:
     """Hide them from now on."""
     for name, beginning in HIDDEN.items():
-        logging.getLogger(name).addFilter(
-            lambda record, beginning=beginning: not record.getMessage().startswith(beginning)
-        )
+        logging.getLogger(name).addFilter(partial(_begins_otherwise, beginning))
+
+
+def _begins_otherwise(beginning: str, record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(beginning)
