@@ -85,9 +85,11 @@ def test_vectors_are_cached_per_model_and_route(pairs_folder, plain_model, exper
 def test_single_route_serves_every_domain(minilm, tmp_path):
     encoder = BatchEncoder(load(str(make_tiny_encoder(tmp_path / "se", minilm, ("crops",))), device="cpu"))
     assert EncoderScorer(encoder, DOMAINS).routes == {"crops": "crops", "neuro": "crops"}
-    # A prompt that is no domain's is no route.
-    encoder.routes = {"query": "query: "}
-    encoder.model[0].auto_model.config.experts = []
+    # A prompt that is no domain's is no route of one.
+    model = encoder.model
+    model.prompts, model.default_prompt_name = {"query": "query: "}, None
+    model[0].auto_model.config.experts = []
+    encoder = BatchEncoder(model)
     assert EncoderScorer(encoder, DOMAINS).routes == {"crops": None, "neuro": None}
     everywhere = EncoderScorer(encoder, DOMAINS, route_map={"*": "query"})
     assert everywhere.routes == {"crops": "query", "neuro": "query"}

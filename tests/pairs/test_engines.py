@@ -69,7 +69,7 @@ def test_a_scratch_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("settings", [{"engine": "sqlite"}, {"memory": "much"}, {"threads": 0}])
 def test_invalid_settings_are_errors(settings: dict) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
+    with pytest.raises(UsageError, match=f"^`{next(iter(settings))}`: "):
         limits(**settings)
 
 

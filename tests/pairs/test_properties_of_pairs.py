@@ -78,7 +78,7 @@ class Graph:
             for paper, text in enumerate(self.text)
         ]
         written = write_corpus(folder / "corpus", papers)
-        self.corpus = CorpusFolder(written.path, {**written.manifest, "counts": {}})
+        self.corpus = CorpusFolder(written.path, {**written.manifest, "counts": {}, "tables": {}})
         write_parquet(self.corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
 
     def links(self, relation: str, rare: int = 10**6, longest: int = 10**6) -> Counter[Link]:
