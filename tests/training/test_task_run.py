@@ -106,7 +106,7 @@ def test_interrupted_run_resumes_to_the_same_bytes(
     with pytest.raises(KeyboardInterrupt):
         train(str(model), tasks, SHORT, tmp_path / "run")
     monkeypatch.undo()
-    with pytest.raises(UsageError, match=r"begun with another seed \(0\)"):
+    with pytest.raises(UsageError, match=r"begun with another seed \(1\)"):
         train(str(model), tasks, SHORT.model_copy(update={"seed": 9}), tmp_path / "run")
     torch.rand(7)  # whatever else the process drew
     train(str(model), tasks, SHORT, tmp_path / "run")

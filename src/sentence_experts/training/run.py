@@ -366,8 +366,8 @@ def _train(
         callback = RunCallback(advance, config.patience, shown)
         for each in (*_loggers(out, config), callback, NoteHashes()):
             trainer.add_callback(each)
-        if checkpoint is None and validates:
-            callback.start = trainer.evaluate()
+        # Within the run: measured before it, a model of several processes would train without the others.
+        trainer.args.eval_on_start = checkpoint is None and validates
         hide_messages()
         trainer.train(resume_from_checkpoint=checkpoint)
 

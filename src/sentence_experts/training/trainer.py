@@ -213,14 +213,6 @@ class RunCallback(TrainerCallback):
         self._patience = patience
         self._shown = shown
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Make the model before training the first candidate for the best one."""
-        if self.start is not None:
-            state.log_history.append({**self.start, "step": 0})
-            state.best_metric, state.best_global_step = self.start[BEST_BY], 0
-
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
@@ -250,8 +242,14 @@ class RunCallback(TrainerCallback):
         metrics: dict[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Log the figures; stop if the best one is `patience` validations ago."""
+        """Log the figures; stop if the best one is `patience` validations ago.
+
+        The model before training is the first candidate for the best one.
+        """
         found = metrics or {}
+        if state.global_step == 0:
+            self.start = found
+            state.best_metric, state.best_global_step = found[BEST_BY], 0
         figures = [f"{title} {found[metric]:.4f}" for metric, title in self._shown.items() if metric in found]
         losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
         loss = f"training loss {losses[-1]:.4f}, " if losses else ""
