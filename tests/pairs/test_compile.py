@@ -232,8 +232,9 @@ def test_works_of_a_domain_are_of_its_years(corpus: CorpusFolder, tmp_path: Path
 
 def test_other_folders_are_never_replaced(corpus: CorpusFolder, tmp_path: Path) -> None:
     before = sorted(file.name for file in corpus.path.iterdir())
-    with pytest.raises(UsageError, match="holds a corpus: give another `out`, or `overwrite`"):
-        compile_pairs(corpus, out=corpus.path, domains=RULES, **SMALL)
+    for overwrite in (False, True):
+        with pytest.raises(UsageError, match="holds a corpus: give another `out`"):
+            compile_pairs(corpus, out=corpus.path, domains=RULES, overwrite=overwrite, **SMALL)
     assert sorted(file.name for file in corpus.path.iterdir()) == before
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds other files"):

@@ -75,6 +75,14 @@ def test_other_settings_are_refused_by_name(tmp_path: Path, settings: Settings, 
     assert (tmp_path / "m" / "a").read_text() == "1"
 
 
+def test_an_output_of_another_kind_is_never_overwritten(tmp_path: Path):
+    """It may be what the run reads."""
+    write_folder(tmp_path / "out", {}, {"a.txt": "a"})
+    with pytest.raises(UsageError, match="holds a model: give another `out`"):
+        grow(tmp_path / "out", {}, steps=1, overwrite=True)
+    assert (tmp_path / "out" / "a.txt").read_text() == "a"
+
+
 def test_other_files_are_refused_and_stay_beside_what_overwrite_writes(tmp_path: Path):
     out = tmp_path / "m"
     (out / "sub").mkdir(parents=True)
@@ -100,14 +108,6 @@ def test_known_names_that_are_in_the_way_are_named_before_the_work(tmp_path: Pat
         output(tmp_path, "model", names=["README.md"], overwrite=True),
     ):
         pass
-
-
-def test_folder_of_something_else_is_refused_unless_overwritten(tmp_path: Path):
-    write_folder(tmp_path / "x", {}, {"a": "1"})
-    with pytest.raises(UsageError, match="holds a model"):
-        grow(tmp_path / "x", {}, 3)
-    assert grow(tmp_path / "x", {}, 3, overwrite=True) == "new"
-    assert files(tmp_path / "x") == {RECORD, "end.txt", "parts/0", "parts/1", "parts/2"}
 
 
 def test_interrupted_run_goes_on_only_with_its_own_settings(tmp_path: Path):

@@ -69,7 +69,7 @@ def output(
         grows: the result grows in its folder, where an interrupted run goes on; it consists of `names`.
             Otherwise it is written elsewhere and takes its place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
-        overwrite: begin anew whatever is there.
+        overwrite: begin anew if an output of the same kind, or nothing of this package, is there.
         shared: the processes that `torchrun` started together write it, and the first one holds the lock.
 
     Raises:
@@ -138,11 +138,8 @@ class Output:
             kinds = ("folder", "file") if self._is_file else ("file", "folder")
             raise UsageError(f"{self.path} is a {kinds[0]}; `out` must be a {kinds[1]}")
         if self._record is not None:
-            if self._record["what"] != self._what and not self._overwrite:
-                raise UsageError(
-                    f"{self.path} holds a {self._record['what']}: give another `out`, or `overwrite` to "
-                    f"begin a {self._what} in its place"
-                )
+            if self._record["what"] != self._what:  # also with `overwrite`: it may be what is read
+                raise UsageError(f"{self.path} holds a {self._record['what']}: give another `out`")
             return
         if is_damaged(self._file):
             if not self._overwrite:
