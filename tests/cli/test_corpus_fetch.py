@@ -56,7 +56,7 @@ def test_invalid_email(tmp_path: Path) -> None:
 
 def test_no_domain(tmp_path: Path) -> None:
     assert "--domains: give at least one NAME=QUERY" in one_line(fetch("--out", tmp_path / "c"), 2)
-    assert "not of the form NAME=VALUE" in one_line(fetch("--domains", "asthma", "--out", tmp_path / "c"), 2)
+    assert "not of the form NAME=QUERY" in one_line(fetch("--domains", "asthma", "--out", tmp_path / "c"), 2)
 
 
 def test_bad_values_are_refused(tmp_path: Path, plan: Path) -> None:

@@ -33,8 +33,14 @@ SETTINGS: dict[str, Any] = {
     "swap": False,
 }
 # Both batch sizes are of one process. The pairs are drawn from both domains, each with its temperature.
-OF_TASKS = {**SETTINGS, "batch_size": 4, "cache_mini_batch": 3}
-OF_PAIRS = {**SETTINGS, "batch_size": 3, "temperatures": {"crops": 0.1}, "balance_loss": 0.1}
+OF_TASKS = {**SETTINGS, "batch_size": 4, "cache_mini_batch": 3, "keep_checkpoints": True}
+OF_PAIRS = {
+    **SETTINGS,
+    "batch_size": 3,
+    "temperatures": {"crops": 0.1},
+    "balance_loss": 0.1,
+    "keep_checkpoints": True,
+}
 
 
 def free_port() -> int:
