@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from helpers.samples import make_tiny_encoder
-from sentence_experts.corpus.simulate import simulate_corpus
+from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
 from sentence_experts.demo.job import demo_steps, measured, searches
 from sentence_experts.errors import InputError
+from sentence_experts.pairs.domain_report import unmatched_rules
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.reproduce.material import Material, data_folder
 from sentence_experts.reproduce.steps import run_steps
@@ -51,6 +52,11 @@ def test_no_folder_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert data_folder() is None
+
+
+def test_every_rule_of_the_simulated_material_matches_what_is_simulated() -> None:
+    rules = DomainRules.read(Material.find(Path(), None).rules)
+    assert not unmatched_rules(rules, {"subjects": dict.fromkeys(TOPICS, 1)}.__getitem__)
 
 
 def test_simulated_material_is_named_so() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -39,6 +41,15 @@ def test_labels_sources_runs_and_baselines():
         named_models(["org/llama"], name={"x": "elsewhere"})
     with pytest.raises(UsageError, match="two models are called 'MoE'"):
         named_models(["org/llama"], name={"MoE": "org/llama"}, seeds={"MoE": ["runs/1"]})
+
+
+def test_models_of_training_runs_are_called_by_their_run(tmp_path: Path):
+    for run in ("dense", "experts"):
+        (tmp_path / run / "model").mkdir(parents=True)
+        (tmp_path / run / "run.json").touch()
+    (tmp_path / "untrained" / "model").mkdir(parents=True)
+    models = [str(tmp_path / name / "model") for name in ("dense", "experts", "untrained")]
+    assert list(named_models(models)[0]) == ["dense", "experts", "model"]
 
 
 def test_settings_name_a_model_by_run_label_or_source():

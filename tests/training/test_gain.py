@@ -13,6 +13,7 @@ import torch
 
 from helpers.samples import make_pairs_folder
 from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import SPLITS, Pairs
 from sentence_experts.training import run as run_module
@@ -42,7 +43,7 @@ def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
     before = load(tiny_experts, device="cpu").encode(["rice"], prompt_name="crops")
     with caplog.at_level(logging.WARNING):
         result = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
-    assert (result.best, result.start, result.best_step, result.steps) == (0.9, 0.9, 0, 6)
+    assert (result.validation, result.start, result.kept_step, result.steps) == (0.9, 0.9, 0, 6)
     assert "no step was better than the model before training (0.9000)" in caplog.text
     assert "no step was better than the 0.9000 before training" in repr(result)
     assert [entry["step"] for entry in result.history] == [0, 2, 4, 6]
@@ -50,16 +51,16 @@ def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
         assert np.abs(model.encode(["rice"], prompt_name="crops") - before).max() < 1e-6
     assert "before training it was 0.9000" in " ".join((tmp_path / "run/model/README.md").read_text().split())
     again = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
-    assert (again.best_step, again.start, again.history) == (0, 0.9, result.history)
+    assert (again.kept_step, again.start, again.history) == (0, 0.9, result.history)
 
 
 def test_the_gain_is_that_over_the_model_before(pairs: Pairs, tiny_experts: Path) -> None:
     result = train(str(tiny_experts), pairs, SHORT)
     assert result.start == result.history[0]["eval_validation_mean"]
-    assert result.best is not None
-    assert result.best >= result.start
-    if result.best_step:
-        assert f"{result.best - result.start:.4f} above the {result.start:.4f}" in repr(result)
+    assert result.validation is not None
+    assert result.validation >= result.start
+    if result.kept_step:
+        assert f"{result.validation - result.start:.4f} above the {result.start:.4f}" in repr(result)
 
 
 @pytest.mark.usefixtures("falling")
@@ -75,6 +76,33 @@ def test_a_run_killed_after_its_last_step_does_not_go_on(
         with pytest.raises(KeyboardInterrupt):
             train(str(tiny_experts), pairs, SHORT, out)
     assert train(str(tiny_experts), pairs, SHORT, out).steps == 6
+
+
+@pytest.mark.usefixtures("falling")
+def test_the_last_step_is_kept_if_asked_for(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    last = TrainConfig.of(SHORT, keep="last", patience=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "take_best", stop)
+        with pytest.raises(KeyboardInterrupt):  # after the last step, of which there is a checkpoint
+            train(str(tiny_experts), pairs, last, tmp_path / "run")
+    result = train(str(tiny_experts), pairs, last, tmp_path / "run")
+    assert (result.kept_step, result.steps, len(result.history)) == (12, 12, 7)
+    assert result.validation == result.history[-1]["eval_validation_mean"]
+    assert f"{result.start - result.validation:.4f} below the 0.9000 before training" in result.summary
+    assert "The last step was kept: step 12 of 12" in (tmp_path / "run/model/README.md").read_text()
+    whole = train(str(tiny_experts), pairs, last).model.state_dict()
+    kept = load(tmp_path / "run" / "model", device="cpu").state_dict()
+    assert all(torch.equal(weight, whole[name].cpu()) for name, weight in kept.items())
+
+
+def test_patience_has_no_effect_where_the_last_step_is_kept() -> None:
+    with pytest.raises(UsageError, match="`patience` has no effect with `keep=last`"):
+        TrainConfig.of(keep="last", patience=2)
 
 
 def one_kind(tmp_path: Path, domains: list[str]) -> Pairs:
@@ -93,7 +121,7 @@ def test_a_validation_of_one_kind_of_pairs_keeps_the_last_step(
     pairs = one_kind(tmp_path, ["crops", "neuro"])
     with caplog.at_level(logging.WARNING):
         result = train(str(tiny_experts), pairs, SHORT, tmp_path / "run")
-    assert (result.best, result.best_step, result.steps) == (None, 12, 12)
+    assert (result.validation, result.kept_step, result.steps) == (None, 12, 12)
     assert "the validation pairs of crops, neuro are all linked or all unlinked" in caplog.text
     assert "the last one is kept" in caplog.text
     trained = load(tmp_path / "run" / "model", device="cpu").state_dict()

@@ -58,7 +58,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 def test_the_temperature_is_trained_and_reported(preprint_run: Path) -> None:
     result = json.loads((preprint_run / "run.json").read_text())
-    best = preprint_run / "checkpoints" / f"checkpoint-{result['best_step']}" / "loss.safetensors"
+    best = preprint_run / "checkpoints" / f"checkpoint-{result['kept_step']}" / "loss.safetensors"
     log_scale = float(load_file(best)["log_scale"])
     assert result["learned"]["temperature"] == pytest.approx(math.exp(-log_scale))
     # Adam moves it by about the rate a step.

@@ -54,7 +54,7 @@ def test_the_saved_model_is_the_best_by_validation(finished: Path, pairs: Pairs)
     assert again == pytest.approx(sum(own) / 2)
     best = max(entry["eval_validation_mean"] for entry in result["history"])
     assert again == pytest.approx(best, abs=1e-6)
-    assert best == result["best_validation"]
+    assert best == result["validation"]
 
 
 def test_every_expert_learns(finished: Path, tiny_experts: Path) -> None:

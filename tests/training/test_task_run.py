@@ -61,7 +61,7 @@ def test_every_expert_learns_and_the_best_figure_counts(finished: Path, model: P
     assert (result["steps"], result["processes"]) == (8, 1)
     figures = [entry["eval_validation_mean"] for entry in result["history"]]
     assert [entry["step"] for entry in result["history"]] == [0, 4, 8]
-    assert max(figures) == result["best_validation"]
+    assert max(figures) == result["validation"]
 
 
 def test_saved_model_has_figures_of_its_step(finished: Path, tasks: Tasks, task_experts: Path) -> None:
@@ -71,7 +71,7 @@ def test_saved_model_has_figures_of_its_step(finished: Path, tasks: Tasks, task_
     routes = trained_routes([objective], SHORT, dense)
     validator = Validator([objective.validation(routes, SHORT)], batch_size=8)
     again = validator(SentenceTransformer(str(finished / "model"), device="cpu"))
-    best = next(entry for entry in result["history"] if entry["step"] == result["best_step"])
+    best = next(entry for entry in result["history"] if entry["step"] == result["kept_step"])
     assert {f"eval_{name}": figure for name, figure in again.items()}.items() <= best.items()
     of_tasks = [best[f"eval_validation_{task}/ndcg_at_10"] for task in tasks.task_file.tasks]
     assert sum(of_tasks) / 3 == pytest.approx(best["eval_validation_mean"])

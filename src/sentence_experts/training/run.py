@@ -1,4 +1,4 @@
-"""One training run: a model, training data and settings give the best model by the validation figure."""
+"""One training run: a model, training data and settings give the best model, or the last one."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sentence_experts.compat.messages import hide_messages
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
+from sentence_experts.models.sources import RUN_FILE
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.progress import progress
@@ -53,9 +54,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HARD_NEGATIVES = "hard_negatives.parquet"
-RESULT = "run.json"
 MODEL, ADAPTER, CONFIG, LOGS = "model", "adapter", "config.yaml", "logs"
-RESULTS = (MODEL, ADAPTER, CONFIG, RESULT, HARD_NEGATIVES)
+RESULTS = (MODEL, ADAPTER, CONFIG, RUN_FILE, HARD_NEGATIVES)
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,10 +63,11 @@ class TrainResult:
     """A finished training run.
 
     Attributes:
-        model: the best model by the validation figure; the model given to `train`, if it was one in memory.
-        best: its validation figure, the mean over the routes; None if no validation pairs could tell, and
-            the last step was kept.
-        best_step: when it was reached; 0 if the model before training was the best.
+        model: the kept model: the best by the validation figure, or that of the last step (`keep`); the model
+            given to `train`, if it was one in memory.
+        validation: its validation figure, the mean over the routes; None if no validation pairs could tell,
+            and the last step was kept.
+        kept_step: its step; 0 if the model before training was the best.
         steps: number of steps of the run.
         history: one dict per validation, the first before training: step and figures.
         start: the validation figure before training.
@@ -76,8 +77,8 @@ class TrainResult:
     """
 
     model: SentenceTransformer
-    best: float | None
-    best_step: int
+    validation: float | None
+    kept_step: int
     steps: int
     history: list[dict[str, Any]]
     start: float | None = None
@@ -92,11 +93,16 @@ class TrainResult:
     @property
     def summary(self) -> str:
         """What the run has gained, in a few words."""
-        if self.best is None or self.start is None:
+        if self.validation is None or self.start is None:
             return f"step {self.steps} of {self.steps}, not validated"
-        gain = f"{self.best - self.start:.4f} above" if self.best_step else "no step was better than"
+        gap = self.validation - self.start
+        gain = (
+            f"{abs(gap):.4f} {'below' if gap < 0 else 'above'}"
+            if self.kept_step
+            else "no step was better than"
+        )
         return (
-            f"validation {self.best:.4f} at step {self.best_step} of {self.steps}: {gain} "
+            f"validation {self.validation:.4f} at step {self.kept_step} of {self.steps}: {gain} "
             f"the {self.start:.4f} before training"
         )
 
@@ -128,16 +134,18 @@ def train(
     """Train a model with contrastive learning: the other texts of a pair's batch are its negatives.
 
     The best model is the one with the highest mean of the routes' validation figures (F1max for domains,
-    nDCG@10 for tasks); if none is better than the model before training, that one is kept. The test splits
-    are never read. Several processes (`torchrun`) train together; the first one writes.
+    nDCG@10 for tasks); if none is better than the model before training, that one is kept. With `keep="last"`
+    it is the model after the last step. The test splits are never read. Several processes (`torchrun`) train
+    together; the first one writes.
 
     Args:
         model: a folder, a hub id or "minilm"; or a model in memory, which is trained in place.
         data: a pairs folder, a tasks folder, a table with columns anchor and positive (`open_data`), or a
             list of several of them.
         config: settings; `settings` replace single ones, such as `batch_size=64`.
-        out: folder for the run: model/ (the best), config.yaml, run.json, checkpoints/. Without it the model
-            stays in memory. An interrupted run of the same settings goes on from its last checkpoint.
+        out: folder for the run: model/ (the kept one), config.yaml, run.json, checkpoints/. Without it
+            the model stays in memory. An interrupted run of the same settings goes on from its last
+            checkpoint.
         overwrite: begin anew, in place of another run in `out`.
 
     Raises:
@@ -165,8 +173,8 @@ def train(
         result = run.run(place)
     return TrainResult(
         run.model,
-        result["best_validation"],
-        result["best_step"],
+        result["validation"],
+        result["kept_step"],
         result["steps"],
         result["history"],
         result["start_validation"],
@@ -219,7 +227,7 @@ class _Run:
         self.model.max_seq_length = self.max_length
 
     def run(self, place: Output) -> dict[str, Any]:
-        """Train until the model is the best one; what run.json holds."""
+        """Train until the model is the one to keep; what run.json holds."""
         config, model, out = self.config, self.model, place.path
         training = TrainingSet.of(self.objectives, self.routes, config)
         batches = RouteBatches(
@@ -235,7 +243,7 @@ class _Run:
         arguments = training_arguments(out, config, batches.steps, model, validator.has_figure)
         checkpoint, finished = processes.once(lambda: self._begin(place))
         if finished:
-            result: dict[str, Any] = read_json(out / RESULT)
+            result: dict[str, Any] = read_json(out / RUN_FILE)
             self._load_finished(out / MODEL)
             return result
         _log_unmeasured(validator)
@@ -329,12 +337,13 @@ class _Run:
             for entry in state.log_history
             if BEST_BY in entry
         ]
+        chosen = state.best_global_step if trainer.args.metric_for_best_model else state.global_step
         result = {
             **self._identity(),
             "learned": trainer.loss.learned(),
             "steps": state.global_step,
-            "best_step": state.best_global_step if history else state.global_step,
-            "best_validation": state.best_metric,
+            "kept_step": chosen,
+            "validation": next((each[BEST_BY] for each in history if each["step"] == chosen), None),
             "start_validation": history[0][BEST_BY] if history else None,
             "history": history,
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
@@ -343,7 +352,7 @@ class _Run:
             self.model.save_pretrained(str(folder), create_model_card=False)
             write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))
         self.config.write(out / CONFIG)
-        write_json(out / RESULT, result)
+        write_json(out / RUN_FILE, result)
         place.finish(*RESULTS)
         return result
 
@@ -357,7 +366,7 @@ def _train(
     if checkpoint is not None:
         trainer.load_loss(checkpoint)
     validates = trainer.evaluator is not None
-    if checkpoint is not None and validates:
+    if checkpoint is not None and trainer.args.metric_for_best_model is not None:
         state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
         if is_over(state, config.patience):  # the run was killed after its last step
             trainer.state = state

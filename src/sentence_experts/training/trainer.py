@@ -48,11 +48,12 @@ def training_arguments(
 ) -> SentenceTransformerTrainingArguments:
     """The trainer's arguments. Making them joins the processes, if several train together.
 
-    Without validation no step is the best one.
+    Without validation, or if the last step is kept, no step is the best one.
 
     Raises:
         UsageError: there are too few steps for the schedule.
     """
+    chooses = validates and config.keep == "best"
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(out / CHECKPOINTS),
         max_steps=steps,
@@ -69,8 +70,8 @@ def training_arguments(
         save_strategy="steps",
         save_steps=config.eval_steps,
         save_total_limit=2,
-        metric_for_best_model=BEST_BY if validates else None,
-        greater_is_better=True if validates else None,
+        metric_for_best_model=BEST_BY if chooses else None,
+        greater_is_better=True if chooses else None,
         logging_steps=min(10, config.eval_steps, steps),
         logging_nan_inf_filter=False,
         bf16=config.bf16,
@@ -198,7 +199,10 @@ class Trainer(SentenceTransformerTrainer):
 
 
 class RunCallback(TrainerCallback):
-    """Reports steps and validation figures, validates after the last step, and stops without progress."""
+    """Reports steps and validation figures, validates after the last step, and stops without progress.
+
+    Where no step is chosen, every step is made.
+    """
 
     # The figures before the first step, the ones to beat; None without validation and in a resumed run.
     start: Mapping[str, float] | None = None
@@ -247,16 +251,18 @@ class RunCallback(TrainerCallback):
         The model before training is the first candidate for the best one.
         """
         found = metrics or {}
+        chooses = args.metric_for_best_model is not None
         if state.global_step == 0:
             self.start = found
-            state.best_metric, state.best_global_step = found[BEST_BY], 0
+            if chooses:
+                state.best_metric, state.best_global_step = found[BEST_BY], 0
         figures = [f"{title} {found[metric]:.4f}" for metric, title in self._shown.items() if metric in found]
         losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
         loss = f"training loss {losses[-1]:.4f}, " if losses else ""
         logger.info(f"  step {state.global_step}: {loss}validation {', '.join(figures)}")
         if state.best_metric is None or found[BEST_BY] > state.best_metric:
             return
-        if is_over(state, self._patience):
+        if chooses and is_over(state, self._patience):
             control.should_training_stop = True
 
 

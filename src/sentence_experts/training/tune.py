@@ -237,9 +237,9 @@ class _Search:
         try:
             model = deepcopy(self.model)
             result = train(model, self.data, self.trial_config(sampled), folder)
-            if result.best is None:
+            if result.validation is None:
                 raise SentenceExpertsError("trials cannot be compared: no validation pairs of both kinds")
-            outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.best}
+            outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.validation}
             notes: dict[str, Any] = {"steps": result.steps, "start": result.start}
         except FAILURES as error:
             logger.info(f"trial {number + 1} failed: {error}")
