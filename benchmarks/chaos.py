@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +46,7 @@ NAMED = (
     "was written", "larger than a limit", "no such", "lacks", "is no ", "not as it", "in the way",
     "No such file",
 )  # fmt: skip
+FULL = ("no space", "larger than a limit")
 IGNORED = ("checkpoints", "logs", "vectors", "report.html", "rejected.jsonl")
 VARYING = ("made_from.json", "index.json", ".npy.json")  # names of this machine, times
 
@@ -109,8 +110,17 @@ class Outcome:
     leftovers: list[str] = field(default_factory=list)
 
 
-def prepare(world: Path, seed: int = 0) -> None:
-    """Write what the first commands read, and run every command once, undisturbed."""
+def with_sources(names: Iterable[str]) -> list[str]:
+    """These commands and those that make what they read, in the order of the work."""
+    needed = set(names)
+    for name in reversed(VERBS):
+        if name in needed:
+            needed |= {other for other, verb in VERBS.items() if verb.makes in VERBS[name].reads}
+    return [name for name in VERBS if name in needed]
+
+
+def prepare(world: Path, names: Iterable[str], seed: int = 0) -> None:
+    """Write what the first commands read, and run these commands once, undisturbed."""
     from sentence_experts.corpus.simulate import simulate_corpus
     from sentence_experts.recipes import RECIPES
     from sentence_experts.storage import write_text
@@ -125,9 +135,10 @@ def prepare(world: Path, seed: int = 0) -> None:
     write_text(world / "rows.jsonl", rows)
     task = "tasks:\n  topic:\n    kind: classification\n    datasets:\n      rows: {file: rows.jsonl}\n"
     write_text(world / "tasks.yaml", task)
-    in_child(lambda: _write_base(world / "base"))
-    for name, verb in VERBS.items():
-        status, said = run(verb, world)
+    if any("base" in VERBS[name].reads for name in names):
+        in_child(lambda: _write_base(world / "base"))
+    for name in names:
+        status, said = run(VERBS[name], world)
         if status:
             raise SystemExit(f"{name}: {said}")
 
@@ -248,9 +259,9 @@ class Chaos:
         self.small_disk = small_disk
         self.seconds: dict[str, float] = {}
 
-    def trial(self, name: str | None = None, disturbance: str | None = None) -> Outcome:
-        """Disturb a command, give it again, and compare."""
-        name = name or self.dice.choice(list(VERBS))
+    def trial(self, names: Sequence[str], disturbance: str | None = None) -> Outcome:
+        """Disturb one of the commands, give it again, and compare."""
+        name = self.dice.choice(names)
         disturbance = disturbance or self.dice.choice(DISTURBANCES)
         verb = VERBS[name]
         began = time.monotonic()
@@ -290,7 +301,7 @@ class Chaos:
                 copy(self.world / damaged, folder / damaged)
         elif disturbance == "full disk":
             status, said = self._on_full_disk(verb, folder)
-            if status and not names_it(said):
+            if status and not names_it(said, FULL):
                 return Outcome(name, disturbance, "lost", last_line(said))
             refused = said if status else ""
         else:
@@ -386,10 +397,10 @@ def copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def names_it(said: str) -> bool:
-    """Whether the last line is an error in the user's terms."""
+def names_it(said: str, words: Sequence[str] = NAMED) -> bool:
+    """Whether the last line is an error in the user's terms, with one of these words."""
     line = last_line(said)
-    return line.startswith("error: ") and "(unexpected" not in line and any(each in line for each in NAMED)
+    return line.startswith("error: ") and "(unexpected" not in line and any(each in line for each in words)
 
 
 def last_line(said: str) -> str:
@@ -443,20 +454,29 @@ def small_disk(size: str = "600k") -> Iterator[Path | None]:
                 os.system(f"umount {temporary}")
 
 
-def import_everything() -> None:
-    """Import what the commands need, so that a forked process begins to work at once."""
-    import importlib
+MODULES = {
+    "corpus import": ("corpus.importing", "corpus.simulate"),
+    "pairs": ("pairs.compile",),
+    "tasks": ("tasks.compile",),
+    "encode": ("encoding.encode", "models.encoder"),
+    "search": ("retrieval.search", "models.encoder"),
+    "extend": ("models.surgery.extend",),
+    "train": ("training.run",),
+    "evaluate": ("evaluation.evaluate", "report.write", "report.tables"),
+}  # of the package: what each command imports
 
-    for module in ("cli.main", "corpus.importing", "corpus.simulate", "pairs.compile", "tasks.compile",
-                   "encoding.encode", "retrieval.search", "models.surgery.extend", "training.run",
-                   "evaluation.evaluate", "report.write", "report.tables"):  # fmt: skip
-        importlib.import_module(f"sentence_experts.{module}")
-    import torch
+
+def import_all(names: Iterable[str]) -> None:
+    """Import what these commands need, so that a forked process begins to work at once."""
+    import importlib
 
     from sentence_experts.cli.main import app_with_verbs
 
-    app_with_verbs()
-    torch.set_num_threads(1)
+    for module in (module for name in names for module in MODULES[name]):
+        importlib.import_module(f"sentence_experts.{module}")
+    app_with_verbs(*{name.split()[0] for name in names})
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
 
 
 def main() -> None:
@@ -466,18 +486,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="Time after which no trial begins")
     parser.add_argument("--processes", type=int, default=1, help="Number of trials at a time")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--verb", choices=VERBS)
+    parser.add_argument("--verb", choices=VERBS, action="append", help="All by default; can be repeated")
     parser.add_argument("--disturbance", choices=DISTURBANCES)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     from sentence_experts.storage import read_json
 
-    import_everything()
+    names = with_sources(options.verb or VERBS)
+    import_all(names)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary, small_disk() as disk:
         world = Path(temporary) / "world"
         world.mkdir()
-        prepare(world)
+        prepare(world, names)
         files = [Path(temporary) / f"{number}.json" for number in range(options.processes)]
         children = []
         for number, file in enumerate(files):
@@ -503,7 +524,7 @@ def in_one_process(chaos: Chaos, trials: int, options: argparse.Namespace, file:
     for _ in range(trials):
         if time.monotonic() > end:
             break
-        outcomes.append(chaos.trial(options.verb, options.disturbance))
+        outcomes.append(chaos.trial(options.verb or list(VERBS), options.disturbance))
         print(outcomes[-1], flush=True)
         write_json(file, [vars(each) for each in outcomes])
 

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from sentence_experts.cli.help import description, flags, in_usage, metavar
-from sentence_experts.cli.main import app_with_verbs
+from sentence_experts.cli.main import VERBS, app_with_verbs
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 INTRODUCTION = """# Reference
@@ -25,7 +25,7 @@ UNNAMED = "models"  # `evaluate MODEL...`, whose group also has `evaluate scores
 
 def reference() -> str:
     """The text of docs/reference.md."""
-    root = typer.main.get_command(app_with_verbs())
+    root = typer.main.get_command(app_with_verbs(*VERBS))
     sections = [INTRODUCTION, "\n".join(_contents(root))]
     sections += [_section(path, command) for path, command in _commands(root, ())]
     return "\n\n".join(section.strip() for section in sections) + "\n"

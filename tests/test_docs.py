@@ -41,7 +41,7 @@ def inline_commands(text: str) -> Iterator[list[str]]:
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that a line runs, and its arguments."""
-    command: Any = typer.main.get_command(app_with_verbs())
+    command: Any = typer.main.get_command(app_with_verbs(*VERBS))
     while hasattr(command, "commands"):
         if words and words[0] in command.commands:
             command, words = command.commands[words[0]], words[1:]

@@ -15,6 +15,7 @@ from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.engines import opened
+from sentence_experts.storage import NoSpaceError
 
 
 def limits(**settings: object) -> PairsConfig:
@@ -47,6 +48,17 @@ def test_too_little_memory_is_a_clear_error(tmp_path: Path) -> None:
         rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
         with pytest.raises(SentenceExpertsError, match="`memory`"):
             engine.rows(rows.group_by("number").aggregate(times=rows.count()).order_by("number"))
+
+
+def test_full_disk_is_not_taken_for_a_damaged_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: object) -> None:
+        raise duckdb.IOException("Async write failed: Could not write file: No space left on device")
+
+    with opened(limits(), tmp_path / "pairs") as engine:
+        rows = engine.stored(pa.table({"number": [1]}))
+        monkeypatch.setattr(engine._backend, "to_parquet", is_full)
+        with pytest.raises(NoSpaceError, match=r"scratch.*make room"):
+            engine.rows(rows)
 
 
 def test_scratch_folder_is_beside_out_or_as_set_and_is_removed(tmp_path: Path) -> None:

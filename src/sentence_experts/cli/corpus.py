@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results, show
+from sentence_experts.cli.help import Group
 from sentence_experts.cli.options import CORPUS, Overwrite, add_verb
 from sentence_experts.corpus.config import COUNTED, FetchConfig, ImportConfig
 from sentence_experts.recipes import find_plan
@@ -40,7 +41,9 @@ _ROWS = {
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
-    corpus = typer.Typer(no_args_is_help=True, help="Bring articles and their citations into a corpus.")
+    corpus = typer.Typer(
+        cls=Group, no_args_is_help=True, help="Bring articles and their citations into a corpus."
+    )
     add_verb(corpus, import_)
     add_verb(corpus, fetch, find_config=find_plan)
     add_verb(corpus, show_)

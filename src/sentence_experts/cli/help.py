@@ -1,4 +1,4 @@
-"""The help text of a verb, readable at any width: each flag stands on a line of its own."""
+"""Help texts of verbs and groups, readable at any width: each flag stands on a line of its own."""
 
 from __future__ import annotations
 
@@ -9,23 +9,42 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from typer.core import TyperGroup
+
 MAX_WIDTH = 100
 INDENT = " " * 6
+COLUMN = 14  # where the list of commands says what they do
 TYPE_NAMES = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
 
 
-def help_text(command: Any, path: str) -> str:
+class Group(TyperGroup):
+    """Commands, with plain help."""
+
+    def meanings(self) -> Mapping[str, str]:
+        """Command -> the first paragraph of its help."""
+        return {name: (each.help or "").split("\n\n")[0] for name, each in self.commands.items()}
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write what `--help` shows."""
+        formatter.write(help_text(self, ctx.command_path, self.meanings()))
+
+
+def help_text(command: Any, path: str, commands: Mapping[str, str] = {}) -> str:
     """What `--help` shows of a command.
 
     Args:
         command: the typer command.
         path: the words that call it, such as "sentence-experts corpus import".
+        commands: of a group: name -> what it does.
     """
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option"]
-    usage = " ".join(["Usage:", *path.split(), *map(in_usage, arguments), "[OPTIONS]"])
-    blocks = [usage, *_paragraphs(command.help or "", width)]
+    words = ["COMMAND"] if commands else map(in_usage, arguments)
+    blocks = [" ".join(["Usage:", *path.split(), *words, "[OPTIONS]"])]
+    blocks += _paragraphs(command.help or "", width)
+    if commands:
+        blocks.append("\n".join(["Commands:", *(_row(*each, width) for each in commands.items())]))
     for title, parameters, name in (("Arguments:", arguments, metavar), ("Options:", options, flags)):
         entries = [_entry(name(each), description(each, command.params), width) for each in parameters]
         blocks += ["\n".join([title, *entries])] if entries else []
@@ -65,6 +84,12 @@ def with_default(text: str, default: Any) -> str:
 def _entry(name: str, text: str, width: int) -> str:
     meaning = _wrapped(text, width - len(INDENT))
     return "\n".join([f"  {name}", *(INDENT + line for line in meaning)])
+
+
+def _row(name: str, text: str, width: int) -> str:
+    """A command and what it does, beside each other."""
+    first, *others = _wrapped(text, width - COLUMN) or [""]
+    return "\n".join([f"  {name}".ljust(COLUMN) + first, *(" " * COLUMN + line for line in others)])
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -11,54 +11,56 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from sentence_experts import __version__
 from sentence_experts.cli.console import note, show_logs
+from sentence_experts.cli.help import Group
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.storage import no_space
 
-# One module per verb, in the order of the work. Each has `register(app)` and imports heavy modules only when
-# it runs.
-VERBS = (
-    "corpus",
-    "pairs",
-    "tasks",
-    "audit",
-    "extend",
-    "add-expert",
-    "drop-expert",
-    "train",
-    "tune",
-    "evaluate",
-    "compare",
-    "similarity",
-    "auto-route",
-    "encode",
-    "search",
-    "moee",
-    "export",
-    "quantize",
-    "reproduce",
-    "demo",
-)
+# The verbs in the order of the work, with what the list of them says. Each has a module with `register(app)`,
+# which is imported only if the verb is called, and imports heavy modules only when it runs.
+VERBS = {
+    "corpus": "Bring articles and their citations into a corpus",
+    "pairs": "Compile training, validation and test pairs from a corpus",
+    "tasks": "Compile training pairs and test sets of tasks",
+    "audit": "Show what training and test pairs share",
+    "extend": "Give an encoder one expert per domain or task",
+    "add-expert": "Add an expert and its route to a model",
+    "drop-expert": "Drop an expert and its routes from a model",
+    "train": "Train a model on pairs, tasks or both",
+    "tune": "Search for training settings",
+    "evaluate": "Measure models on labelled pairs, on MTEB or on your own tasks",
+    "compare": "Show what a change of a model did to its routes",
+    "similarity": "Measure how similar the vectors of a text are under different routes",
+    "auto-route": "Teach a model to choose the routes of texts",
+    "encode": "Encode the texts of a file",
+    "search": "Find the papers of a corpus that are nearest to a text",
+    "moee": "Embeddings from mixture-of-experts language models",
+    "export": "Write a dense model that loads without this package",
+    "quantize": "Calibrate a model for 8 bits on a CPU",
+    "reproduce": "Run a published experiment and compare the figures",
+    "demo": "Run all steps from articles to search",
+}
 INTERRUPTED = 130
 
 
-class _InOrder(TyperGroup):
+class _Verbs(Group):
     def list_commands(self, ctx: Any) -> list[str]:
-        return [verb for verb in VERBS if verb in self.commands]
+        return list(VERBS)
+
+    def meanings(self) -> dict[str, str]:
+        return VERBS
 
 
 app = typer.Typer(
-    cls=_InOrder,
+    cls=_Verbs,
     name="sentence-experts",
     help="Mixture-of-experts text embeddings: articles -> co-cited pairs -> experts -> evaluation -> search. "
     "Add --debug to any command for the traceback of an error.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -80,8 +82,8 @@ def _options(
 
 
 def app_with_verbs(*verbs: str) -> typer.Typer:
-    """The command line with the given verbs, by default all; each is imported and added once."""
-    for verb in verbs or VERBS:
+    """The command line with the given verbs; each is imported and added once."""
+    for verb in verbs:
         _add(verb)
     return app
 
@@ -101,12 +103,14 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        # Only the verb that runs is imported; all of them for the list of verbs.
-        alone = [argument for argument in arguments[:1] if argument in VERBS]
-        status = app_with_verbs(*alone)(arguments, prog_name="sentence-experts", standalone_mode=False)
+        called = [argument for argument in arguments[:1] if argument in VERBS]
+        wrong = bool(arguments) and not called and arguments[0][:1] != "-"  # a similar verb will be named
+        run = app_with_verbs(*(VERBS if wrong else called))
+        status = run(arguments, prog_name="sentence-experts", standalone_mode=False)
     except TyperException as error:
-        if error.format_message():  # empty where the help text was shown instead
-            note(f"error: {error.format_message()} (add --help to see the usage)")
+        message = error.format_message()
+        is_help = message.startswith("Usage:")  # of a group without a command
+        note(message if is_help else f"error: {message} (add --help to see the usage)")
         sys.exit(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED

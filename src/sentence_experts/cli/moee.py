@@ -11,6 +11,7 @@ from pydantic import Field
 
 from sentence_experts.cli.console import note, show
 from sentence_experts.cli.evaluate import show_evaluation
+from sentence_experts.cli.help import Group
 from sentence_experts.cli.options import (
     Fields,
     Input,
@@ -41,6 +42,7 @@ COMPARES = Fields(*(name for name in MoeeConfig.model_fields if name not in ("pa
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
     verb = typer.Typer(
+        cls=Group,
         help="Embeddings from mixture-of-experts language models, without training (MoEE).\n\n"
         "Example: sentence-experts moee encode allenai/OLMoE-1B-7B-0924 --input texts.txt --out vectors.npy",
         no_args_is_help=True,

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.pairs.config import DUCKDB, MEMORY, SPARK_MASTER, PairsConfig
+from sentence_experts.storage import explained
 
 # Tasks per core of a self-join on one machine, so that no core waits long for the largest task.
 TASKS_PER_CORE = 2
@@ -78,7 +79,8 @@ class Engine:
     def _written(self, expression: ir.Table) -> Path:
         path = self._new_path()
         try:
-            self._backend.to_parquet(expression, str(path))
+            with explained(path):
+                self._backend.to_parquet(expression, str(path))
         except duckdb.OutOfMemoryException as error:
             raise SentenceExpertsError(
                 "the join needs more memory than `memory` allows: raise it, or link less with "
