@@ -1,0 +1,299 @@
+"""What the studies share: finished runs that are kept, a plain training loop, intervals, results.
+
+The studies train in a loop of their own, with the package's models and its loss: `train` writes a checkpoint
+at every validation and keeps the best one, while the studies want the test figure at several steps of one
+run, the model of the last step whatever it scores, and the processor seconds of the steps alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measuring import hardware, versions
+from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, runs_of
+from sentence_experts.evaluation.wilcoxon import holm
+from study import RESULTS
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+SEEDS = 5
+WARMUP_STEPS = 10
+TEMPERATURE = 0.05
+COSINES = 10_000  # cosines are kept as integers, in units of 1 / COSINES
+
+Row = dict[str, Any]
+Scores = Mapping[str, NDArray[np.float64]]  # route -> cosines of the test pairs, shape (pairs,)
+
+
+class RunFile:
+    """The finished runs of a study, one JSON object per line, each written as soon as it is known.
+
+    A run is known by its key, such as arm and seed. Without a file the runs of results/NAME.json are taken,
+    so that a later call goes on from the published ones.
+    """
+
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+        """Args:
+            folder: where NAME.jsonl stands or will stand.
+            name: of the study.
+            settings: what a run depends on beside its key. Runs made with others are refused.
+
+        Raises:
+            SystemExit: the runs were made with other settings.
+        """
+        self.path = folder / f"{name}.jsonl"
+        self.settings: Row = json.loads(json.dumps(settings))
+        published = RESULTS / f"{name}.json"
+        if self.path.exists():
+            # A line that a killed process left unfinished is not a run.
+            lines = self.path.read_text(encoding="utf-8").split("\n")[:-1]
+            self.rows: list[Row] = [json.loads(line) for line in lines]
+        else:
+            found = json.loads(published.read_text(encoding="utf-8")) if published.exists() else {}
+            self.rows = [{"settings": found["settings"], **row} for row in found.get("runs", [])]
+        for row in self.rows:
+            if (theirs := row["settings"]) != self.settings:
+                differ = [key for key in self.settings if theirs.get(key) != self.settings[key]]
+                raise SystemExit(
+                    f"{self.path}: runs with other settings ({', '.join(differ)}); move them away"
+                )
+        folder.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{json.dumps(row)}\n" for row in self.rows)
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(self.path)
+
+    def done(self, **key: Any) -> bool:
+        """Whether there is a run with these values."""
+        return bool(self.find(**key))
+
+    def find(self, **key: Any) -> list[Row]:
+        """The runs with these values, in the order of their seeds."""
+        found = [row for row in self.rows if all(row.get(name) == value for name, value in key.items())]
+        return sorted(found, key=lambda row: int(row.get("seed", 0)))
+
+    def append(self, row: Row) -> None:
+        """Keep a finished run."""
+        whole = {"settings": self.settings, **row}
+        self.rows.append(whole)
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(whole)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def arguments(description: str | None, *parts: str) -> argparse.Namespace:
+    """The command line of a study: where runs are kept, how many seeds, and which parts of it."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the finished runs")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    if parts:
+        parser.add_argument("--part", nargs="+", choices=parts, default=list(parts))
+    parser.add_argument(
+        "--report", action="store_true", help="write the tables of what is finished, and stop"
+    )
+    given = parser.parse_args()
+    one_thread()
+    return given
+
+
+def one_thread() -> None:
+    """Compute on one thread: a processor second is then a second of one core."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def first_blocks(blocks: int, base: str = "minilm") -> SentenceTransformer:
+    """The base with its first blocks only, on the CPU."""
+    import sentence_experts
+    from sentence_experts.compat.sentence_transformers import transformer_of
+
+    encoder = sentence_experts.load(base, device="cpu")
+    model = transformer_of(encoder)
+    model.encoder.layer = model.encoder.layer[:blocks]
+    model.config.num_hidden_layers = blocks
+    return encoder
+
+
+class Batch(NamedTuple):
+    """Pairs of one route: texts behind its prompt. Texts of equal groups are no negatives of each other."""
+
+    anchors: list[str]
+    positives: list[str]
+    groups: Sequence[int]
+
+
+def train_steps(
+    model: SentenceTransformer,
+    batches: Iterable[Batch],
+    learning_rate: float,
+    seed: int,
+    after: Callable[[int, float], None] = lambda step, seconds: None,
+    max_length: int | None = None,
+) -> float:
+    """Train in place, one step a batch: AdamW, a constant rate after `WARMUP_STEPS`, gradients clipped at 1.
+
+    Args:
+        model: all weights that require a gradient are trained.
+        batches: one per step.
+        learning_rate: the rate after the warmup.
+        seed: of dropout.
+        after: called after each step with its number, from 1, and the seconds so far.
+        max_length: maximum number of tokens per text, while training.
+
+    Returns:
+        The processor seconds of all steps, without what `after` takes.
+    """
+    import torch
+
+    from sentence_experts.training.known_positives import KnownPositives
+    from sentence_experts.training.losses import ContrastiveLoss
+
+    none = torch.zeros(0, dtype=torch.long)
+    loss = ContrastiveLoss(model, [TEMPERATURE], known=KnownPositives(none, none, 2**31))
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=0.01, fused=True)
+    torch.manual_seed(seed)
+    before, model.max_seq_length = model.max_seq_length, max_length or model.max_seq_length
+    spent = 0.0
+    for step, batch in enumerate(batches, 1):
+        started = time.process_time()
+        model.train()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * min(1.0, step / WARMUP_STEPS)
+        groups = torch.tensor(list(batch.groups))
+        labels = torch.stack([torch.zeros_like(groups), torch.zeros_like(groups), groups, groups], dim=1)
+        loss([model.preprocess(batch.anchors), model.preprocess(batch.positives)], labels).backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        spent += time.process_time() - started
+        state = torch.get_rng_state()  # measuring changes nothing of the training
+        after(step, spent)
+        torch.set_rng_state(state)
+    model.max_seq_length = before
+    model.eval()
+    return spent
+
+
+def cosines(model: SentenceTransformer, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+    """Cosines of pairs of texts, (pairs,); texts that come several times are encoded once."""
+    texts = list(dict.fromkeys([*first, *second]))
+    place = {text: number for number, text in enumerate(texts)}
+    model.eval()
+    vectors = model.encode(texts, batch_size=64, normalize_embeddings=True, show_progress_bar=False)
+    left, right = (vectors[[place[text] for text in side]] for side in (first, second))
+    found: NDArray[np.float64] = (left * right).sum(1).astype(np.float64)
+    return found
+
+
+def packed(scores: Scores) -> dict[str, list[int]]:
+    """Cosines as a run file keeps them."""
+    return {route: [round(float(value) * COSINES) for value in values] for route, values in scores.items()}
+
+
+def auc_of(test: Mapping[str, ScoredPairs], scores: Mapping[str, Sequence[float]]) -> Runs:
+    """The mean over the routes of the ROC-AUC of one run.
+
+    Args:
+        test: route -> its pairs (their scores are not used), as many for each route.
+        scores: route -> a score per pair.
+    """
+    domains = {
+        route: ScoredPairs(np.asarray(scores[route], float), pairs.labels, pairs.first, pairs.second)
+        for route, pairs in test.items()
+    }
+    _, _, mean = runs_of(domains, replicates=1)
+    return mean["roc_auc"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first arm minus the second, paired by seed.
+
+    Attributes:
+        verdict: "better", "worse", "equal within the margin" or "not told apart".
+    """
+
+    first: str
+    second: str
+    estimate: Estimate
+    p_holm: float
+    verdict: str
+
+    def cells(self) -> list[str]:
+        """A row of the table of differences."""
+        interval = self.estimate.interval()
+        return [
+            f"{self.first} - {self.second}",
+            f"{self.estimate.value:+.3f}",
+            f"{interval.low:+.3f} to {interval.high:+.3f}",
+            f"{self.p_holm:.2g}",
+            self.verdict,
+        ]
+
+
+DIFFERENCE_HEADER = ["ROC-AUC, paired by seed", "difference", "95% interval", "p, Holm", "verdict"]
+
+
+def differences(
+    arms: Mapping[str, Runs], compared: Sequence[tuple[str, str]], margin: float
+) -> list[Difference]:
+    """Differences of arms: intervals over the clustered test pairs and the seeds, p-values after Holm.
+
+    Two arms are equal within the margin where the 90% interval lies within it: two one-sided tests at 0.05.
+    """
+    found = []
+    estimates = {}
+    for first, second in compared:
+        one = estimate(*arms[first].minus(arms[second])) if {first, second} <= set(arms) else None
+        if one is not None:
+            estimates[first, second] = one
+    corrected = holm([one.p_value() for one in estimates.values()]) if estimates else []
+    for (pair, one), p_holm in zip(estimates.items(), corrected, strict=True):
+        inner = one.interval(level=0.90)
+        verdict = "not told apart"
+        if p_holm < 0.05:
+            verdict = "better" if one.value > 0 else "worse"
+        if -margin < inner.low and inner.high < margin:
+            verdict = f"equal within {margin:g}"
+        found.append(Difference(*pair, one, p_holm, verdict))
+    return found
+
+
+def with_interval(runs: Runs) -> str:
+    """`0.917 (0.900 to 0.934)`."""
+    found = estimate(runs)
+    if found is None:
+        return "–"
+    interval = found.interval(0.0, 1.0)
+    return f"{found.value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+
+
+def write_study(name: str, about: Mapping[str, Any], runs: RunFile, text: str) -> None:
+    """results/NAME.json, which holds every run, and results/NAME.md; prints the text."""
+    RESULTS.mkdir(exist_ok=True)
+    libraries = versions()
+    head = {**about, "hardware": hardware(), "versions": libraries, "settings": runs.settings}
+    rows = [{key: value for key, value in row.items() if key != "settings"} for row in runs.rows]
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    opened = json.dumps(head, indent=1).rstrip("\n}")
+    (RESULTS / f"{name}.json").write_text(f'{opened},\n "runs": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+    told = ", ".join(f"{library} {number}" for library, number in libraries.items())
+    whole = f"{text}\n\n{head['hardware']}, one thread; {told}.\n"
+    (RESULTS / f"{name}.md").write_text(whole, encoding="utf-8")
+    print(whole)
