@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sentence_experts.storage import (
     RECORD,
     InUseError,
     check_finished,
+    check_unchanged,
     different_setting,
     output,
     remove_output,
@@ -163,6 +165,22 @@ def test_damaged_record_is_named_and_begun_anew_on_request(tmp_path: Path):
             with pytest.raises(InputError, match=rf"{record.name}: damaged"):
                 write(out)
             write(out, overwrite=True)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.01, 0])
+@pytest.mark.parametrize("check", [check_finished, check_unchanged])
+def test_damaged_record_is_named_to_whoever_reads(
+    tmp_path: Path, check: Callable[[Path], None], share: float
+):
+    out = tmp_path / "m"
+    write_folder(out, {}, {"a": "1"})
+    check(out)
+    text = (out / RECORD).read_text()
+    (out / RECORD).write_text(text[: int(share * len(text))] if share > 0.1 else "\0" * int(99 * share))
+    with pytest.raises(InputError, match=rf"{RECORD}: damaged: make .*m again, or remove this file"):
+        check(out)
+    (out / RECORD).write_text('{"of": "the user"}')
+    check(out)
 
 
 def grow_all(out: Path, **options: Any) -> None:

@@ -150,6 +150,24 @@ def test_checkpoints_of_a_finished_run_stay_only_if_asked_for(
     assert bool(list(tmp_path.glob("run/**/optimizer.pt"))) is keep
     other = TrainConfig.of(config, keep_checkpoints=not keep)
     assert train(str(tiny_experts), pairs, other, tmp_path / "run").steps == 2
+    assert bool(list(tmp_path.glob("run/**/optimizer.pt"))) is keep  # nor does another call remove them
+
+
+def test_checkpoints_that_a_killed_run_left_go_with_the_next_call(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    out, config = tmp_path / "run", TrainConfig.of(SHORT, max_steps=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module._Run, "_remove_checkpoints", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(str(tiny_experts), pairs, config, out)
+    assert (out / "run.json").is_file()
+    assert (out / "checkpoints").is_dir()
+    assert train(str(tiny_experts), pairs, config, out).steps == 2
+    assert not (out / "checkpoints").exists()
 
 
 def test_domains_named_as_figures_lose_nothing(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from sentence_experts.storage import (
     RECORD,
     check_kinds,
     check_version,
+    checked_record,
     read_json,
-    read_record,
     replacing,
     sha256_file,
     sha256_text,
@@ -155,7 +155,7 @@ class CorpusFolder:
             raise InputError(
                 f"{path / MANIFEST} does not describe a corpus; this folder was made by something else"
             )
-        read_record(path / RECORD)  # refuses that of a newer version
+        checked_record(path / RECORD)
         check_version(path / MANIFEST, manifest.get("format_version"), FORMAT_VERSION)
         check_kinds(path / MANIFEST, manifest, counts=dict, tables=dict, sources=list, fetch=dict)
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]

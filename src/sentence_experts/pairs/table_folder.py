@@ -20,9 +20,9 @@ from sentence_experts.storage import (
     Output,
     check_kinds,
     check_version,
+    checked_record,
     output,
     read_json,
-    read_record,
     sha256_file,
     sha256_text,
     write_parquet,
@@ -67,7 +67,7 @@ class TableFolder:
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("kind") != cls.kind:
             raise InputError(f"{path} holds no {cls.kind}; make them with `compile_{cls.kind}`")
-        read_record(path / RECORD)  # refuses that of a newer version
+        checked_record(path / RECORD)
         check_version(path / MANIFEST, manifest.get("format", 1), FORMAT)
         check_kinds(path / MANIFEST, manifest, **{"files": dict, **cls.manifest_kinds})
         if lacking := [name for name in ("files", *cls.manifest_kinds) if name not in manifest]:

@@ -33,9 +33,9 @@ from sentence_experts.storage.record import (
     RECORD,
     check_finished,
     check_unchanged,
+    checked_record,
     different_setting,
     note_changes,
-    read_record,
 )
 from sentence_experts.storage.step_records import StepRecords
 
@@ -51,6 +51,7 @@ __all__ = [
     "check_regular",
     "check_unchanged",
     "check_version",
+    "checked_record",
     "different_setting",
     "explained",
     "locked",
@@ -59,7 +60,6 @@ __all__ = [
     "open_to_readers",
     "output",
     "read_json",
-    "read_record",
     "remove_leftovers",
     "remove_output",
     "replacing",

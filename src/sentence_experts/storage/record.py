@@ -78,9 +78,9 @@ def check_finished(folder: Path) -> None:
     """Refuse to read a folder whose run was interrupted.
 
     Raises:
-        InputError: it is unfinished, or a newer version of this package wrote it.
+        InputError: it is unfinished, its record is damaged, or a newer version of this package wrote it.
     """
-    record = read_record(folder / RECORD)
+    record = checked_record(folder / RECORD)
     if record is not None and record["files"] is None:
         raise InputError(
             f"{folder}: this {record['what']} is not finished; the command that makes it goes on with it"
@@ -95,12 +95,12 @@ def check_unchanged(folder: Path, but: str = "") -> None:
         but: a pattern of the files in `folder` that are not read.
 
     Raises:
-        InputError: a file of a finished output is missing or not as its record says; a run is unfinished; or
-            a newer version of this package wrote it.
+        InputError: a file of a finished output is missing or not as its record says; a run is unfinished; its
+            record is damaged, or a newer version of this package wrote it.
     """
     check_finished(folder)
     for home, prefix in ((folder, ""), (folder.parent, f"{folder.name}/")):
-        record = read_record(home / RECORD)
+        record = checked_record(home / RECORD)
         for name, digest in ((record or {}).get("files") or {}).items():
             file = home / name
             if not name.startswith(prefix) or fnmatch(name.removeprefix(prefix), but):
@@ -154,12 +154,27 @@ def write_record(
     return record
 
 
+def checked_record(file: Path) -> dict[str, Any] | None:
+    """As `read_record`, for whoever reads the output.
+
+    Raises:
+        InputError: the record is damaged, or a newer version of this package wrote it.
+    """
+    if is_damaged(file):
+        raise InputError(
+            f"{file}: damaged: make {file.parent} again, or remove this file to read it unchecked"
+        )
+    return read_record(file)
+
+
 def is_damaged(file: Path) -> bool:
     """Whether this was a record once, and can no longer be read as one."""
     if not file.is_file() or read_record(file) is not None:
         return False
     content = file.read_text(encoding="utf-8", errors="replace")
-    return FORMAT in content or sum(f'"{key}"' in content for key in _KEYS) > 2
+    if FORMAT in content or sum(f'"{key}"' in content for key in _KEYS) > 2:
+        return True
+    return file.name == RECORD and not content.rstrip().endswith("}")  # else it may be JSON of the user's own
 
 
 def read_record(file: Path) -> dict[str, Any] | None:

@@ -245,6 +245,7 @@ class _Run:
         if finished:
             result: dict[str, Any] = read_json(out / RUN_FILE)
             self._load_finished(out / MODEL)
+            self._remove_checkpoints(place)  # of a run that was killed before it did
             return result
         _log_unmeasured(validator)
         self._prepare_model()
@@ -270,8 +271,7 @@ class _Run:
             processes.once(lambda: save_adapter(model, out / ADAPTER))
             merge_lora(model)
         written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, place))
-        if not config.keep_checkpoints:  # all processes have read the best one by now
-            processes.once(lambda: shutil.rmtree(out / CHECKPOINTS, ignore_errors=True))
+        self._remove_checkpoints(place)  # all processes have read the best one by now
         return written
 
     def _loss(self, training: TrainingSet) -> ContrastiveLoss:
@@ -300,7 +300,15 @@ class _Run:
         no_matter = {"tensorboard", "wandb", "keep_checkpoints"}
         config = {name: value for name, value in identity["config"].items() if name not in no_matter}
         state = place.begin({**identity, "config": config})
-        return last_whole_checkpoint(place.path / CHECKPOINTS), state == "finished"
+        if state == "finished":
+            return None, True
+        return last_whole_checkpoint(place.path / CHECKPOINTS), False
+
+    def _remove_checkpoints(self, place: Output) -> None:
+        """Remove them, unless this run keeps them, or the finished one kept them."""
+        if not (self.config.keep_checkpoints or place.result.get("keeps_checkpoints")):
+            folder = place.path / CHECKPOINTS
+            processes.once(lambda: shutil.rmtree(folder, ignore_errors=True))
 
     def _prepare_model(self) -> None:
         """Give the model the prompts and the maximum length that it is trained with."""
@@ -353,6 +361,7 @@ class _Run:
             write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))
         self.config.write(out / CONFIG)
         write_json(out / RUN_FILE, result)
+        place.result["keeps_checkpoints"] = self.config.keep_checkpoints
         place.finish(*RESULTS)
         return result
 
