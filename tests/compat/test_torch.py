@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 
 import pytest
 import torch
 
-from sentence_experts.compat.torch import changes_of, changes_when_unpickled, give_children, is_recording
+from sentence_experts.compat.torch import changes_of, changes_when_unpickled, is_recording, sharing_weights
 
 
 def test_a_step_of_an_optimizer_is_counted_as_a_change() -> None:
@@ -57,10 +58,18 @@ def test_an_exported_graph_is_noticed() -> None:
     assert exported(torch.ones(1)).item() == 2
 
 
-def test_a_copy_gets_children_of_its_own() -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Identity())
-    other = copy.copy(model)
-    give_children(other, **{"0": torch.nn.Identity()})
+def test_a_module_with_the_same_weights_has_children_and_attributes_of_its_own() -> None:
+    class Pair(torch.nn.Sequential):
+        @functools.cached_property
+        def first(self) -> torch.nn.Module:
+            return self[0]
+
+    model = Pair(torch.nn.Linear(2, 2), torch.nn.Identity())
+    assert model.first is model[0]
+    other = sharing_weights(model, **{"0": torch.nn.Identity()})
+    other.training = False
+    assert model.training
+    assert other.first is other[0]
     assert other(torch.ones(1, 2)).tolist() == [[1, 1]]
     assert isinstance(model[0], torch.nn.Linear)
     assert other[1] is model[1]

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import pickle
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+M = TypeVar("M", bound=torch.nn.Module)
 
-def give_children(module: torch.nn.Module, **changed: torch.nn.Module) -> None:
-    """Give a shallow copy of a module children of its own: those that it has, but for the `changed` ones.
 
-    A module keeps its children in a dict, which a shallow copy shares.
+def sharing_weights(module: M, **changed: torch.nn.Module) -> M:
+    """A module with the children of another, but for the `changed` ones; its attributes are its own.
+
+    Cached properties are left out, since they may depend on what is changed. A module keeps its children in a
+    dict, which `copy.copy` would share.
     """
-    module._modules = {**module._modules, **changed}
+    kind = type(module)
+    other = object.__new__(kind)
+    other.__dict__.update(
+        (name, value)
+        for name, value in vars(module).items()
+        if not isinstance(getattr(kind, name, None), cached_property)
+    )
+    other._modules = {**module._modules, **changed}
+    return other
 
 
 def is_recording() -> bool:

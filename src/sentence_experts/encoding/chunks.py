@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,27 +24,31 @@ Vectors = NDArray[np.float32]
 def encode_chunks(
     encode: Callable[[Sequence[str]], Vectors],
     chunks: Iterable[Sequence[str]],
-    parts: PartStore,
+    parts: PartStore | None,
     advance: Advance,
-) -> list[Path]:
-    """Encode each chunk of texts to a `.npy` part, unless it is there already.
+) -> list[Any]:
+    """Encode each chunk of texts, to a `.npy` part unless it is there already, or in memory without `parts`.
 
     The settings of `parts` must hold everything that decides the vectors: model, route, texts, chunk size.
 
     Returns:
-        The files in the order of the chunks, each of shape (texts, dimensions), float32.
+        The files (or the vectors themselves) in the order of the chunks, each of shape (texts, dimensions),
+        float32.
     """
-    files = []
+    encoded: list[Any] = []
     reused = 0
     for number, texts in enumerate(chunks):
-        if parts.is_done(number):
-            reused += 1
+        if parts is None:
+            encoded.append(encode(texts))
         else:
-            vectors = encode(texts)
-            with parts.writing(number) as temporary:
-                write_npy(temporary, vectors)
+            if parts.is_done(number):
+                reused += 1
+            else:
+                vectors = encode(texts)
+                with parts.writing(number) as temporary:
+                    write_npy(temporary, vectors)
+            encoded.append(parts.path(number))
         advance(len(texts))
-        files.append(parts.path(number))
     if reused:
-        logger.info(f"{reused} of {len(files)} parts were already encoded by an earlier, interrupted run")
-    return files
+        logger.info(f"{reused} of {len(encoded)} parts were already encoded by an earlier, interrupted run")
+    return encoded

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import encode_chunks
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.precisions import (
+from sentence_experts.encoding.vector_files import (
+    NPY,
     WITH_RANGES,
-    check_precision,
+    check_form,
     in_precision,
     ranges_beside,
+    shape_of,
     write_in_precision,
+    write_parquet,
 )
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
-ENDINGS = (".parquet", ".npy")
 COUNTS = ("texts", "empty", "dimension")
 
 
@@ -49,7 +51,7 @@ class Encoded:
 
     def vectors(self) -> NDArray[Any]:
         """The vectors, (texts, dimensions); `.npy` is mapped into memory, not read."""
-        if self.path.suffix == ".npy":
+        if self.path.suffix == NPY:
             array: NDArray[Any] = np.load(self.path, mmap_mode="r")
             return array
         column = pq.read_table(self.path, columns=["vector"])["vector"].combine_chunks()
@@ -60,7 +62,7 @@ class Encoded:
         """One row per text: `row`, `id` (if asked for), `vector`."""
         import pandas as pd
 
-        if self.path.suffix == ".npy":
+        if self.path.suffix == NPY:
             return pd.DataFrame({"row": range(self.texts), "vector": list(self.vectors())})
         frame: pd.DataFrame = pq.read_table(self.path).to_pandas()
         return frame
@@ -125,18 +127,11 @@ def encode(
     """
     config = EncodeConfig.of(config, **settings)
     source = TextTable(texts, config.column, config.id_column)
-    check_out(source, None if out is None else Path(out), config)
-    if out is None:
-        encoder = open_encoder(model, config.route, config.batch_size, load_config)
-        return _encode_in_memory(encoder, source, _with_route(config, encoder))
-    ranges = [ranges_beside(Path(out)).name] if config.precision in WITH_RANGES else []
-    with output(out, "file of vectors", is_file=True, names=ranges, overwrite=overwrite) as place:
-        encoder = open_encoder(model, config.route, config.batch_size, load_config)
-        return _encode_to_file(encoder, source, _with_route(config, encoder), place)
-
-
-def _with_route(config: EncodeConfig, encoder: BatchEncoder) -> EncodeConfig:
-    return config.model_copy(update={"route": encoder.chosen_route(config.route)})
+    path = None if out is None else Path(out)
+    check_out(source, path, config)
+    with nullcontext() if path is None else _vector_file(path, config, overwrite) as place:
+        encoder, route = open_encoder(model, config.route, config.batch_size, load_config)
+        return _encode(encoder, source, config.model_copy(update={"route": route}), place)
 
 
 def open_encoder(
@@ -144,78 +139,84 @@ def open_encoder(
     route: str | None = None,
     batch_size: int | None = None,
     config: LoadConfig | None = None,
-) -> BatchEncoder:
-    """A model ready to encode many texts; a path or name is opened as `load` does, once `route` is known.
+) -> tuple[BatchEncoder, str | None]:
+    """A model ready to encode many texts, and the route that `route` means for it.
+
+    A path or name is opened as `load` does, once the route is known to be one of the model's.
 
     Raises:
         RouteError: the model has routes and none is named or set as default, or it does not know `route`.
         UsageError, InputError: as `load`.
     """
-    if isinstance(model, BatchEncoder):
-        return model
-    check_route(model, route)
-    return BatchEncoder(load(model, config), batch_size)
+    if not isinstance(model, BatchEncoder):
+        check_route(model, route)
+        model = BatchEncoder(load(model, config), batch_size)
+    return model, model.chosen_route(route)
 
 
 def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None:
     """Check, before a model is loaded, that the texts can be read and the vectors written."""
     source.check()
-    check_precision(config.precision, out)
-    if out is not None and out.suffix not in ENDINGS:
-        raise UsageError(f"{out}: the output's name must end in {' or '.join(ENDINGS)}")
+    check_form(out, config.precision)
     if out is not None and is_path(source.source) and out.resolve() == Path(source.source).resolve():
         raise UsageError(f"{out}: the output would overwrite the input")
 
 
-def _encode_in_memory(encoder: BatchEncoder, source: TextTable, config: EncodeConfig) -> NDArray[Any]:
-    counter = _Counter(source.name, encoder.takes_empty)
-    parts = []
-    with progress("encoding") as advance:
-        for chunk in counter.count(source.chunks(config.chunk_size)):
-            parts.append(encoder.encode(chunk, config.route, config.normalize))
-            advance(len(chunk))
-    encoder.log_low_confidence()
-    vectors = np.concatenate(parts) if parts else np.zeros((0, encoder.dimension), np.float32)
-    return in_precision(vectors, config.precision)
+def _vector_file(out: Path, config: EncodeConfig, overwrite: bool) -> AbstractContextManager[Output]:
+    ranges = [ranges_beside(out).name] if config.precision in WITH_RANGES else []
+    return output(out, "file of vectors", is_file=True, names=ranges, overwrite=overwrite)
 
 
-def _encode_to_file(encoder: BatchEncoder, source: TextTable, config: EncodeConfig, place: Output) -> Encoded:
-    chosen = config.model_dump(include={"normalize", "column", "id_column", "precision"})
-    settings = {**encoder.vector_settings(config.route), **chosen}
-    out = place.path
-    if place.begin(settings, {"input": source.fingerprint}) == "finished":
-        return Encoded(out, *(place.result[name] for name in COUNTS))
-    machine = encoder.exact_settings(config.route)
-    parts = place.parts(".npy", machine=machine, chunk_size=config.chunk_size)
+def _encode(
+    encoder: BatchEncoder, source: TextTable, config: EncodeConfig, place: Output | None
+) -> NDArray[Any] | Encoded:
+    """Encode chunk by chunk, to a file if there is a place for one."""
+    parts = None
+    if place is not None:
+        chosen = config.model_dump(include={"normalize", "column", "id_column", "precision"})
+        settings = {**encoder.vector_settings(config.route), **chosen}
+        machine = encoder.exact_settings(config.route)
+        if place.begin(settings, {"input": source.fingerprint}) == "finished":
+            return Encoded(place.path, *(place.result[name] for name in COUNTS))
+        parts = place.parts(NPY, machine=machine, chunk_size=config.chunk_size)
     counter = _Counter(source.name, encoder.takes_empty)
     with progress(f"encoding {Path(source.name).name}") as advance:
         chunks = counter.count(source.chunks(config.chunk_size))
         encode_part = lambda texts: encoder.encode(texts, config.route, config.normalize)  # noqa: E731
-        files = encode_chunks(encode_part, chunks, parts, advance)
+        encoded = encode_chunks(encode_part, chunks, parts, advance)
     encoder.log_low_confidence()
-    if not files:
+    if place is None or parts is None:
+        vectors = np.concatenate(encoded) if encoded else np.zeros((0, encoder.dimension), np.float32)
+        return in_precision(vectors, config.precision)
+    if not encoded:
         parts.remove()
         raise InputError(f"{source.name}: no texts in it")
-    dimension = np.load(files[0], mmap_mode="r").shape[1]
+    return _write(encoder, source, config, place, encoded, counter)
+
+
+def _write(
+    encoder: BatchEncoder,
+    source: TextTable,
+    config: EncodeConfig,
+    place: Output,
+    files: list[Path],
+    counter: _Counter,
+) -> Encoded:
+    """Join the files of the chunks to the output."""
+    out, (rows, dimension) = place.path, shape_of(files)
+    if rows != counter.texts:
+        raise InputError(
+            f"{out}: not written: {rows:,} vectors of {counter.texts:,} texts; give the same command again"
+        )
     counts = counter.texts, counter.empty, dimension
     place.result = {"model": encoder.name, **dict(zip(COUNTS, counts, strict=True))}
     with place.replacing() as temporary:
-        if out.suffix == ".npy":
+        if out.suffix == NPY:
             write_in_precision(temporary, files, config.precision, ranges_beside(out))
         else:
             made_by = {"model": encoder.name, "fingerprint": encoder.fingerprint, "route": config.route or ""}
-            _write_parquet(temporary, files, source, config.chunk_size, dimension, made_by)
-        _check_rows(temporary, out, counter.texts)
+            write_parquet(temporary, files, source, config.chunk_size, made_by)
     return Encoded(out, *counts)
-
-
-def _check_rows(file: Path, out: Path, texts: int) -> None:
-    in_npy = out.suffix == ".npy"
-    rows = len(np.load(file, mmap_mode="r")) if in_npy else pq.read_metadata(file).num_rows
-    if rows != texts:
-        raise InputError(
-            f"{out}: not written: {rows:,} vectors of {texts:,} texts; give the same command again"
-        )
 
 
 class _Counter:
@@ -237,23 +238,3 @@ class _Counter:
             self.texts += len(rows)
             self.empty += len(empty)
             yield [row.text for row in rows]
-
-
-def _write_parquet(
-    out: Path, files: list[Path], source: TextTable, chunk: int, dimension: int, made_by: dict[str, Any]
-) -> None:
-    fields = [pa.field("row", pa.int64()), pa.field("vector", pa.list_(pa.float32(), dimension))]
-    if source.id_column:
-        fields.insert(1, pa.field("id", pa.string()))
-    schema = pa.schema(fields, metadata=made_by)
-    first = 0
-    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        for vectors, rows in zip(map(np.load, files), source.chunks(chunk), strict=True):
-            flat = pa.array(vectors.ravel(), pa.float32())
-            columns = {
-                "row": range(first, first + len(rows)),
-                "id": [row.id for row in rows],
-                "vector": pa.FixedSizeListArray.from_arrays(flat, dimension),
-            }
-            writer.write_table(pa.table([columns[name] for name in schema.names], schema=schema))
-            first += len(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,6 @@ class BatchEncoder:
     Attributes:
         model: the sentence-transformers model.
         name: what the model is called in results.
-        routes: route name -> prompt text; empty prompts are left out. "auto" is among them if the model
-            chooses routes by itself (`AutoRoutedEncoder`).
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class BatchEncoder:
         self.model = model
         self.name = name or name_of(model)
         self.batch_size = batch_size
-        self.routes = self._known_routes.prompts
 
     @cached_property
     def pooling(self) -> str | None:
@@ -71,6 +68,14 @@ class BatchEncoder:
     def _known_routes(self) -> KnownRoutes:
         experts = getattr(self._config, "experts", None)
         return KnownRoutes.of(self.name, self.model.prompts, self.model.default_prompt_name, experts)
+
+    @property
+    def routes(self) -> Mapping[str, str]:
+        """Route name -> prompt text; empty prompts are left out.
+
+        "auto" is among them if the model chooses routes by itself (`AutoRoutedEncoder`).
+        """
+        return self._known_routes.prompts
 
     @property
     def has_experts(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from functools import cached_property
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -123,13 +123,15 @@ def load(
     """
     chosen = LoadConfig.of(config, **settings)
     if not isinstance(source, str | Path):
-        return _apply(_own(source, chosen), chosen, chosen.model_fields_set)
+        _check_in_memory(source, chosen)
+        return _with_settings(source, chosen, chosen.model_fields_set)
     place = model_folder(str(source))
     if chosen.routes and (known := KnownRoutes.read(place)) is not None:
         known.check_loadable(chosen.routes)
-    cached = None if Path(place).exists() else check_hub(place, **chosen.hub)
-    if Path(place).is_dir():
+    is_folder = Path(place).exists()
+    if is_folder:
         check_unchanged(Path(place), but="model-expert-*" if chosen.partial else "")
+    cached = None if is_folder else check_hub(place, **chosen.hub)
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
     try:
@@ -144,13 +146,13 @@ def load(
     except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {chosen.device}" if chosen.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
-    commit = None if Path(place).exists() else hub_commit(place, chosen.revision, chosen.cache_folder)
+    commit = None if is_folder else hub_commit(place, chosen.revision, chosen.cache_folder)
     origin = Origin(source_name(str(source)), place, commit)
     set_origin(model, origin)
     if opener is None:
         from sentence_experts.models.export import int8
 
-        model = _apply(model, chosen, {*chosen.model_fields_set, "packed"})
+        model = _with_settings(model, chosen, {*chosen.model_fields_set, "packed"}, in_place=True)
         if chosen.int8 and chosen.dtype != "float32" and int8.apply_saved(model, Path(place)):
             origin.arithmetic = int8.ARITHMETIC
     return model
@@ -163,25 +165,44 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
         require("sentence_transformers", "models")
         import_module("sentence_experts.models.encoder")
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.util import is_sentence_transformer_model
     from transformers import PreTrainedConfig
 
     from sentence_experts.compat.torch import LightMeta
-    from sentence_experts.models.decoders import is_decoder, pad_on_the_right
-    from sentence_experts.models.pooling import set_pooling
+    from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.storage.complete import checked_weights, transformers_of
+    from sentence_experts.models.storage.shards import shared_part
 
     hub = {"cache_dir" if name == "cache_folder" else name: value for name, value in config.hub.items()}
     try:
-        found, _ = PreTrainedConfig.get_config_dict(place, **hub)
+        content, _ = PreTrainedConfig.get_config_dict(place, **hub)
     except OSError:  # no config, as where no transformer is
-        found = {}
-    if found.get("model_type") in MODEL_TYPES:
-        return _open_experts(place, config)
-    options = {"trust_remote_code": config.trust_remote_code, **config.hub}
-    with checked_weights(place) as loaded, LightMeta():
-        model = SentenceTransformer(place, device=config.device, **options)
+        content = {}
+    has_experts = content.get("model_type") in MODEL_TYPES
+    if has_experts and Path(place).exists() and not (Path(place) / "modules.json").is_file():
+        raise InputError(f"{place}: not a sentence-transformers directory (no modules.json)")
+    in_part = has_experts and config.partial
+    options: dict[str, Any] = {"config_kwargs": {"experts_on_disk": True}} if in_part else {}
+    if not has_experts:
+        options["trust_remote_code"] = config.trust_remote_code
+    files = shared_part(place, **config.hub) if in_part else nullcontext(place)
+    with checked_weights(place) as loaded, LightMeta(), files as folder:
+        kind = ExpertEncoder if has_experts else SentenceTransformer
+        model = kind(folder, device=config.device, **options, **config.hub)
         loaded += transformers_of(model)
+    return (
+        _with_experts(model, place, config)
+        if isinstance(model, ExpertEncoder)
+        else _dense(model, place, config)
+    )
+
+
+def _dense(model: SentenceTransformer, place: str, config: LoadConfig) -> SentenceTransformer:
+    """A model without experts, with the padding and pooling that a decoder's checkpoint lacks."""
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    from sentence_experts.models.decoders import is_decoder, pad_on_the_right
+    from sentence_experts.models.pooling import set_pooling
+
     if is_decoder(model):
         pad_on_the_right(model)
         if config.pooling is None and not is_sentence_transformer_model(place, **config.hub):
@@ -190,28 +211,14 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     return model
 
 
-def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
-    """A model with experts, only those in memory that are asked for."""
-    from sentence_experts.compat.torch import LightMeta
-    from sentence_experts.models.encoder import ExpertEncoder
+def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> ExpertEncoder:
+    """A model with experts that knows their files, and chooses routes if it was saved so."""
     from sentence_experts.models.routing.automatic import AutoRoutedEncoder
     from sentence_experts.models.routing.route_classifier import AGAIN, RouteClassifier, has_auto_route
     from sentence_experts.models.routing.route_classifier import FOLDER as CLASSIFIER
-    from sentence_experts.models.storage.complete import checked_weights, transformers_of
-    from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, named, shared_part
+    from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, named
 
-    folder = Path(place)
-    if folder.exists() and not (folder / "modules.json").is_file():
-        raise InputError(f"{place}: not a sentence-transformers directory (no modules.json)")
-    with checked_weights(place) as loaded, LightMeta():
-        if config.partial:
-            with shared_part(place, **config.hub) as part:
-                options = {"config_kwargs": {"experts_on_disk": True}, **config.hub}
-                model = ExpertEncoder(part, device=config.device, **options)
-        else:
-            model = ExpertEncoder(place, device=config.device, **config.hub)
-        loaded += transformers_of(model)
-    residency = model.routed_model.residency
+    folder, residency = Path(place), model.routed_model.residency
     if config.partial or (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
         residency.files = WeightFiles.find(place, **config.hub)
     if config.partial:
@@ -226,93 +233,85 @@ def _open_experts(place: str, config: LoadConfig) -> ExpertEncoder:
     return AutoRoutedEncoder(model, classifier)
 
 
-def _own(model: SentenceTransformer, config: LoadConfig) -> SentenceTransformer:
-    """A model that the settings can be applied to while `model` stays as it is; itself if nothing changes.
+def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
+    """Refuse what is no model, and settings that have no effect on one in memory.
 
     Raises:
-        UsageError: it is no model, or a setting has no effect on one in memory.
+        UsageError: it is one of them.
     """
     require("sentence_transformers", "models")
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.export.int8 import Int8Linear
-    from sentence_experts.models.layers.packed_forward import is_packed
-    from sentence_experts.models.pooling import pooling_of
 
     if not isinstance(model, SentenceTransformer):
         raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(model).__name__}")
     config.refuse((*HUB, "trust_remote_code"), "the model is in memory already")
-    given = config.model_fields_set
-    if "int8" in given and config.int8 != any(isinstance(module, Int8Linear) for module in model.modules()):
+    is_int8 = any(isinstance(module, Int8Linear) for module in model.modules())
+    if "int8" in config.model_fields_set and config.int8 != is_int8:
         raise UsageError(f"`int8={config.int8}`: a model in memory stays as it is; give its folder")
-    if (
-        config.partial
-        or (config.device is not None and not _is_on(model, config.device))
-        or (config.dtype is not None and str(model.dtype) != f"torch.{config.dtype}")
-        or ("packed" in given and is_packed(model) is (not config.packed))
-    ):
-        return copy.deepcopy(model)
-    longest = model.max_seq_length
-    other_pooling = config.pooling is not None and pooling_of(model) != config.pooling
-    shorter = config.max_length is not None and (longest is None or longest > config.max_length)
-    if not (other_pooling or shorter):
-        return model
-    automatic = isinstance(model, ExpertEncoder) and model.without_auto_routes() is not model
-    return copy.deepcopy(model) if automatic else _sharing_weights(model)
 
 
-def _is_on(model: SentenceTransformer, device: str) -> bool:
+def _with_settings(
+    model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
+) -> SentenceTransformer:
+    """The model as the settings want it: itself, if it is so already or may be changed in place."""
     import torch
 
-    wanted = torch.device(device)
-    return model.device.type == wanted.type and wanted.index in (None, model.device.index)
+    from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.models.layers.packed_forward import is_packed, use_packing
+    from sentence_experts.models.pooling import pooling_of, set_pooling
+
+    device, length = torch.device(config.device or model.device), model.max_seq_length
+    is_on_device = model.device.type == device.type and device.index in (None, model.device.index)
+    wanted = {
+        "experts": config.partial,
+        "device": not is_on_device,
+        "dtype": config.dtype is not None and str(model.dtype) != f"torch.{config.dtype}",
+        "packed": "packed" in given and is_packed(model) is (not config.packed),
+        "pooling": config.pooling not in (None, pooling_of(model)),
+        "max_length": config.max_length is not None and (length is None or length > config.max_length),
+    }
+    changes = {name for name, is_wanted in wanted.items() if is_wanted}
+    if changes and not in_place:
+        automatic = isinstance(model, ExpertEncoder) and model.without_auto_routes() is not model
+        shares = changes <= {"pooling", "max_length"} and not automatic
+        model = _with_own_tokenizer(model) if shares else copy.deepcopy(model)
+    if "experts" in changes:
+        _choose_experts(model, config)
+    if "device" in changes:
+        model.to(device)
+    if "dtype" in changes:
+        model.to(dtype=getattr(torch, str(config.dtype)))
+    if "packed" in changes:
+        use_packing(model, config.packed, required=False)
+    if "pooling" in changes:
+        set_pooling(model, str(config.pooling))
+    if "max_length" in changes:
+        model.max_seq_length = config.max_length
+    return model
 
 
-def _sharing_weights(model: SentenceTransformer) -> SentenceTransformer:
-    """The same model and weights, with a pooling and a maximum length (the tokenizer's) of its own."""
-    from sentence_experts.compat.torch import give_children
+def _choose_experts(model: SentenceTransformer, config: LoadConfig) -> None:
+    """Have only some experts in memory."""
+    from sentence_experts.models.encoder import ExpertEncoder
 
-    kind = type(model)
-    other: SentenceTransformer = object.__new__(kind)
-    other.__dict__.update(
-        (name, value)
-        for name, value in vars(model).items()
-        if not isinstance(getattr(kind, name, None), cached_property)
-    )
+    if not isinstance(model, ExpertEncoder):
+        if config.routes is not None:
+            raise RouteError(f"this model has no experts, so `routes` {config.routes} cannot be loaded alone")
+        raise UsageError("this model has no experts that `max_resident_experts` could limit")
+    if config.routes is not None:
+        model.use_routes(config.routes)
+    if config.max_resident_experts is not None or config.max_resident_bytes is not None:
+        model.limit_experts(config.max_resident_experts, config.max_resident_bytes)
+
+
+def _with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
+    """The same weights, with a pooling and a maximum length (the tokenizer's) of its own."""
+    from sentence_experts.compat.torch import sharing_weights
+
     first = copy.copy(model[0])
     if hasattr(first, "processor"):
         first.processor = copy.deepcopy(first.processor)
     name, _ = next(model.named_children())
-    give_children(other, **{name: first})
-    return other
-
-
-def _apply(model: SentenceTransformer, config: LoadConfig, given: set[str]) -> SentenceTransformer:
-    """Apply settings in place."""
-    import torch
-
-    from sentence_experts.models.encoder import ExpertEncoder
-    from sentence_experts.models.layers.packed_forward import use_packing
-    from sentence_experts.models.pooling import pooling_of, set_pooling
-
-    if isinstance(model, ExpertEncoder):
-        if config.routes is not None:
-            model.use_routes(config.routes)
-        if config.max_resident_experts is not None or config.max_resident_bytes is not None:
-            model.limit_experts(config.max_resident_experts, config.max_resident_bytes)
-    elif config.routes is not None:
-        raise RouteError(f"this model has no experts, so `routes` {config.routes} cannot be loaded alone")
-    elif config.partial:
-        raise UsageError("this model has no experts that `max_resident_experts` could limit")
-    if config.device is not None and not _is_on(model, config.device):
-        model.to(config.device)
-    if config.pooling is not None and config.pooling != pooling_of(model):
-        set_pooling(model, config.pooling)
-    if config.max_length is not None:
-        model.max_seq_length = min(config.max_length, model.max_seq_length or config.max_length)
-    if config.dtype is not None:
-        model.to(dtype=getattr(torch, config.dtype))
-    if "packed" in given:
-        use_packing(model, config.packed, required=False)
-    return model
+    return sharing_weights(model, **{name: first})

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
 from sentence_experts.compat.sentence_transformers import prompt_of
-from sentence_experts.compat.torch import give_children
+from sentence_experts.compat.torch import sharing_weights
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.card import OWN, snippet_card
 from sentence_experts.models.sources import hub_commit, model_folder
@@ -178,17 +178,13 @@ class MoeEmbedder(SentenceTransformer):
         names = ("prompts", "default_prompt_name", "truncate_dim")
         return partial(type(self), **settings), (), {name: getattr(self, name) for name in names}
 
-    def _sharing(self) -> MoeEmbedder:
-        """Another embedder with the same model in memory."""
-        other = type(self).__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
-
     def with_parts(self, parts: str, alpha: float | None = None) -> MoeEmbedder:
         """The same model and cache, another vector; `alpha` stays as it is by default."""
         alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
-        other = self._sharing()
+        other = sharing_weights(self)
+        for name in {"store", "base_fingerprint"} & self.__dict__.keys():  # the same for all parts
+            setattr(other, name, getattr(self, name))
         other._set_parts(parts, alpha)
         return other
 
@@ -200,12 +196,10 @@ class MoeEmbedder(SentenceTransformer):
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:
         """The same model with another prompt."""
-        other = self._sharing()
         reader = copy.copy(self.reader)
         reader.prompt = Prompt.of(prompt)
-        give_children(other, **{"0": reader})
+        other = sharing_weights(self, **{"0": reader})
         other.settings = {**self.settings, "prompt": prompt}
-        other.__dict__.pop("store", None)  # states under another prompt are others
         return other
 
     def states(self, texts: Sequence[str], what: str = "reading") -> States:

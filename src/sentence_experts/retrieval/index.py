@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors, encode_chunks
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.precisions import write_matrix
+from sentence_experts.encoding.vector_files import write_matrix
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.pooling import unit
 from sentence_experts.progress import progress

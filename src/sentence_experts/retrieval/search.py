@@ -90,8 +90,7 @@ def search(
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
     with open_corpus(corpus) as folder:  # before the model: a wrong path is known at once
-        encoder = open_encoder(model, config.route, config.batch_size, load_config)
-        route = encoder.chosen_route(config.route)
+        encoder, route = open_encoder(model, config.route, config.batch_size, load_config)
         query_vectors = encoder.encode(queries, route)
         index = corpus_index(encoder, folder, route, config.unit)
         hits = index.search(query_vectors, config.top_k)

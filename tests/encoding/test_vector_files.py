@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sentence_transformers.util import quantize_embeddings
 
-from sentence_experts.encoding.precisions import PRECISIONS, check_precision, write_in_precision, write_matrix
+from sentence_experts.encoding.vector_files import PRECISIONS, check_form, write_in_precision, write_matrix
 from sentence_experts.errors import UsageError
 
 
@@ -49,6 +49,6 @@ def test_half_precision(files, tmp_path):
 
 def test_what_cannot_be_written_is_said(tmp_path):
     with pytest.raises(UsageError, match="unknown precision 'int4': choose float32, float16, int8"):
-        check_precision("int4", tmp_path / "v.npy")
+        check_form(tmp_path / "v.npy", "int4")
     with pytest.raises(UsageError, match=r"vectors of int8 are written to .npy"):
-        check_precision("int8", tmp_path / "v.parquet")
+        check_form(tmp_path / "v.parquet", "int8")

@@ -1,4 +1,4 @@
-"""Vectors in fewer bits, by sentence-transformers' own quantization.
+"""Files of vectors: `.parquet`, or `.npy` in any precision (by sentence-transformers' own quantization).
 
 8-bit numbers are steps between the least and the largest value of each dimension over all vectors. These
 bounds are written beside the file (`NAME.ranges.npy`), because queries must be quantized with the same:
@@ -12,34 +12,47 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import replacing, write_npy
+from sentence_experts.tables import TextTable
 
 FLOAT32, FLOAT16 = "float32", "float16"
 WITH_RANGES, BITS = ("int8", "uint8"), ("binary", "ubinary")
+NPY, PARQUET = ".npy", ".parquet"
+ENDINGS = (PARQUET, NPY)
 PRECISIONS = (FLOAT32, FLOAT16, *WITH_RANGES, *BITS)
 
 
-def check_precision(precision: str, out: Path | None) -> None:
-    """Refuse a precision that `out` cannot hold; None means memory.
+def check_form(out: Path | None, precision: str) -> None:
+    """Refuse a file that is none of vectors, or that cannot hold this precision; None means memory.
 
     Raises:
-        UsageError: an unknown precision, or one that needs another kind of file.
+        UsageError: another ending, an unknown precision, or one that needs another kind of file.
     """
     if precision not in PRECISIONS:
         raise UsageError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
     if out is None and precision in WITH_RANGES:
         raise UsageError(f"`precision={precision}` writes the ranges of its steps beside `out`: give `out`")
-    if out is not None and precision != FLOAT32 and out.suffix != ".npy":
-        raise UsageError(f"{out}: vectors of {precision} are written to .npy")
+    if out is not None and precision != FLOAT32 and out.suffix != NPY:
+        raise UsageError(f"{out}: vectors of {precision} are written to {NPY}")
+    if out is not None and out.suffix not in ENDINGS:
+        raise UsageError(f"{out}: the output's name must end in {' or '.join(ENDINGS)}")
 
 
 def ranges_beside(out: Path) -> Path:
     """The file of the ranges of 8-bit numbers."""
-    return out.with_name(f"{out.stem}.ranges.npy")
+    return out.with_name(f"{out.stem}.ranges{NPY}")
+
+
+def shape_of(files: Sequence[Path]) -> tuple[int, int]:
+    """(texts, dimensions) of all vectors in chunk files."""
+    shapes = [np.load(file, mmap_mode="r").shape for file in files]
+    return sum(rows for rows, _ in shapes), shapes[0][1]
 
 
 def write_in_precision(
@@ -65,7 +78,7 @@ def write_matrix(
         files: from `encode_chunks`.
         convert: (texts, dimensions) float32 -> the rows to write.
     """
-    rows = sum(len(np.load(file, mmap_mode="r")) for file in files)
+    rows, _ = shape_of(files)
     example = convert(np.load(files[0], mmap_mode="r")[:1])
     kind = example.dtype.newbyteorder("<")
     with open(path, "wb") as out:
@@ -88,3 +101,33 @@ def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], N
     # Typed for both tensors and arrays.
     quantize: Callable[..., Any] = quantize_embeddings
     return lambda vectors: quantize(np.asarray(vectors), precision=precision, ranges=ranges)  # type: ignore[no-any-return]
+
+
+def write_parquet(
+    out: Path, files: Sequence[Path], source: TextTable, chunk_size: int, made_by: dict[str, str]
+) -> None:
+    """Join chunk files to one `.parquet` with the rows' numbers and, if asked for, the texts' ids.
+
+    Args:
+        out: the file.
+        files: from `encode_chunks`.
+        source: the texts, and the column with their ids.
+        chunk_size: number of texts per file.
+        made_by: metadata of the file.
+    """
+    dimension = shape_of(files)[1]
+    fields = [pa.field("row", pa.int64()), pa.field("vector", pa.list_(pa.float32(), dimension))]
+    if source.id_column:
+        fields.insert(1, pa.field("id", pa.string()))
+    schema = pa.schema(fields, metadata=made_by)
+    first = 0
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        for vectors, rows in zip(map(np.load, files), source.chunks(chunk_size), strict=True):
+            flat = pa.array(vectors.ravel(), pa.float32())
+            columns = {
+                "row": range(first, first + len(rows)),
+                "id": [row.id for row in rows],
+                "vector": pa.FixedSizeListArray.from_arrays(flat, dimension),
+            }
+            writer.write_table(pa.table([columns[name] for name in schema.names], schema=schema))
+            first += len(rows)
