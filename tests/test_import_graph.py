@@ -23,6 +23,7 @@ ROOMS = (
     "encoding",
     "moee",
     "retrieval",
+    "serve",
     "evaluation",
     "training",
     "report",

@@ -42,6 +42,8 @@ from .reproduce.config import ReproduceConfig
 from .reproduce.run import reproduce_recipe
 from .retrieval.config import SearchConfig
 from .retrieval.search import search
+from .serve.config import ServeConfig
+from .serve.run import create_app, serve
 from .tasks.compile import compile_tasks
 from .tasks.config import TasksConfig
 from .tasks.dataset import Tasks
@@ -75,6 +77,7 @@ __all__ = [
     "RouteError",
     "SearchConfig",
     "SentenceExpertsError",
+    "ServeConfig",
     "SimilarityConfig",
     "Tasks",
     "TasksConfig",
@@ -89,6 +92,7 @@ __all__ = [
     "compare",
     "compile_pairs",
     "compile_tasks",
+    "create_app",
     "drop_expert",
     "encode",
     "estimate_fetch",
@@ -101,6 +105,7 @@ __all__ = [
     "quantize",
     "reproduce_recipe",
     "search",
+    "serve",
     "similarity",
     "train",
     "tune",

@@ -37,6 +37,7 @@ VERBS = {
     "auto-route": "Teach a model to choose the routes of texts",
     "encode": "Encode the texts of a file",
     "search": "Find the papers of a corpus that are nearest to a text",
+    "serve": "Serve models over HTTP",
     "moee": "Embeddings from mixture-of-experts language models",
     "export": "Write a dense model that loads without this package",
     "quantize": "Calibrate a model for 8 bits on a CPU",

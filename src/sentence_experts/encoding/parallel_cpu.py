@@ -43,16 +43,16 @@ class ParallelCpuEncoder:
         self._tokenizer_lock = Lock()
 
     @staticmethod
-    def takes(model: SentenceTransformer) -> bool:
-        """Whether the model runs on the CPU, by steps that cores can take side by side."""
+    def takes(model: SentenceTransformer, device: str = "cpu") -> bool:
+        """Whether the model runs on this kind of device, by steps that cores can take side by side."""
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Transformer
 
         from sentence_experts.models.encoder import ExpertEncoder
 
         ordinary = type(model).encode is SentenceTransformer.encode or isinstance(model, ExpertEncoder)
-        on_cpu = model.device.type == "cpu" and getattr(model[0], "backend", None) == "torch"
-        return ordinary and on_cpu and isinstance(model[0], Transformer) and model.tokenizer is not None
+        on_device = model.device.type == device and getattr(model[0], "backend", None) == "torch"
+        return ordinary and on_device and isinstance(model[0], Transformer) and model.tokenizer is not None
 
     def encode(self, texts: Sequence[str], prompt: str = "", normalize: bool = False) -> NDArray[np.float32]:
         """Vectors of shape (texts, dimensions), in the order of the texts, of which there is at least one.
@@ -61,7 +61,7 @@ class ParallelCpuEncoder:
         """
         import torch
 
-        rows, lengths, experts = self._tokenize(texts, prompt)
+        rows, lengths, experts = self.tokenize(texts, prompt)
         budget = min(max(sum(lengths) // BATCHES, MIN_TOKENS), MAX_TOKENS)
         batches = list(batches_of_tokens(lengths, budget, experts))
         vectors: NDArray[np.float32] | None = None
@@ -71,7 +71,7 @@ class ParallelCpuEncoder:
             min(self.workers, len(batches)), initializer=torch.set_num_threads, initargs=(1,)
         )
         try:
-            found = pool.map(lambda batch: self._encode_rows([rows[n] for n in batch], normalize), batches)
+            found = pool.map(lambda batch: self.encode_rows([rows[n] for n in batch], normalize), batches)
             for batch, part in zip(batches, found, strict=True):
                 if vectors is None:
                     vectors = np.empty((len(texts), part.shape[1]), np.float32)
@@ -82,7 +82,7 @@ class ParallelCpuEncoder:
         assert vectors is not None
         return vectors
 
-    def _tokenize(
+    def tokenize(
         self, texts: Sequence[str], prompt: str
     ) -> tuple[list[TokenizedText], list[int], list[int] | None]:
         """Each text as the model's `preprocess` gives it, its number of tokens, and the expert of its route.
@@ -114,27 +114,30 @@ class ParallelCpuEncoder:
                 rows[number] = (features, row)
         return rows, lengths.tolist(), experts.tolist() if routes else None
 
-    def _encode_rows(self, rows: Sequence[TokenizedText], normalize: bool) -> NDArray[np.float32]:
-        """As `SentenceTransformer.encode` for one batch, which is padded as the tokenizer pads."""
+    def encode_rows(self, rows: Sequence[TokenizedText], normalize: bool) -> NDArray[np.float32]:
+        """Vectors of the texts of `rows`, which may come from several calls of `tokenize`, in one batch.
+
+        The batch is padded as the tokenizer pads.
+        """
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
         tokenizer, first = self.model.tokenizer, rows[0][0]
-        batch = dict(first)  # what is the same for all texts stays
+        batch, device = dict(first), self.model.device  # what is the same for all texts stays
         for name, example in first.items():
             if not isinstance(example, torch.Tensor) or not example.dim():
                 continue
             if example.shape == first["input_ids"].shape:
                 values = [features[name][row][features["attention_mask"][row] != 0] for features, row in rows]
                 padding = (tokenizer.pad_token_id or 0) if name == "input_ids" else 0
-                batch[name] = pad_sequence(values, True, padding, tokenizer.padding_side)
+                batch[name] = pad_sequence(values, True, padding, tokenizer.padding_side).to(device)
             else:
-                batch[name] = torch.stack([features[name][row] for features, row in rows])
+                batch[name] = torch.stack([features[name][row] for features, row in rows]).to(device)
         with torch.inference_mode():
             found = self.model(batch)["sentence_embedding"]
             if self.model.truncate_dim is not None:
                 found = found[:, : self.model.truncate_dim]
             if normalize:
                 found = torch.nn.functional.normalize(found, dim=1)
-            vectors: NDArray[np.float32] = found.float().numpy()
+            vectors: NDArray[np.float32] = found.float().cpu().numpy()
             return vectors

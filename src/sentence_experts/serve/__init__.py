@@ -1,0 +1,1 @@
+"""Models over HTTP: requests for vectors share batches, whatever their routes and protocols."""

@@ -1,0 +1,59 @@
+"""The app: routers of all protocols around one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from sentence_experts import __version__
+from sentence_experts.serve import openai, status
+from sentence_experts.serve.engine import Engine
+from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.guard import Guard, Keys
+from sentence_experts.serve.http import json_answer
+
+ROUTERS = (openai.router, status.router)
+
+
+def build_app(
+    engine: Engine, keys: Keys | None, local_only: bool, routers: Sequence[APIRouter] = ()
+) -> FastAPI:
+    """The app of an engine, with the protocols' routers and others."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(engine.models.watch()) if engine.config.watch else None
+        yield
+        if watching is not None:
+            watching.cancel()
+        engine.close()
+
+    app = FastAPI(
+        title="sentence-experts",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.engine = engine
+    app.add_middleware(Guard, metrics=engine.metrics, keys=keys, local_only=local_only)
+    app.add_exception_handler(RequestError, _refuse)  # type: ignore[arg-type]
+    app.add_exception_handler(HTTPException, _refuse_path)  # type: ignore[arg-type]
+    for router in (*ROUTERS, *routers):
+        app.include_router(router)
+    return app
+
+
+async def _refuse(request: Request, error: RequestError) -> Response:
+    answer = await json_answer(error.body(request.url.path), headers=error.headers)
+    answer.status_code = error.status
+    return answer
+
+
+async def _refuse_path(request: Request, error: HTTPException) -> Response:
+    said = {404: "there is no such path; /openapi.json lists them", 405: "this path takes another method"}
+    return await _refuse(request, RequestError(error.status_code, said.get(error.status_code, error.detail)))

@@ -1,0 +1,250 @@
+"""Texts of all requests in shared batches, with a limited number of tokens each.
+
+Requests take turns by tokens (start-time fair queueing): each text is stamped with the tokens that its
+request had before it, so a request of a thousand texts does not hold up those that come after it. Short and
+long texts go in batches of their own, since all texts of a batch end together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.serve.errors import RequestError
+
+SHORT = 128  # tokens; longer texts do not share a batch with shorter ones
+RESERVED_SECONDS = 5.0  # after a short text, in which texts longer than a batch leave one worker free
+RATE_WEIGHT = 0.1  # of the newest batch in the running mean of tokens per second
+
+Vector = NDArray[np.float32]
+
+
+class Lane(Protocol):
+    """What encodes a batch; one per model."""
+
+    padded: bool
+
+    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
+        """Texts with a prompt (or the name of a route) in front, ready to be encoded."""
+
+    def encode(self, pieces: Sequence[Piece]) -> Sequence[Vector]:
+        """The vectors of texts that share a `group`."""
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """A text that is ready to be encoded.
+
+    Attributes:
+        lane: encodes it.
+        row: the text, as the lane reads it.
+        tokens: its length.
+        group: texts of one lane share a batch if this is equal.
+    """
+
+    lane: Lane
+    row: Any
+    tokens: int
+    group: Hashable = None
+
+
+class Reservation:
+    """The tokens that a request holds in the queue until they are encoded, or given up."""
+
+    def __init__(self, queue: Batcher, tokens: int) -> None:
+        self._queue, self.tokens = queue, tokens
+
+    def change(self, tokens: int) -> None:
+        """Hold so many tokens from now on."""
+        self._queue.tokens += tokens - self.tokens
+        self.tokens = tokens
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    """The texts of one request."""
+
+    vectors: list[Any]
+    left: int
+    done: asyncio.Future[list[Vector]]
+    reservation: Reservation
+
+
+# A text in the queue: its stamp, a number that makes it unique, the text, and its place in the job.
+_Entry = tuple[int, int, Piece, _Job, int]
+
+
+@dataclass
+class Observer:
+    """What is told of the work, for metrics."""
+
+    batch: Callable[[int, int, int], None] = lambda texts, tokens, requests: None
+    wait: Callable[[float], None] = lambda seconds: None
+
+
+@dataclass
+class Batcher:
+    """Encodes the texts of many requests on a few threads.
+
+    Every method belongs to the event loop, except for what runs in the workers.
+
+    Attributes:
+        workers: number of batches at a time.
+        batch_tokens: maximum number of tokens per batch; a longer text gets its own.
+        queue_tokens: maximum number of tokens in accepted requests.
+    """
+
+    workers: int
+    batch_tokens: int
+    queue_tokens: int
+    initializer: Callable[[], None] = lambda: None
+    observer: Observer = field(default_factory=Observer)
+
+    def __post_init__(self) -> None:
+        self.tokens = 0  # of accepted requests, not encoded yet
+        self.rate = 0.0  # tokens per second
+        self._queues: dict[Hashable, list[_Entry]] = {}
+        self._clock = self._count = self._running = 0
+        self._short_seen = -RESERVED_SECONDS
+        self._scheduled = False
+        self._pool = ThreadPoolExecutor(self.workers, "encode", self.initializer)
+
+    @contextmanager
+    def reserve(self, tokens: int) -> Iterator[Reservation]:
+        """Hold a place for about so many tokens while the block runs.
+
+        Raises:
+            RequestError: 413 if the queue could never hold them, 429 if it cannot now.
+        """
+        if tokens > self.queue_tokens:
+            raise RequestError(
+                413,
+                f"about {tokens:,} tokens in one request; at most {self.queue_tokens:,} are taken: split it",
+            )
+        if self.tokens + tokens > self.queue_tokens:
+            seconds = self.tokens / self.rate if self.rate else 1.0
+            raise RequestError(
+                429, f"{self.tokens:,} tokens wait to be encoded; try again later", None, min(seconds, 60.0)
+            )
+        reservation = Reservation(self, 0)
+        reservation.change(tokens)
+        try:
+            yield reservation
+        finally:
+            reservation.change(0)
+
+    async def encode(self, pieces: Sequence[Piece], reservation: Reservation) -> list[Vector]:
+        """The vectors of a request's texts; those still waiting are dropped if the caller is cancelled."""
+        if not pieces:
+            return []
+        loop = asyncio.get_running_loop()
+        job = _Job([None] * len(pieces), len(pieces), loop.create_future(), reservation)
+        stamp = self._clock
+        for index, piece in enumerate(pieces):
+            stamp += piece.tokens
+            self._count += 1
+            short = piece.tokens <= SHORT
+            if short:
+                self._short_seen = time.monotonic()
+            waiting = self._queues.setdefault((id(piece.lane), piece.group, short), [])
+            heapq.heappush(waiting, (stamp, self._count, piece, job, index))
+        self._schedule()
+        started = time.monotonic()
+        try:
+            return await job.done
+        finally:
+            job.done.cancel()  # no effect on one that is done
+            self.observer.wait(time.monotonic() - started)
+
+    def close(self) -> None:
+        """End the threads, once the running batches are done."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _schedule(self) -> None:
+        """Form batches after all requests that are ready now have been read."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._dispatch)
+
+    def _dispatch(self) -> None:
+        self._scheduled = False
+        while self._running < self.workers and (batch := self._next_batch()):
+            self._running += 1
+            running = asyncio.get_running_loop().run_in_executor(self._pool, _encode, batch)
+            running.add_done_callback(lambda done, batch=batch: self._deliver(batch, done))  # type: ignore[misc]
+
+    def _next_batch(self) -> list[_Entry]:
+        """The texts of one batch, fairest first; none if nothing may begin now."""
+        last_worker = self.workers > 1 and self._running == self.workers - 1
+        reserve = last_worker and time.monotonic() - self._short_seen < RESERVED_SECONDS
+        best: list[_Entry] | None = None
+        for key, waiting in list(self._queues.items()):
+            while waiting and waiting[0][3].done.done():  # its client has left
+                heapq.heappop(waiting)
+            if not waiting:
+                del self._queues[key]
+            elif not (reserve and waiting[0][2].tokens > self.batch_tokens):
+                best = waiting if best is None or waiting[0] < best[0] else best
+        batch: list[_Entry] = []
+        tokens = longest = 0
+        while best:
+            piece, job = best[0][2:4]
+            if job.done.done():
+                heapq.heappop(best)
+                continue
+            longest = max(longest, piece.tokens)
+            tokens = longest * (len(batch) + 1) if piece.lane.padded else tokens + piece.tokens
+            if batch and tokens > self.batch_tokens:
+                break
+            batch.append(heapq.heappop(best))
+        if batch:
+            self._clock = max(self._clock, batch[0][0])
+        return batch
+
+    def _deliver(self, batch: list[_Entry], done: asyncio.Future[tuple[list[Any], float]]) -> None:
+        self._running -= 1
+        results, seconds = done.result()
+        tokens = sum(piece.tokens for _, _, piece, _, _ in batch)
+        rate = tokens / max(seconds, 1e-6) * self.workers
+        self.rate = rate if not self.rate else (1 - RATE_WEIGHT) * self.rate + RATE_WEIGHT * rate
+        self.observer.batch(len(batch), tokens, len({id(job) for _, _, _, job, _ in batch}))
+        for (_, _, piece, job, index), result in zip(batch, results, strict=True):
+            if job.done.done():
+                continue
+            if isinstance(result, Exception):
+                job.done.set_exception(result)
+                continue
+            job.reservation.change(max(job.reservation.tokens - piece.tokens, 0))
+            job.vectors[index] = result
+            job.left -= 1
+            if not job.left:
+                job.done.set_result(job.vectors)
+        self._dispatch()
+
+
+def _encode(batch: Sequence[_Entry]) -> tuple[list[Vector | Exception], float]:
+    """The vector of each text of a batch, or what went wrong with its request's texts; and the seconds."""
+    started = time.perf_counter()
+    try:
+        vectors: list[Vector | Exception] = list(batch[0][2].lane.encode([entry[2] for entry in batch]))
+    except Exception as error:
+        jobs = {id(entry[3]) for entry in batch}
+        if len(jobs) == 1:
+            vectors = [error] * len(batch)
+        else:  # one request's text must not fail another's
+            found: dict[int, Vector | Exception] = {}
+            for one in jobs:
+                part = [entry for entry in batch if id(entry[3]) == one]
+                results, _ = _encode(part)
+                found |= {entry[1]: result for entry, result in zip(part, results, strict=True)}
+            vectors = [found[entry[1]] for entry in batch]
+    return vectors, time.perf_counter() - started

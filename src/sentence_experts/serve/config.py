@@ -1,0 +1,45 @@
+"""Settings of `serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from sentence_experts.config import Config
+
+
+class ServeConfig(Config):
+    """Settings of `serve` and `create_app`."""
+
+    host: str = Field(
+        "127.0.0.1", description="Address to listen at; others than this machine's own need keys"
+    )
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen at; 0 takes a free one")
+    api_key_file: Path | None = Field(None, description="File of keys that clients may send, one per line")
+    auth: bool = Field(
+        True, description="Ask for a key at addresses that other machines reach; `--no-auth` serves anyone"
+    )
+    normalize: bool = Field(
+        False, description="Scale vectors to length 1 where a request does not say otherwise"
+    )
+    token_ids: bool = Field(
+        False, description="Take token ids too, as those of the served model's own vocabulary"
+    )
+    watch: bool = Field(
+        True, description="Load a model again when its folder is replaced; on SIGHUP all are, in any case"
+    )
+    workers: int | None = Field(
+        None, ge=1, description="Batches encoded at a time. Default: one per CPU core, 1 on other devices"
+    )
+    batch_tokens: int | None = Field(
+        None, ge=1, description="Maximum tokens per batch. Default: 512 on a CPU, 16,384 on other devices"
+    )
+    queue_tokens: int = Field(
+        262_144, ge=1, description="Maximum tokens of accepted requests; more are answered with 429"
+    )
+    max_texts: int = Field(2048, ge=1, description="Maximum number of texts per request")
+    max_body_bytes: int = Field(10_000_000, ge=1, description="Maximum size of a request")
+    drain_seconds: int = Field(
+        30, ge=1, description="Time to finish the accepted requests in when told to stop (SIGTERM)"
+    )

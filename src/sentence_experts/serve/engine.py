@@ -1,0 +1,160 @@
+"""What every protocol asks for: vectors of texts, from one of the models, through the shared batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.serve.batcher import Batcher, Lane, Observer, Piece, Reservation
+from sentence_experts.serve.config import ServeConfig
+from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.metrics import Metrics
+from sentence_experts.serve.models import Models, ServedModel
+
+logger = logging.getLogger(__name__)
+
+IN_LOOP = 2_000  # characters; fewer are tokenized in the event loop, sooner than a thread would begin
+BESIDE = 50_000  # characters; more are tokenized beside the others
+CPU_TOKENS, DEVICE_TOKENS = 512, 16_384  # per batch by default
+
+
+@dataclass
+class Embedded:
+    """The answer for the texts of one request.
+
+    Attributes:
+        served: the model that gave it.
+        vectors: (texts, dimensions), float32.
+        tokens: number of tokens of each text.
+        routes: the route of each text; None where the model has none, or the average of all experts took the
+            place of a route.
+        confidences: the probability of each route that the text decided; None where the request named it.
+    """
+
+    served: ServedModel
+    vectors: NDArray[np.float32]
+    tokens: list[int]
+    routes: list[str | None]
+    confidences: list[float | None]
+
+
+@dataclass
+class _Found:
+    """What is known of each text so far."""
+
+    vectors: list[Any]
+    tokens: list[int]
+    routes: list[str | None]
+    confidences: list[float | None]
+
+
+class Engine:
+    """The models, the batches that they share, and the figures about both."""
+
+    def __init__(self, models: Models, config: ServeConfig) -> None:
+        """Prepare to serve models on the threads that the settings allow."""
+        import torch
+
+        self.models, self.config = models, config
+        self.metrics = Metrics()
+        self.draining = False
+        on_cpu = all(served.model.device.type == "cpu" for served in models)
+        self.batcher = Batcher(
+            config.workers or (torch.get_num_threads() if on_cpu else 1),
+            config.batch_tokens or (CPU_TOKENS if on_cpu else DEVICE_TOKENS),
+            config.queue_tokens,
+            initializer=lambda: torch.set_num_threads(1),
+            observer=Observer(self.metrics.batch, self.metrics.wait.observe),
+        )
+        self.metrics.follow(self.batcher)
+
+    async def embed(
+        self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None]
+    ) -> Embedded:
+        """The vectors of texts, each by its route (AUTO: by the route that the text decides).
+
+        Raises:
+            RequestError: 413 or 429, the queue cannot take them; 422, a text that the model cannot encode.
+        """
+        if not served.encoder.takes_empty and (
+            empty := [n for n, text in enumerate(texts) if not text.strip()]
+        ):
+            raise RequestError(422, "is empty, and this model cannot encode empty texts", f"input.{empty[0]}")
+        longest = served.max_length or 1 << 20
+        about = sum(min(len(text) // 3 + 3, longest) for text in texts)
+        with self.batcher.reserve(about) as place:
+            try:
+                found = await self._embed(served, texts, list(routes), place)
+            except SentenceExpertsError as error:
+                logger.warning(f"{served.name}: {error}")
+                raise RequestError(500, "the model could not encode these texts") from error
+        self.metrics.count_texts(served.name, found.routes, found.tokens)
+        return found
+
+    async def _embed(
+        self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], place: Reservation
+    ) -> Embedded:
+        count = len(texts)
+        found = _Found([None] * count, [0] * count, list(routes), [None] * count)
+        if automatic := [number for number, route in enumerate(routes) if route == AUTO]:
+            await self._choose(served, texts, automatic, found, place)
+        rest = [number for number, vector in enumerate(found.vectors) if vector is None]
+        pieces: dict[int, Piece] = {}
+        for route in dict.fromkeys(found.routes[number] for number in rest):
+            numbers = [number for number in rest if found.routes[number] == route]
+            of_route = await self._tokenize(served.lane, [texts[n] for n in numbers], served.prompt(route))
+            pieces.update(zip(numbers, of_route, strict=True))
+        place.change(sum(piece.tokens for piece in pieces.values()))
+        vectors = await self.batcher.encode([pieces[number] for number in rest], place)
+        for number, vector in zip(rest, vectors, strict=True):
+            found.vectors[number], found.tokens[number] = vector, pieces[number].tokens
+        return Embedded(served, np.stack(found.vectors), found.tokens, found.routes, found.confidences)
+
+    async def _tokenize(self, lane: Lane, texts: list[str], prompt: str | None) -> list[Piece]:
+        characters = sum(map(len, texts))
+        if characters <= IN_LOOP:
+            return lane.tokenize(texts, prompt)
+        return await asyncio.to_thread(lane.tokenize, texts, prompt, characters > BESIDE)
+
+    async def _choose(
+        self,
+        served: ServedModel,
+        texts: Sequence[str],
+        numbers: Sequence[int],
+        found: _Found,
+        place: Reservation,
+    ) -> None:
+        """Choose routes for the texts with these numbers, as `AutoRoutedEncoder` does."""
+        assert served.averaged is not None
+        pieces = await self._tokenize(served.averaged, [texts[number] for number in numbers], "")
+        vectors = await self.batcher.encode(pieces, place)
+        probabilities = served.classifier.probabilities(np.stack(vectors))
+        for number, piece, vector, row in zip(numbers, pieces, vectors, probabilities, strict=True):
+            best = int(row.argmax())
+            found.confidences[number] = float(row[best])
+            found.routes[number] = served.classifier.routes[best]
+            if row[best] >= served.classifier.confidence:
+                continue
+            if served.classifier.fallback == "error":
+                raise RequestError(422, _unsure(served, row), f"input.{number}")
+            found.routes[number] = None
+            found.vectors[number], found.tokens[number] = vector, piece.tokens
+
+    def close(self) -> None:
+        """End the threads."""
+        self.batcher.close()
+
+
+def _unsure(served: ServedModel, row: NDArray[np.float64]) -> str:
+    ranked = sorted(zip(row, served.classifier.routes, strict=True), reverse=True)
+    shares = ", ".join(f"{name} {share:.2f}" for share, name in ranked)
+    wanted = f"the confidence of {served.classifier.confidence:g}"
+    return f"no route reaches {wanted} ({shares}): name its route"

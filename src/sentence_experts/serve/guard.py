@@ -1,0 +1,132 @@
+"""Around every request: keys, headers, the access log, and one sentence in place of a stack trace."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sentence_experts.errors import InputError
+from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+access = logging.getLogger("sentence_experts.access")
+
+WITHOUT_KEY = ("/health", "/ready")
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+LEFT = 499  # in the log only: the client has left
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+
+class Keys:
+    """The keys that clients may send; only their hashes stay in memory."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._hashes = [_hash(key) for key in keys]
+
+    @classmethod
+    def read(cls, path: Path) -> Keys:
+        """The keys of a file, one per line; empty lines and lines that begin with # are left out.
+
+        Raises:
+            InputError: it cannot be read, or holds no key.
+        """
+        try:
+            lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: the keys cannot be read: {error}") from error
+        keys = [line for line in lines if line and not line.startswith("#")]
+        if not keys:
+            raise InputError(f"{path}: no key in it; write one per line")
+        return cls(keys)
+
+    def allow(self, sent: str) -> bool:
+        """Whether `sent` is one of the keys; it takes the same time whichever it is, or nearly is."""
+        found = [hmac.compare_digest(known, _hash(sent)) for known in self._hashes]
+        return any(found)
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+class Guard:
+    """The outermost layer of the app."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, keys: Keys | None, local_only: bool) -> None:
+        """Around `app`; with `local_only`, requests must name this machine as their host.
+
+        A page of another site that resolves its own name to this machine is thus kept out.
+        """
+        self.app, self.metrics, self.keys, self.local_only = app, metrics, keys, local_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = {name for name, _ in message["headers"]}
+                added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(each for each in added if each[0] not in own)]
+            await send(message)
+
+        try:
+            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            self._check(scope["path"], headers)
+            await self.app(scope, receive, sending)
+        except ClientDisconnect:
+            status = LEFT
+        except RequestError as error:
+            await _send(sending, error, scope["path"])
+        except Exception as error:
+            logger.error(f"{scope['path']}: {type(error).__name__}", exc_info=error)
+            if not status:
+                await _send(sending, RequestError(500, "something went wrong in the server"), scope["path"])
+        finally:
+            seconds = time.perf_counter() - started
+            route = getattr(scope.get("route"), "path", None) or "other"
+            self.metrics.requests.labels(route, status).inc()
+            self.metrics.seconds.labels(route).observe(seconds)
+            access.info(f"{scope['method']} {route} {status} {1000 * seconds:.1f} ms")
+
+    def _check(self, path: str, headers: dict[bytes, str]) -> None:
+        if self.local_only:
+            host = headers.get(b"host", "localhost").lower()
+            name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+            if name not in LOCAL_NAMES:
+                raise RequestError(403, "this server answers requests to localhost only")
+        if self.keys is None or path in WITHOUT_KEY:
+            return
+        kind, _, sent = headers.get(b"authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not self.keys.allow(sent.strip()):
+            raise RequestError(401, "send a key of this server in the header 'Authorization: Bearer KEY'")
+
+
+async def _send(send: Any, error: RequestError, path: str) -> None:
+    body = to_json(error.body(path))
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,116 @@
+"""Requests read within limits, answers written, clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import to_json
+from starlette.requests import ClientDisconnect
+
+from sentence_experts.config import unknown_setting
+from sentence_experts.serve.errors import RequestError
+
+BODY_SECONDS = 30  # for a client to send its request
+LARGE_ANSWER = 50_000  # numbers; more are written in a thread
+
+T = TypeVar("T")
+
+
+class Schema(BaseModel):
+    """The body of a request; nothing is converted, and no field is ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+S = TypeVar("S", bound=Schema)
+
+
+def body_of(schema: type[Schema], **more: Any) -> dict[str, Any]:
+    """What the OpenAPI page says of an endpoint that reads its body by `read`."""
+    content = {"application/json": {"schema": schema.model_json_schema()}}
+    return {"requestBody": {"content": content, "required": True}, **more}
+
+
+async def read(request: Request, schema: type[S]) -> S:
+    """The body of a request, as far as it is allowed.
+
+    Raises:
+        RequestError: 400, no JSON; 408, it comes too slowly; 413, too large; 415, not sent as JSON; 422, a
+            field is missing, unknown, or of another type.
+    """
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json" or request.headers.get("content-encoding", "identity") != "identity":
+        raise RequestError(415, "send JSON, uncompressed, with the header 'Content-Type: application/json'")
+    body = await _read_body(request, request.app.state.engine.config.max_body_bytes)
+    try:
+        return schema.model_validate_json(body)
+    except ValidationError as error:
+        raise _refused(error, schema) from None
+
+
+async def _read_body(request: Request, limit: int) -> bytes:
+    too_large = RequestError(413, f"the request is larger than {limit:,} bytes: split it")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise too_large
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        raise RequestError(408, f"the request was not complete after {BODY_SECONDS} seconds") from None
+    return b"".join(parts)
+
+
+def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
+    """The first problem, without what was sent."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    if first["type"] == "json_invalid":
+        return RequestError(400, f"this is no JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
+    place = ".".join(str(part) for part in first["loc"] if not isinstance(part, str) or "[" not in part)
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+        return RequestError(
+            422, unknown_setting(place, schema.model_fields).replace("setting", "field"), place
+        )
+    if first["type"] == "missing":
+        return RequestError(422, "this field is needed", place)
+    if not place:
+        return RequestError(422, "the request must be a JSON object")
+    return RequestError(422, first["msg"].removeprefix("Value error, "), place)
+
+
+async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client leaves.
+
+    Raises:
+        ClientDisconnect: it has left.
+    """
+    task = asyncio.ensure_future(work)
+    left = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        left.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def json_answer(content: Any, numbers: int = 0, headers: Mapping[str, str] | None = None) -> Response:
+    """The content as JSON; about how many `numbers` it holds decides whether a thread writes it."""
+    body = to_json(content) if numbers <= LARGE_ANSWER else await asyncio.to_thread(to_json, content)
+    return Response(body, media_type="application/json", headers=dict(headers or {}))

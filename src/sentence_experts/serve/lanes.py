@@ -1,0 +1,97 @@
+"""How a model's texts become pieces of batches, and batches vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
+from sentence_experts.errors import InputError
+from sentence_experts.serve.batcher import Piece, Vector
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+CHARACTERS_PER_TOKEN = 4  # about, where a model has no tokenizer to ask
+
+
+class PackedLane:
+    """A model that takes tokenized texts of all routes and requests in one forward pass."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        from sentence_experts.models.layers.packed_forward import is_packed
+
+        self._encoder = ParallelCpuEncoder(model, 1)
+        # Texts of hundreds of thousands of characters are tokenized beside the others, by a tokenizer of
+        # their own: a fast tokenizer takes one call at a time.
+        self._for_long = ParallelCpuEncoder(_with_own_tokenizer(model), 1)
+        self.padded = model.device.type != "cpu" or not is_packed(model)
+        model.eval()
+
+    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
+        """The texts with a prompt in front, ready to be encoded."""
+        encoder = self._for_long if beside else self._encoder
+        rows, lengths, _ = encoder.tokenize(texts, prompt or "")
+        return [
+            Piece(self, row, length, _shared_settings(row[0]))
+            for row, length in zip(rows, lengths, strict=True)
+        ]
+
+    def encode(self, pieces: Sequence[Piece]) -> Sequence[Vector]:
+        """The vectors of texts in one forward pass."""
+        vectors = self._encoder.encode_rows([piece.row for piece in pieces], normalize=False)
+        return _finite(vectors)
+
+
+class WholeLane:
+    """Any other model: batches hold texts of one route, and one batch runs at a time."""
+
+    padded = True
+
+    def __init__(self, encoder: BatchEncoder) -> None:
+        self._encoder, self._lock = encoder, Lock()
+
+    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
+        """The texts with the name of their route."""
+        longest = self._encoder.model.max_seq_length or 512
+        return [
+            Piece(self, text, min(len(text) // CHARACTERS_PER_TOKEN + 2, longest), prompt) for text in texts
+        ]
+
+    def encode(self, pieces: Sequence[Piece]) -> Sequence[Vector]:
+        """The vectors of texts that share a route."""
+        route: Any = pieces[0].group
+        with self._lock:
+            return list(self._encoder.encode([piece.row for piece in pieces], route))
+
+
+def takes_packed(model: SentenceTransformer) -> bool:
+    """Whether a model can be served by a `PackedLane`."""
+    return ParallelCpuEncoder.takes(model, model.device.type)
+
+
+def _shared_settings(features: dict[str, Any]) -> Hashable:
+    """What else decides the vectors of a batch, and must be the same for all its texts."""
+    import torch
+
+    return tuple(
+        (name, repr(value))
+        for name, value in features.items()
+        if not isinstance(value, torch.Tensor) or not value.dim()
+    )
+
+
+def _with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
+    from sentence_experts.models.loading import _sharing_weights
+
+    return _sharing_weights(model)
+
+
+def _finite(vectors: Any) -> Sequence[Vector]:
+    if not np.isfinite(vectors).all():
+        raise InputError("the model gives numbers that are not finite for this text")
+    return list(vectors)

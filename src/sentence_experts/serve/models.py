@@ -1,0 +1,226 @@
+"""The served models: their routes, what encodes for them, and how they are replaced while requests run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import SentenceExpertsError, UsageError, brief
+from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.sources import source_name
+from sentence_experts.models.storage.fingerprint import name_of
+from sentence_experts.serve.lanes import PackedLane, WholeLane, takes_packed
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
+
+WATCH_SECONDS = 2.0  # between two looks at the folders; one that is replaced must look the same twice
+LIMITS = ("routes", "max_resident_experts", "max_resident_bytes")  # settings for models with experts only
+
+
+class ServedModel:
+    """A model in memory that requests are answered with.
+
+    Attributes:
+        name: what requests call it.
+        model: the model.
+        encoder: names the model's parts, and its routes.
+        created: when it was loaded, in seconds since 1970.
+    """
+
+    def __init__(self, name: str, model: SentenceTransformer) -> None:
+        from sentence_experts.models.routing.automatic import AutoRoutedEncoder
+
+        self.name, self.model, self.created = name, model, int(time.time())
+        self.encoder = BatchEncoder(model, name=name)
+        self.classifier: Any = None
+        inner: SentenceTransformer = model
+        self.averaged: PackedLane | None = None
+        if isinstance(model, AutoRoutedEncoder):
+            inner, self.classifier = model.without_auto_routes(), model.classifier
+            self.averaged = PackedLane(model.averaged)
+        self.lane = PackedLane(inner) if takes_packed(inner) else WholeLane(self.encoder)
+        self.dimension = self.encoder.dimension
+        self.known = KnownRoutes.of(name, model.prompts, model.default_prompt_name, _config(model, "experts"))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all that decides a vector."""
+        return self.encoder.fingerprint
+
+    @cached_property
+    def shorter(self) -> frozenset[int] | None:
+        """The shorter vectors that the model was trained for (Matryoshka); None for any length."""
+        if lengths := _config(self.model, "matryoshka_dimensions"):
+            return frozenset(int(each) for each in lengths)
+        return None if _config(self.model, "is_matryoshka") else frozenset()
+
+    @property
+    def max_length(self) -> int | None:
+        """The number of tokens that the model reads of a text."""
+        return self.model.max_seq_length
+
+    def prompt(self, route: str | None) -> str | None:
+        """What the model's lane puts in front of the texts of a route."""
+        if isinstance(self.lane, WholeLane):
+            return route
+        return self.known.prompts[route] if route else ""
+
+
+def _config(model: SentenceTransformer, name: str) -> Any:
+    from sentence_experts.compat.sentence_transformers import config_of
+
+    return getattr(config_of(model), name, None)
+
+
+@dataclass
+class _Source:
+    """Where a model comes from, and its files' state when it was loaded."""
+
+    place: str | SentenceTransformer
+    stamp: Any = None
+    seen: Any = None
+
+
+class Models:
+    """The served models by name; each can be replaced at any time.
+
+    A request keeps the model that it began with, so nothing fails while another one takes the name.
+    """
+
+    def __init__(self, sources: Mapping[str, str | SentenceTransformer], config: LoadConfig) -> None:
+        """Load all models.
+
+        Raises:
+            UsageError, InputError, RouteError: as `load`.
+        """
+        self._config = config
+        self._sources = {name: _Source(place) for name, place in sources.items()}
+        self._locks = {name: asyncio.Lock() for name in sources}
+        self._by_name = {name: self._load(name) for name in sources}
+
+    def __iter__(self) -> Any:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all models."""
+        return tuple(self._by_name)
+
+    def get(self, name: str) -> ServedModel | None:
+        """The model of this name now."""
+        return self._by_name.get(name)
+
+    @property
+    def first(self) -> ServedModel:
+        """The model that is meant where a protocol names none."""
+        return next(iter(self._by_name.values()))
+
+    async def reload(self, names: Sequence[str] | None = None) -> None:
+        """Load models again from their folders; one that cannot be loaded stays as it is."""
+        for name in self.names if names is None else names:
+            if not isinstance(self._sources[name].place, str):
+                continue
+            async with self._locks[name]:
+                try:
+                    self._by_name[name] = await asyncio.to_thread(self._load, name)
+                    logger.info(f"{name}: loaded again")
+                except Exception as error:
+                    text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
+                    logger.warning(f"{name}: not loaded again, the model before it goes on: {text}")
+
+    async def watch(self) -> None:
+        """Load each model again whose folder is replaced, for as long as the server runs."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Load again what looks other than when it was loaded, and the same as at the last look."""
+        for name, source in self._sources.items():
+            stamp = await asyncio.to_thread(_stamp, source.place)
+            if stamp is not None and stamp != source.stamp and stamp == source.seen:
+                await self.reload([name])
+            source.seen = stamp
+
+    def _load(self, name: str) -> ServedModel:
+        source = self._sources[name]
+        if not isinstance(source.place, str):
+            return ServedModel(name, load(source.place, self._config))
+        source.stamp = _stamp(source.place)
+        config = self._config
+        if config.partial and (known := KnownRoutes.read(source.place)) is not None and not known.experts:
+            given = config.model_dump(exclude_unset=True)
+            config = LoadConfig.of({name: value for name, value in given.items() if name not in LIMITS})
+        model = load(source.place, config)
+        if Path(source.place).is_dir():
+            for weight in (*model.parameters(), *model.buffers()):
+                # Not a mapping of the file any more, which may be overwritten in place.
+                weight.data = weight.data.clone()
+        return ServedModel(name, model)
+
+
+def _stamp(place: Any) -> Any:
+    """What changes when a model's folder is replaced or written to; None where there is no folder."""
+    if not isinstance(place, str):
+        return None
+    folder = Path(place)
+    try:
+        files = sorted([*folder.iterdir(), *folder.glob("*/*")])
+        return folder.stat().st_ino, [
+            (str(file), found.st_size, found.st_mtime_ns) for file in files if (found := file.stat())
+        ]
+    except OSError:
+        return None
+
+
+def named_sources(models: Any) -> dict[str, str | SentenceTransformer]:
+    """The models by name: of a mapping, or of paths, hub ids, `NAME=PATH`, and models in memory.
+
+    Raises:
+        UsageError: no model, two of one name, or a name that requests could not use.
+    """
+    if isinstance(models, Mapping):
+        pairs = [(str(name), _place(model)) for name, model in models.items()]
+    else:
+        each = [models] if isinstance(models, str | Path) or not isinstance(models, Sequence) else models
+        pairs = [_named(one) for one in each]
+    if not pairs:
+        raise UsageError("give at least one model to serve")
+    found: dict[str, str | SentenceTransformer] = {}
+    for name, place in pairs:
+        if not name or ":" in name:
+            raise UsageError(
+                f"{name!r}: requests could not name this model; give it as NAME=PATH, without ':'"
+            )
+        if name in found:
+            raise UsageError(f"two models are called {name!r}; give one as NAME=PATH")
+        found[name] = place
+    return found
+
+
+def _named(model: Any) -> tuple[str, Any]:
+    if not isinstance(model, str | Path):
+        return name_of(model), model
+    text = str(model)
+    label, equals, path = text.partition("=")
+    if equals and not Path(text).exists():
+        return label, path
+    return source_name(text), text
+
+
+def _place(model: Any) -> Any:
+    return str(model) if isinstance(model, Path) else model

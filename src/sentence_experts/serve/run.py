@@ -1,0 +1,171 @@
+"""`create_app` and `serve`: models over HTTP, in another server's process or in one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.errors import UsageError, require
+from sentence_experts.models.loading import LoadConfig
+from sentence_experts.serve.config import ServeConfig
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 30  # after which a connection without requests is closed
+
+
+def create_app(
+    models: Any, config: ServeConfig | None = None, *, load_config: LoadConfig | None = None, **settings: Any
+) -> FastAPI:
+    """Load models and give an ASGI app that serves them, for a server of your own.
+
+    Args:
+        models: a path, hub id, `NAME=PATH` or model in memory, a list of them, or a mapping of names to them.
+        config: settings; those given by name come before it. `host` only decides whether requests must
+            name this machine as their host; `port` and `drain_seconds` have no effect.
+        load_config: how to open models that are given by path or name; see `load`.
+
+    Returns:
+        A FastAPI app; `app.state.engine` has the models and the batches.
+
+    Raises:
+        UsageError: a bad setting, no model, two models of one name, or `host` is an address that other
+            machines reach and there are no keys.
+        InputError: a model or the keys cannot be read.
+
+    Example:
+        >>> from starlette.testclient import TestClient
+        >>> app = create_app({"demo": "model"})
+        >>> with TestClient(app, base_url="http://localhost") as client:
+        ...     answer = client.post("/v1/embeddings", json={"model": "demo:genomics", "input": "a text"})
+        >>> len(answer.json()["data"][0]["embedding"])
+        32
+    """
+    for module in ("fastapi", "prometheus_client"):
+        require(module, "serve")
+    require("sentence_transformers", "models")
+    from sentence_experts.serve.app import build_app
+    from sentence_experts.serve.engine import Engine
+    from sentence_experts.serve.guard import Keys
+    from sentence_experts.serve.models import Models, named_sources
+
+    config = ServeConfig.of(config, **settings)
+    check_host(config)
+    keys = None if config.api_key_file is None else Keys.read(config.api_key_file)
+    loaded = Models(named_sources(models), LoadConfig.of(load_config))
+    return build_app(Engine(loaded, config), keys, local_only=keys is None and is_local(config.host))
+
+
+def serve(
+    models: Any, config: ServeConfig | None = None, *, load_config: LoadConfig | None = None, **settings: Any
+) -> None:
+    """Serve models over HTTP until the process is told to stop (SIGINT, SIGTERM).
+
+    Accepted requests are then finished first. On SIGHUP, models are loaded again from their folders.
+
+    Args:
+        models: as `create_app`.
+        config: settings; those given by name come before it.
+        load_config: how to open models that are given by path or name; see `load`.
+
+    Raises:
+        UsageError, InputError: as `create_app`, or the address cannot be listened at.
+    """
+    require("uvicorn", "serve")
+    import uvicorn
+
+    config = ServeConfig.of(config, **settings)
+    check_host(config)
+    listener = _listen(config.host, config.port)
+    app = create_app(models, config, load_config=load_config)
+    engine = app.state.engine
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Stop on signals and come back, where uvicorn's own would end the process by them."""
+            loop = asyncio.get_running_loop()
+
+            def stop(number: int) -> None:
+                engine.draining = True
+                self.handle_exit(number, None)
+
+            def load_again() -> None:
+                tasks.append(loop.create_task(engine.models.reload()))
+
+            tasks: list[asyncio.Task[None]] = []
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, stop, number)
+            if hasattr(signal, "SIGHUP"):
+                loop.add_signal_handler(signal.SIGHUP, load_again)
+            yield
+
+    settings_of_server = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=config.drain_seconds,
+    )
+    host, port = listener.getsockname()[:2]
+    names = ", ".join(engine.models.names)
+    logger.info(f"serving {names} at http://{f'[{host}]' if ':' in host else host}:{port}")
+    _show_access()
+    Server(settings_of_server).run([listener])
+
+
+def _show_access() -> None:
+    """Write the access log to stderr, unless the program has set it up."""
+    log = logging.getLogger("sentence_experts.access")
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        log.propagate = False
+
+
+def check_host(config: ServeConfig) -> None:
+    """Refuse to serve other machines without keys.
+
+    Raises:
+        UsageError: that is what the settings say.
+    """
+    if config.auth and config.api_key_file is None and not is_local(config.host):
+        raise UsageError(
+            f"`host`: other machines reach {config.host}: give `api_key_file`, or serve anyone (`auth=False`)"
+        )
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that holds the address; connections wait until the models are loaded."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        if os.name != "nt":
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        raise UsageError(
+            f"`host` and `port`: {host}:{port} cannot be listened at: {error.strerror}"
+        ) from error
+    return found
