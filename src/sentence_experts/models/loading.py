@@ -276,7 +276,7 @@ def _with_settings(
     if changes and not in_place:
         automatic = isinstance(model, ExpertEncoder) and model.without_auto_routes() is not model
         shares = changes <= {"pooling", "max_length"} and not automatic
-        model = _with_own_tokenizer(model) if shares else copy.deepcopy(model)
+        model = with_own_tokenizer(model) if shares else copy.deepcopy(model)
     if "experts" in changes:
         _choose_experts(model, config)
     if "device" in changes:
@@ -306,7 +306,7 @@ def _choose_experts(model: SentenceTransformer, config: LoadConfig) -> None:
         model.limit_experts(config.max_resident_experts, config.max_resident_bytes)
 
 
-def _with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
+def with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
     """The same weights, with a pooling and a maximum length (the tokenizer's) of its own."""
     from sentence_experts.compat.torch import sharing_weights
 

@@ -11,6 +11,7 @@ import numpy as np
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
 from sentence_experts.errors import InputError
+from sentence_experts.models.loading import with_own_tokenizer
 from sentence_experts.serve.batcher import Piece, Vector
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class PackedLane:
         self._encoder = ParallelCpuEncoder(model, 1)
         # Texts of hundreds of thousands of characters are tokenized beside the others, by a tokenizer of
         # their own: a fast tokenizer takes one call at a time.
-        self._for_long = ParallelCpuEncoder(_with_own_tokenizer(model), 1)
+        self._for_long = ParallelCpuEncoder(with_own_tokenizer(model), 1)
         self.padded = model.device.type != "cpu" or not is_packed(model)
         model.eval()
 
@@ -83,12 +84,6 @@ def _shared_settings(features: dict[str, Any]) -> Hashable:
         for name, value in features.items()
         if not isinstance(value, torch.Tensor) or not value.dim()
     )
-
-
-def _with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
-    from sentence_experts.models.loading import _sharing_weights
-
-    return _sharing_weights(model)
 
 
 def _finite(vectors: Any) -> Sequence[Vector]:
