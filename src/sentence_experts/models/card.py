@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.models.routing.route_kinds import route_kind
 from sentence_experts.models.routing.router_kinds import router_kind
 
 METADATA = {
@@ -19,13 +20,6 @@ METADATA = {
     "pipeline_tag": "sentence-similarity",
     "tags": ["sentence-transformers", "sentence-experts"],
 }
-# What tells the routes of a dense model apart.
-MARKS = {
-    "token": "a domain token",
-    "prefix": "an instruction",
-    "mixed": "a domain token or an instruction",
-}
-
 
 STOCK = """from sentence_transformers import SentenceTransformer
 
@@ -87,8 +81,7 @@ def _architecture(config: Any, prompts: dict[str, str]) -> str:
             f"its {config.num_hidden_layers} blocks. {how}"
         )
     else:
-        mark = MARKS.get(getattr(config, "route_kind", "prefix"), "a prompt")
-        what = f"A dense {model_type} encoder with {mark} for each route."
+        what = f"A dense {model_type} encoder with {route_kind(config).description} for each route."
     if not prompts:
         return what
     table = "\n".join(f"| {name} | `{prompt}` |" for name, prompt in prompts.items())

@@ -8,6 +8,7 @@ from typing import Any
 from transformers import BertConfig, ModernBertConfig, NomicBertConfig
 
 from sentence_experts.models.architectures.families import FORMAT_VERSION, MODELING, family_of
+from sentence_experts.models.routing.route_kinds import DOMAIN_TOKENS, route_kind
 from sentence_experts.storage import check_version
 
 
@@ -17,8 +18,7 @@ class ExpertsFields:
 
     Attributes:
         experts: the experts' names; their order gives the expert indices.
-        route_kind: how the routes were made: "token" (domain tokens), "prefix" (instructions), "mixed" (both)
-            or "none". Routing itself reads only `routes`.
+        route_kind: how the routes were made: the name of a `RouteKind`. Routing itself reads only `routes`.
         router: "route" (the route chooses the expert), "learned" (each block's `SequenceRouter`, for a
             whole text) or "token" (each block's `TokenRouter`, for each token).
         top_k: the number of experts per token with router "token".
@@ -38,7 +38,7 @@ class ExpertsFields:
     """
 
     experts: list[str] = field(default_factory=list)
-    route_kind: str = "token"
+    route_kind: str = DOMAIN_TOKENS.name
     router: str = "route"
     top_k: int = 2
     routes: list[dict[str, Any]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class ExpertsFields:
     @property
     def has_domain_tokens(self) -> bool:
         """Whether the tokenizer has domain tokens, which stand where the base's has [CLS]."""
-        return self.route_kind in ("token", "mixed")
+        return route_kind(self).domain_tokens
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[misc]

@@ -119,7 +119,7 @@ def with_experts(
         **(fields or {}),
         "auto_routes": False,  # they were fitted to the old experts
         "experts": list(plan.experts),
-        "route_kind": plan.kind,
+        "route_kind": plan.kind.name,
         "routes": [route.to_json() for route in routes],
         "inner_route_token_id": inner if plan.domains else None,
         "vocab_size": max(base_rows or config.vocab_size, len(tokenizer)),

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config
 from sentence_experts.errors import UsageError
+from sentence_experts.models.routing.route_kinds import ROUTE_KINDS
 
 NAMED_LAYERS = ("all", "alternate", "none")
 
@@ -83,11 +84,12 @@ class ExtendConfig(Config):
 
     @model_validator(mode="after")
     def _router_fits(self) -> ExtendConfig:
-        if self.route == "none" and self.router == "route":
+        has_routes = ROUTE_KINDS[self.route].has_routes
+        if not has_routes and self.router == "route":
             raise ValueError(
                 "with `route='none'` nothing chooses the expert; add `router='learned'` or `router='token'`"
             )
-        if self.route == "none" and self.default_route is not None:
+        if not has_routes and self.default_route is not None:
             raise ValueError("`route='none'` makes no routes, so leave out `default_route`")
         if self.router != "route" and self.layers == "none":
             raise ValueError(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.errors import UsageError
+from sentence_experts.models.routing.route_kinds import ROUTE_KINDS, RouteKind, route_kind_with
 from sentence_experts.models.routing.route_tokens import (
     behind_instruction_token,
     domain_token,
@@ -59,11 +60,9 @@ class ExpertPlan:
         )
 
     @property
-    def kind(self) -> str:
-        """The `route_kind` of the model's config: token, prefix, mixed or none."""
-        if self.domains:
-            return "mixed" if self.instructions else "token"
-        return "prefix" if self.instructions else "none"
+    def kind(self) -> RouteKind:
+        """What the routes are."""
+        return route_kind_with(bool(self.domains), bool(self.instructions))
 
     @property
     def routes(self) -> tuple[str, ...]:
@@ -85,10 +84,10 @@ class ExpertPlan:
             raise UsageError(f"there is an expert {name!r} already; the experts are {known}")
         if name in self.routes:
             raise UsageError(f"there is a route {name!r} already, which shares an expert; use another name")
-        if self.kind == "none" and prefix is not None:
+        if not self.routes and prefix is not None:
             raise UsageError("`prefix`: this model has no routes, its blocks choose by the text")
         grown = replace(self, experts=(*self.experts, name))
-        if self.kind == "none":
+        if not self.routes:
             return grown
         if self.domains and prefix is None:
             return replace(grown, domains=(*self.domains, name))
@@ -129,16 +128,16 @@ def plan_experts(experts: Sequence[str] | None, domains: Any, tasks: Any, config
         UsageError: no experts, a name given twice, or arguments that do not go together.
         InputError: `domains` or `tasks` cannot be read.
     """
-    route, prefixes, share = config.route, config.prefixes, config.share
+    kind, prefixes, share = ROUTE_KINDS[config.route], config.prefixes, config.share
     names = [*([experts] if isinstance(experts, str) else experts or ()), *_domain_names(domains)]
-    if tasks is not None and route == "none":
+    if tasks is not None and not kind.has_routes:
         raise UsageError("`tasks` makes a route of each instruction; leave out `route='none'`")
     for name, given, in_file in (("prefixes", prefixes, "instructions"), ("share", share, "experts")):
-        if given and route != "prefix":
+        if given and not kind.instructions:
             raise UsageError(f"`{name}` goes with `route='prefix'`; a task file has its own under {in_file}:")
     instructions: dict[str, str] = {}
     shared: dict[str, str] = {}
-    if route == "prefix":
+    if kind.instructions:
         shared = _checked_share(names, share)
         instructions = {name: f"{name}: " for name in (*names, *share)}
         if unknown := sorted(set(prefixes) - set(instructions)):
@@ -153,7 +152,7 @@ def plan_experts(experts: Sequence[str] | None, domains: Any, tasks: Any, config
         raise UsageError(f"expert named twice: {', '.join(map(repr, dict.fromkeys(twice)))}")
     return ExpertPlan(
         (*names, *own),
-        tuple(names) if route == "token" else (),
+        tuple(names) if kind.domain_tokens else (),
         instructions | task_instructions,
         shared | {name: expert for name, expert in task_experts.items() if name != expert},
     )

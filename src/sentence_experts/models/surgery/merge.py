@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
+from sentence_experts.models.routing.route_kinds import route_kind
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import Route, describe, is_domain_route
@@ -93,7 +94,7 @@ def average_experts(
     model = _dense_model(encoder, shares, routes)
     prompts = {route.name: dense_prompt(encoder, route) for route in routes}
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
-    if encoder.routed_model.config.route_kind == "token" and any(prompts.values()):
+    if not route_kind(encoder.routed_model.config).instructions and any(prompts.values()):
         default = next(iter(prompts))  # the base's own prompt, the same for every domain
     return _around(encoder, model, _with_roles(prompts, default), default)
 
