@@ -13,7 +13,7 @@ import torch
 
 from helpers.samples import make_pairs_folder
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import SPLITS, Pairs
 from sentence_experts.training import run as run_module
@@ -98,6 +98,14 @@ def test_the_last_step_is_kept_if_asked_for(
     whole = train(str(tiny_experts), pairs, last).model.state_dict()
     kept = load(tmp_path / "run" / "model", device="cpu").state_dict()
     assert all(torch.equal(weight, whole[name].cpu()) for name, weight in kept.items())
+
+
+def test_the_last_step_needs_no_validation_pairs(pairs: Pairs, tiny_experts: Path) -> None:
+    only = Pairs.from_tables(train=pairs.split("train"))
+    with pytest.raises(InputError, match="no validation pairs, and they choose the best step: .*`keep=last`"):
+        train(str(tiny_experts), only, SHORT, max_steps=2)
+    result = train(str(tiny_experts), only, SHORT, max_steps=2, keep="last", patience=5)
+    assert (result.kept_step, result.summary) == (2, "step 2 of 2, not validated")
 
 
 def test_patience_has_no_effect_where_the_last_step_is_kept() -> None:

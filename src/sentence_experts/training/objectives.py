@@ -152,7 +152,14 @@ class LinkedPairs(Objective):
     def validation(self, routes: Sequence[TrainedRoute], config: TrainConfig) -> Validation:
         """F1max or ROC-AUC on the labelled pairs of the validation split; nDCG@10 if all are linked."""
         table = _of_routes(self.pairs.split("validation"), routes)
-        if not table.num_rows or not pc.all(pc.equal(table["label"], 1)).as_py():
+        if not table.num_rows:
+            if config.keep == "last":
+                return SearchValidation({}, has_figure=False)
+            raise InputError(
+                f"{self.pairs.name}: no validation pairs, and they choose the best step: give some, or "
+                "`keep=last`"
+            )
+        if not pc.all(pc.equal(table["label"], 1)).as_py():
             return PairValidation(table, metric=config.pair_metric)
         parts = {route.name: _of_routes(table, [route]) for route in routes}
         grouped = {
