@@ -39,6 +39,7 @@ SEED_DEVIATIONS = (0.002, 0.004, 0.007)  # of the ROC-AUC of single runs
 SEEDS = (3, 5)
 PAIRS, PAPERS, DISTANCE = 600, 400, 1.2  # of the worlds of false positives
 RANKED = 4  # the signed-rank test, which is slow, is made in one of so many worlds
+PER_ARTICLE = 6
 OWN_NOISE = 0.01  # share of a way's variance that is its own, and share that is that of a run
 
 
@@ -52,6 +53,9 @@ class World:
         effect: share of the variance that is due to the papers.
         hubs: whether some papers are in many more pairs than others.
         linked: share of linked pairs.
+        article: share of a linked pair's variance that is due to the articles that link it, of `PER_ARTICLE`
+            pairs each; every fifth pair has two.
+        by_article: whether intervals know the articles.
     """
 
     pairs: tuple[int, ...]
@@ -60,6 +64,8 @@ class World:
     hubs: bool = False
     linked: float = 0.5
     distance: float = 1.2
+    article: float = 0.0
+    by_article: bool = True
 
     def distances(self) -> np.ndarray:
         """The distance of each domain: some are easier."""
@@ -96,9 +102,13 @@ class World:
             ends = _two_papers(count, weights, generator)
             labels = (np.arange(count) < round(self.linked * count)).astype(np.int64)
             effects = generator.normal(size=papers) * np.sqrt(self.effect / 2)
-            noise = generator.normal(size=count) * np.sqrt(1 - self.effect)
+            noise = generator.normal(size=count) * np.sqrt(1 - self.effect - self.article * labels)
             scores = level + distance * labels + effects[ends].sum(0) + noise
-            domains[str(number)] = ScoredPairs(scores, labels, *_names(ends, number))
+            names, articles = _names(ends, number), None
+            if self.article:
+                shift, articles = _articles(labels, number, generator)
+                scores += shift * np.sqrt(self.article)
+            domains[str(number)] = ScoredPairs(scores, labels, *names, articles if self.by_article else None)
         return domains
 
 
@@ -109,6 +119,8 @@ WORLDS = {
     "domains of 40 to 300": World((40, 60, 80, 100, 150, 200, 300)),
     "hubs": World((200,) * 3, pairs_per_paper=3.0, hubs=True),
     "a fifth linked": World((150,) * 5, linked=0.2),
+    "articles": World((200,) * 4, article=0.2),
+    "articles, unknown to the intervals": World((200,) * 4, article=0.2, by_article=False),
 }
 
 
@@ -196,6 +208,21 @@ def _p_value(first: Mapping[str, Runs], second: Mapping[str, Runs], metric: str)
     found = estimate(*first[metric].minus(second[metric]))
     assert found is not None
     return found.p_value()
+
+
+def _articles(
+    labels: np.ndarray, domain: int, generator: np.random.Generator
+) -> tuple[np.ndarray, list[list[str]]]:
+    """The effect of its articles on each linked pair, and their names."""
+    linked = np.flatnonzero(labels)
+    count = max(1, len(linked) // PER_ARTICLE)
+    effects, shift = generator.normal(size=count), np.zeros(len(labels))
+    articles: list[list[str]] = [[] for _ in labels]
+    for place, pair in enumerate(linked):
+        own = generator.choice(count, 2 if place % 5 == 0 and count > 1 else 1, replace=False)
+        shift[pair] = effects[own].sum() / np.sqrt(len(own))
+        articles[pair] = [f"{domain}.{number}" for number in own]
+    return shift, articles
 
 
 def _two_papers(pairs: int, weights: np.ndarray, generator: np.random.Generator) -> np.ndarray:

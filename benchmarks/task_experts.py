@@ -167,8 +167,7 @@ def measure(study: Study, run: Run, seed: int) -> None:
     folder = study.folder(run, seed)
     single = study.out / "single" / folder.name
     if not (single / "tasks.json").exists():
-        flags = [*study.measuring, "--bootstrap", "0", "--out", str(single)]
-        cli(study.log(folder.name), "evaluate", str(folder / "model"), *flags)
+        cli(study.log(folder.name), "evaluate", str(folder / "model"), *study.measuring, "--out", str(single))
 
 
 def evaluate(study: Study, runs: Sequence[Run], seeds: int) -> dict:

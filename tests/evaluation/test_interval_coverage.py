@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from interval_coverage import World, coverage, false_positives
 
 
@@ -10,6 +12,15 @@ def test_intervals_hold_the_true_value():
     for name, figures in found.items():
         assert figures["coverage"] >= 0.85, name
         assert abs(figures["mean_error"]) < 0.6 * figures["standard_error"], name
+
+
+def test_intervals_that_know_the_articles_hold_the_true_value():
+    world = World((200,) * 2, article=0.3)
+    known = coverage(world, worlds=60, replicates=30)
+    unknown = coverage(replace(world, by_article=False), worlds=60, replicates=30)
+    for name, figures in known.items():
+        assert figures["coverage"] >= 0.85, name
+        assert figures["standard_error"] > 1.1 * unknown[name]["standard_error"], name
 
 
 def test_equal_ways_of_training_look_equal():

@@ -49,6 +49,26 @@ def table_of(rows: list[tuple[float, int, str]]) -> pa.Table:
     )
 
 
+def test_intervals_allow_for_pairs_that_an_article_links():
+    generator = np.random.default_rng(0)
+    labels = np.arange(80) % 2
+    values = np.repeat(generator.normal(size=10), 8) * labels + labels + generator.normal(size=80)
+    table = table_of([(value, int(label), "d") for value, label in zip(values, labels, strict=True)])
+    articles = [[f"article {row // 8}"] if label else [] for row, label in enumerate(labels)]
+    known = table.append_column("linked_by", pa.array(articles, pa.list_(pa.string())))
+    with pytest.raises(UsageError, match="`cluster=article`: these pairs do not keep the articles"):
+        evaluate_scorers({"given": [GivenScores()]}, table, cluster="article")
+    by_paper, by_article = (
+        evaluate_scorers({"given": [GivenScores()]}, known, bootstrap=20, cluster=cluster)
+        for cluster in ("paper", "article")
+    )
+    ends = [found.models[0].pooled.intervals["roc_auc"] for found in (by_paper, by_article)]
+    assert ends[0] != ends[1]
+    plain = evaluate_scorers({"given": [GivenScores()]}, table, bootstrap=20)
+    assert plain.models == by_paper.models
+    assert by_article.settings["cluster"] == "article"
+
+
 # "low" is separated at 0.2, "high" at 0.8; no one threshold serves both.
 TWO_SCALES = [
     *[(0.3, 1, "low")] * 3,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import chi2, t
 
 from sentence_experts.evaluation.pair_evaluation import Measured, mean_over_runs, metrics_of, with_intervals
 from sentence_experts.evaluation.results import POOLED
@@ -52,7 +52,9 @@ def test_interval_over_seeds_is_students():
 def test_variances_over_papers_and_seeds_add_up():
     found = estimate(runs(0.6, 0.7, 0.8, own=0.05))  # influences 0, 0.05 and 0.1 on one pair
     assert found.error**2 == pytest.approx(0.05**2 + 0.01 / 3)
-    assert found.freedom == pytest.approx(2 * (1 + 3 * 0.05**2 / 0.01) ** 2)
+    # The seeds' part is taken at the end of its interval: this much larger.
+    largest = 0.01 / 3 * 2 / chi2.ppf(0.25, 2)
+    assert found.freedom == pytest.approx(2 * ((0.05**2 + largest) / largest) ** 2)
 
 
 def test_differences_pair_equal_numbers_of_seeds():
@@ -63,10 +65,24 @@ def test_differences_pair_equal_numbers_of_seeds():
     assert paired.p_value() == 0
     assert estimate(*a.minus(a)).p_value() == 1
     of_both = 0.01 / 3 + 0.02 / 2
-    freedom = of_both**2 / ((0.01 / 3) ** 2 / 2 + (0.02 / 2) ** 2)
+    largest = [0.01 / 3 * 2 / chi2.ppf(0.25, 2), 0.02 / 2 / chi2.ppf(0.25, 1)]
+    freedom = sum(largest) ** 2 / (largest[0] ** 2 / 2 + largest[1] ** 2)
     welch = estimate(*a.minus(two))
-    assert welch.interval().high == pytest.approx(0.1 + t.isf(0.025, freedom) * np.sqrt(of_both))
+    assert welch.interval(highest=9.0).high == pytest.approx(0.1 + t.isf(0.025, freedom) * np.sqrt(of_both))
     assert estimate(*a.minus(fixed)).error == pytest.approx(np.sqrt(0.01 / 3))
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("share", [0.3, 3.0, 10.0])
+def test_seeds_that_lie_close_together_do_not_make_false_positives(seeds: int, share: float):
+    generator = np.random.default_rng(seeds)
+    influence = np.zeros((seeds, 2))
+    influence[:, 0] = 1.0
+    false = 0
+    for _ in range(2000):  # worlds without a difference; the papers' variance is 1
+        values = generator.normal() + generator.normal(size=seeds) * np.sqrt(share * seeds)
+        false += estimate(Runs(values, influence, influence, ALONE)).p_value() < 0.05
+    assert 0.02 < false / 2000 < 0.07
 
 
 def test_p_value_agrees_with_the_interval():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -44,6 +46,26 @@ def test_variance_equals_the_sum_over_all_pairs_that_share_a_paper(seed):
     )
     found = Sharing.of(pairs).variance(influence)
     assert found == pytest.approx(max(expected, (influence**2).sum()))
+
+
+@given(st.integers(0, 10_000))
+def test_variance_equals_the_sum_over_all_pairs_that_share_a_paper_or_an_article(seed):
+    generator = np.random.default_rng(seed)
+    pairs = random_pairs(40, 30, seed)
+    articles = [[f"a{n}" for n in generator.integers(15, size=generator.integers(4))] for _ in pairs.labels]
+    influence = generator.normal(size=40)
+    known = [{*ids, *both} for *both, ids in zip(pairs.first, pairs.second, articles, strict=True)]
+    expected = sum(
+        a * b
+        for a, x in zip(influence, known, strict=True)
+        for b, y in zip(influence, known, strict=True)
+        if x & y
+    )
+    with_articles = replace(pairs, articles=articles)
+    found = Sharing.of(with_articles).variance(influence)
+    assert found == pytest.approx(max(expected, (influence**2).sum()), rel=1e-5)
+    alone = Sharing.of(replace(pairs, articles=[[] for _ in pairs.labels]))
+    assert alone.variance(influence) == pytest.approx(Sharing.of(pairs).variance(influence), rel=1e-5)
 
 
 @pytest.mark.parametrize("metric", ["f1_max", "roc_auc"])

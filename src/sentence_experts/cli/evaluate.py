@@ -159,9 +159,9 @@ def _show_pairs(evaluation: PairEvaluation) -> None:
 
 
 def _show_tasks(evaluation: TaskEvaluation) -> None:
-    from sentence_experts.report.task_tables import gap_lines, notes, task_tables
+    from sentence_experts.report.task_tables import difference_lines, notes, task_tables
 
     for table in task_tables(evaluation):
         results.print(table)
-    for line in ("", *gap_lines(evaluation), *notes(evaluation)):
+    for line in ("", *difference_lines(evaluation), *notes(evaluation)):
         show(line)

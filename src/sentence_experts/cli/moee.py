@@ -130,7 +130,7 @@ def evaluate(
     model: Model,
     out: Annotated[Path, typer.Option(help="Folder for tasks.json, tasks.md and mteb's results")],
     config: MoeeConfig,
-    evaluation: Annotated[EvaluateConfig, Fields("only", "bootstrap", "seed")],
+    evaluation: Annotated[EvaluateConfig, Fields("only", "margin")],
     parts: Annotated[
         list[Literal["hs", "rw", "concat", "sum"]] | None,
         Field(description="What to measure. Default: all four"),

@@ -49,15 +49,20 @@ class EvaluateConfig(EncodingOptions):
     bootstrap: int = Field(
         default=1000,
         ge=0,
-        description="Number of bootstrap replicates, over papers (tasks: over datasets); 0 for no intervals",
+        description="Pairs: number of bootstrap replicates, over papers; 0 for no intervals",
     )
-    seed: int = Field(default=0, ge=0, description="Random seed of the bootstrap")
+    seed: int = Field(default=0, ge=0, description="Pairs: random seed of the bootstrap")
     margin: float = Field(
         default=0.01,
         gt=0,
         le=1,
-        description="Pairs: models are equivalent if the whole interval of their difference lies within plus "
+        description="Models are equivalent if the whole interval of their difference lies within plus "
         "and minus this; to be chosen before the results are seen",
+    )
+    cluster: Literal["paper", "article"] = Field(
+        default="paper",
+        description="Pairs: which pairs are related, so that intervals must allow for it: those that share a "
+        "paper, or those that share a paper or an article that links them",
     )
     linked_only: bool = Field(
         default=False,

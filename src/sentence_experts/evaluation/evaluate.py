@@ -37,7 +37,7 @@ NAMES = (*RESULTS, "report.html", "tasks.md")
 CACHES = ("vectors", "mteb", "states")  # in the folder of the results
 
 # Settings that only pairs, or only tasks, have.
-PAIR_SETTINGS = ("split", "tfidf_fit", "linked_only", "threshold_min", "margin")
+PAIR_SETTINGS = ("split", "tfidf_fit", "bootstrap", "seed", "linked_only", "threshold_min", "cluster")
 TASK_SETTINGS = ("only",)
 
 
@@ -143,6 +143,7 @@ def _evaluate_pairs(
         seed=config.seed,
         threshold_min=config.threshold_min,
         margin=config.margin,
+        cluster=config.cluster,
         settings={
             "pairs": pairs.name,
             "pairs_fingerprint": pairs.fingerprint(),

@@ -16,9 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.differences import compared
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
 from sentence_experts.evaluation.pairs import (
     KEPT_COLUMNS,
+    LINKED_BY,
     PairScorer,
     checked_table,
     score_pairs,
@@ -36,7 +39,7 @@ from sentence_experts.evaluation.results import (
     view_of_domain,
 )
 from sentence_experts.evaluation.statistics import METRICS_WITH_INTERVAL, Runs, estimate, joined, runs_of
-from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, holm, rank_tests
+from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, rank_tests
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,13 @@ def measure(
     replicates: int = 1000,
     seed: int = 0,
     threshold_min: float | None = None,
+    by_article: bool = False,
 ) -> Measured:
-    """Metrics of the scored pairs of a checked table; `replicates` 0 leaves out the intervals."""
-    sets = scored_by_domain(table, scores)
+    """Metrics of the scored pairs of a checked table; `replicates` 0 leaves out the intervals.
+
+    With `by_article` the intervals allow for pairs that are linked by the same article.
+    """
+    sets = scored_by_domain(table, scores, by_article)
     domains = {
         domain: metrics_of(pairs.scores, pairs.labels, threshold_min) for domain, pairs in sets.items()
     }
@@ -142,6 +149,7 @@ def evaluate_scorers(
     seed: int = 0,
     threshold_min: float | None = None,
     margin: float = 0.01,
+    cluster: str = "paper",
     settings: Mapping[str, Any] | None = None,
     baseline: Collection[str] = (),
 ) -> PairEvaluation:
@@ -154,26 +162,33 @@ def evaluate_scorers(
         seed: random seed of the bootstrap.
         threshold_min: lowest candidate threshold (`metrics.pair_metrics`).
         margin: two models are equivalent if the interval of their difference lies within plus and minus this.
+        cluster: what makes pairs related in intervals: "paper", or "article" (articles and papers).
         settings: recorded in the results.
         baseline: labels of models that were not trained here, whose seeds do not matter.
 
     Raises:
         InputError: the table lacks a column, or a model gives a score that is not a finite number.
+        UsageError: the pairs do not keep the articles that `cluster` needs.
         RouteError: a model with experts lacks a route for a domain.
     """
     scorers = [scorer for runs in models.values() for scorer in runs]
     table = checked_table(table)
+    if cluster == "article" and LINKED_BY not in table.column_names:
+        raise UsageError(
+            "`cluster=article`: these pairs do not keep the articles that link them; compile them anew"
+        )
     all_scores = table.select(KEPT_COLUMNS)
     runs: dict[str, _Run] = {}
     for scorer in scorers:
         scores = score_pairs(scorer, table)
         all_scores = all_scores.append_column(score_column(scorer.label), pa.array(scores))
-        measured = measure(table, scores, bootstrap, seed, threshold_min)
+        measured = measure(table, scores, bootstrap, seed, threshold_min, cluster == "article")
         areas = areas_by_view(scored_by_domain(table, scores))
         runs[scorer.label] = _Run(scorer.label, scorer.settings(), measured, areas)
     by_model = {label: [runs[each.label] for each in members] for label, members in models.items()}
     means = {label: mean_over_runs([run.measured for run in each]) for label, each in by_model.items()}
     used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
+    used["cluster"] = cluster
     single = {label: each[0].areas for label, each in by_model.items() if len(each) == 1}
     return PairEvaluation(
         {**(settings or {}), **used, "metrics": METRIC_NAMES},
@@ -190,33 +205,17 @@ def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Differ
     Both are measured on the same pairs, so what makes pairs hard for both cancels out. p-values are corrected
     for the number of pairs of models.
     """
-    gaps: list[Difference] = []
-    models = list(combinations(measured, 2))
+    found: list[Difference] = []
     for view in next(iter(measured.values())).figures:
         for metric in METRICS_WITH_INTERVAL:
-            found = [_difference(first, second, view, metric, measured, margin) for first, second in models]
-            p_values = [each.p_value for each in found if each.p_value is not None]
-            corrected = iter(holm(p_values))
-            gaps += [
-                each if each.p_value is None else replace(each, p_holm=next(corrected)) for each in found
+            values = {label: model.figures[view].metrics[metric] for label, model in measured.items()}
+            gaps = [
+                (one, two, None if None in (values[one], values[two]) else values[one] - values[two])
+                for one, two in combinations(measured, 2)
             ]
-    return tuple(gaps)
-
-
-def _difference(
-    first: str, second: str, view: View, metric: str, measured: Mapping[str, Measured], margin: float
-) -> Difference:
-    models = measured[first], measured[second]
-    upper, lower = (model.figures[view].metrics[metric] for model in models)
-    gap = None if upper is None or lower is None else upper - lower
-    if not models[0].runs:
-        return Difference(first, second, view, metric, gap)
-    estimated = estimate(*models[0].runs[view][metric].minus(models[1].runs[view][metric]))
-    if estimated is None:
-        return Difference(first, second, view, metric, gap)
-    bounds = estimated.interval()
-    equivalent = -margin < bounds.low and bounds.high < margin
-    return Difference(first, second, view, metric, gap, bounds, estimated.p_value(), None, equivalent)
+            runs = {label: model.runs[view][metric] for label, model in measured.items() if model.runs}
+            found += compared(gaps, runs, view, metric, margin)
+    return tuple(found)
 
 
 def _result(label: str, found: Measured, runs: Sequence[_Run], trained: bool) -> ModelResult:

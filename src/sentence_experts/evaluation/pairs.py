@@ -17,6 +17,7 @@ from sentence_experts.tables import Table, name_of_table, read_table
 
 PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
+LINKED_BY = "linked_by"  # optional: the articles that link a pair
 
 
 class PairScorer(Protocol):
@@ -60,7 +61,7 @@ def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
         raise InputError(f"{where}: no column {missing[0]!r}; columns are {', '.join(table.column_names)}")
     if table.num_rows == 0:
         raise InputError(f"{where}: no pairs to evaluate")
-    table = table.select(PAIR_COLUMNS)
+    table = table.select([*PAIR_COLUMNS, *(name for name in (LINKED_BY,) if name in table.column_names)])
     for column in PAIR_COLUMNS:
         if table[column].null_count:
             row = table[column].to_pylist().index(None)
@@ -110,15 +111,21 @@ def cosine_by_text(
     return cosines(vectors[[row[text] for text in anchors]], vectors[[row[text] for text in positives]])
 
 
-def scored_by_domain(table: pa.Table, scores: NDArray[np.float64]) -> dict[str, ScoredPairs]:
-    """Domain -> its scored pairs, in the order of their ids; `scores` is in that of the table, (pairs,)."""
+def scored_by_domain(
+    table: pa.Table, scores: NDArray[np.float64], by_article: bool = False
+) -> dict[str, ScoredPairs]:
+    """Domain -> its scored pairs, in the order of their ids; `scores` is in that of the table, (pairs,).
+
+    With `by_article` the pairs keep the articles that link them.
+    """
     labels = table["label"].to_numpy().astype(np.int64)
     sets = {}
     # So that the order of the pairs does not change the last digit of a sum.
     order = pc.sort_indices(table, [(name, "ascending") for name in ("anchor_id", "positive_id", "label")])
     for domain in domains_of(table):
         rows = order.to_numpy()[np.isin(order.to_numpy(), _rows_of(table, domain))]
-        ids = [table[column].take(pa.array(rows)).to_pylist() for column in ("anchor_id", "positive_id")]
+        columns = ("anchor_id", "positive_id", *((LINKED_BY,) if by_article else ()))
+        ids = [table[column].take(pa.array(rows)).to_pylist() for column in columns]
         sets[domain] = ScoredPairs(scores[rows], labels[rows], *ids)
     return sets
 

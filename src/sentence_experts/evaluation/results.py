@@ -24,7 +24,7 @@ class View(NamedTuple):
     """What metrics are of. A domain's view has its name beside it, so that no name can be taken for another.
 
     Attributes:
-        kind: "pooled", "pair_weighted_mean" or "domain".
+        kind: "pooled", "pair_weighted_mean" or "domain"; of tasks "average".
         domain: the domain; None for an average.
     """
 
@@ -144,7 +144,8 @@ class Difference:
     """A metric of `first` minus that of `second`, on the same pairs, with a paired interval.
 
     Attributes:
-        p_value: of the interval's test that there is no difference; it covers papers and seeds.
+        p_value: of the interval's test that there is no difference; it covers papers (tasks: datasets) and
+            seeds.
         p_holm: corrected for all pairs of models of the view.
         equivalent: the interval lies within the margin that was set beforehand.
     """
@@ -158,6 +159,10 @@ class Difference:
     p_value: float | None = None
     p_holm: float | None = None
     equivalent: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, those of the view beside the others."""
+        return _with_view(self)
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,7 @@ class PairEvaluation(Evaluation):
             "settings": dict(self.settings),
             "views": {view.kind: text for view, text in VIEWS.items()},
             "models": [asdict(model) for model in self.models],
-            "differences": [_with_view(each) for each in self.differences],
+            "differences": [each.to_json() for each in self.differences],
             "tests": [_with_view(each) for each in self.tests],
             "routers": {label: asdict(accuracy) for label, accuracy in self.routers.items()},
         }

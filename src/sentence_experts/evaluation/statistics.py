@@ -5,6 +5,7 @@ would move, to first order, if the pair counted more; the products of the influe
 paper (each pair with itself, too) add up to the variance: the estimator for dyads of Fafchamps & Gubert
 (Journal of Development Economics 2007) and Aronow, Samii & Assenova (Political Analysis 2015). It is at least
 that of independent pairs. The numbers of pairs of each class and domain were chosen and do not vary.
+Where the articles that cite both papers of a pair are known, pairs that share one may count as related too.
 
 F1max is the maximum of a noisy curve, so on a sample it is too high, the more so the fewer pairs: the pairs
 that choose the best threshold measure it too. The percentiles of a bootstrap, whose replicates are maxima
@@ -19,8 +20,12 @@ where the curve is a parabola and its noise a Brownian motion.
 
 A mean over k training runs varies with their seeds too: by s^2 / k, s being the standard deviation of the
 runs. The variances add up; quantiles are those of Student's t, with the degrees of freedom of Welch and
-Satterthwaite. (The runs' own noise on these papers is in both terms, but to subtract it gave too many false
-positives.)
+Satterthwaite. These are few where the seeds' part is large, but the few seeds that happen to lie close
+together make it look small, and then there were up to 8% false positives at 5% (Holm's tests: twice their
+level). So for the degrees of freedom alone that part is taken at the upper end of its one-sided 75% interval.
+(The runs' own noise on these papers is in both terms, but to subtract it gave too many false positives.)
+
+The same holds for means over datasets of tasks, each of which is a unit of its own (`runs_of_datasets`).
 
 `benchmarks/interval_coverage.py` measures on simulated worlds how often the intervals hold the true value.
 """
@@ -33,13 +38,16 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata, t
+from scipy.sparse import csr_array
+from scipy.stats import chi2, rankdata, t
 
 from sentence_experts.evaluation.metrics import checked_pairs
 
 METRICS_WITH_INTERVAL = ("f1_max", "roc_auc")
 ROUNDING = 1e-12  # values below this are 0
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
+SEED_QUANTILE = 0.25  # of the chi-squared that bounds the seeds' variance
+MIN_DATASETS = 5  # fewer are taken as fixed
 
 Floats = NDArray[np.float64]
 Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (replicates, papers)
@@ -47,21 +55,31 @@ Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (repl
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs of one domain (or any set): scores and labels, shape (pairs,), and the ids of the two papers."""
+    """Pairs of one domain (or any set): scores and labels, shape (pairs,), and the ids of the two papers.
+
+    `articles` are the ids of the articles that link each pair, if pairs that share one are related.
+    """
 
     scores: Floats
     labels: NDArray[np.int64]
     first: Sequence[str]
     second: Sequence[str]
+    articles: Sequence[Sequence[str]] | None = None
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """Which pairs share a paper: numbers of the two papers, and of the unordered pair, each (pairs,)."""
+    """Which pairs are related: numbers of the two papers, and of the unordered pair, each (pairs,).
+
+    `clusters`, of shape (pairs, papers and articles), is above 0 where a pair has one, if articles relate
+    pairs too. `freedom` is that of the variance: of datasets, their number less one, or 0 if they are fixed.
+    """
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]
     both: NDArray[np.int64]
+    clusters: csr_array | None = None
+    freedom: float = np.inf
 
     @classmethod
     def of(cls, pairs: ScoredPairs) -> Sharing:
@@ -69,10 +87,15 @@ class Sharing:
         papers = np.unique([*pairs.first, *pairs.second], return_inverse=True)[1]
         first, second = papers[: len(pairs.first)], papers[len(pairs.first) :]
         low, high = np.minimum(first, second), np.maximum(first, second)
-        return cls(first, second, np.unique(low * len(papers) + high, return_inverse=True)[1])
+        both = np.unique(low * len(papers) + high, return_inverse=True)[1]
+        return cls(
+            first, second, both, None if pairs.articles is None else _clusters(first, second, pairs.articles)
+        )
 
     def variance(self, influence: Floats) -> float:
         """The variance of the sum of the pairs' influences, shape (pairs,)."""
+        if self.clusters is not None:
+            return _variance_in_clusters(self.clusters, influence)
         papers = np.concatenate([self.first, self.second])
         by_paper = np.bincount(papers, np.tile(influence, 2))
         shared = (by_paper**2).sum() - (np.bincount(self.both, influence) ** 2).sum()
@@ -149,18 +172,38 @@ class Estimate:
 
 
 def estimate(*terms: Runs) -> Estimate | None:
-    """The sum of the terms' means over runs; None if it is undefined."""
+    """The sum of the terms' means over runs; None if it is undefined, or nothing varies that is known."""
     value = sum(float(term.values.mean()) for term in terms)
     if np.isnan(value):
         return None
     sharing = terms[0].sharing
     variance = sharing.variance(np.sum([term.influence.mean(0) for term in terms], axis=0))
-    uncertainty = 0.0  # of the variance: the squares of its terms, each by its degrees of freedom
+    parts = [(variance, sharing.freedom)] if sharing.freedom else []  # as the degrees of freedom count them
     for values in (term.values for term in terms if len(term.values) > 1):
-        of_seeds = float(np.var(values, ddof=1)) / len(values)
+        of_seeds, freedom = float(np.var(values, ddof=1)) / len(values), len(values) - 1
         variance += of_seeds
-        uncertainty += of_seeds**2 / (len(values) - 1)
-    return Estimate(value, variance**0.5, variance**2 / uncertainty if uncertainty else np.inf)
+        parts.append((of_seeds * freedom / float(chi2.ppf(SEED_QUANTILE, freedom)), freedom))
+    if not parts:
+        return None
+    uncertainty = sum(part**2 / freedom for part, freedom in parts)
+    whole = sum(part for part, _ in parts)
+    return Estimate(value, variance**0.5, whole**2 / uncertainty if uncertainty else np.inf)
+
+
+def runs_of_datasets(scores: Floats) -> Runs:
+    """The mean over datasets of each run of a model; `scores` has the shape (runs, datasets).
+
+    Datasets count as drawn at random if there are at least `MIN_DATASETS`; fewer are taken as they are, and
+    what is found holds for these.
+    """
+    count = scores.shape[1]
+    mean = scores.mean(axis=1)
+    influence = np.zeros_like(scores)
+    if count >= MIN_DATASETS:
+        influence = (scores - mean[:, np.newaxis]) / np.sqrt(count * (count - 1))
+    each = np.arange(count)
+    freedom = count - 1 if count >= MIN_DATASETS else 0
+    return Runs(mean, influence, influence, Sharing(each, count + each, each, freedom=freedom))
 
 
 def runs_of(
@@ -207,7 +250,32 @@ def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
         np.concatenate([pairs.labels for pairs in sets]),
         [paper for pairs in sets for paper in pairs.first],
         [paper for pairs in sets for paper in pairs.second],
+        None if sets[0].articles is None else [ids for pairs in sets for ids in pairs.articles or ()],
     )
+
+
+def _clusters(
+    first: NDArray[np.int64], second: NDArray[np.int64], articles: Sequence[Sequence[str]]
+) -> csr_array:
+    """The papers and articles of each pair: (pairs, papers and articles)."""
+    pairs = np.arange(len(first))
+    of_pair = np.repeat(pairs, [len(ids) for ids in articles])
+    names = [name for ids in articles for name in ids]
+    papers = int(max(first.max(), second.max())) + 1
+    numbers = papers + np.unique(names, return_inverse=True)[1] if names else np.zeros(0, dtype=np.int64)
+    rows, columns = np.concatenate([pairs, pairs, of_pair]), np.concatenate([first, second, numbers])
+    return csr_array((np.ones(len(rows), dtype=np.float32), (rows, columns)))
+
+
+def _variance_in_clusters(clusters: csr_array, influence: Floats) -> float:
+    """The sum of the products of the influences of all pairs that share a cluster."""
+    total, transposed = 0.0, clusters.T.tocsr()
+    step = max(1, CELLS_AT_ONCE // len(influence))
+    for start in range(0, len(influence), step):
+        related = clusters[start : start + step] @ transposed
+        related.data[:] = 1.0
+        total += float(influence[start : start + step] @ (related @ influence))
+    return max(total, float((influence**2).sum()))
 
 
 @dataclass(frozen=True)

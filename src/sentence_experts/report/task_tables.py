@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from sentence_experts.evaluation.mteb.results import Bounds, Score, TaskEvaluation
-from sentence_experts.report.tables import terminal_table
+from sentence_experts.evaluation.statistics import MIN_DATASETS
+from sentence_experts.report.tables import EQUIVALENT, SIGNIFICANT, p_value, terminal_table
 
 METRICS = {
     "ndcg_at_10": "nDCG@10",
@@ -71,12 +72,15 @@ def headings(found: TaskEvaluation) -> list[str]:
     ]
 
 
-def gap_lines(found: TaskEvaluation) -> list[str]:
-    """`a - b: +0.41 (0.12 to 0.71)`: differences of the averages, in percentage points."""
+def difference_lines(found: TaskEvaluation) -> list[str]:
+    """`a - b: +0.41 (+0.12 to +0.71), p=.003*`: differences of the averages, in percentage points."""
     lines = []
-    for gap in found.gaps:
-        bounds = f" ({ends(gap.interval)})" if gap.interval else ""
-        lines.append(f"{gap.first} - {gap.second}: {100 * gap.value:+.2f}{bounds}")
+    for each in found.differences:
+        gap, ends = 100 * (each.value or 0.0), ""
+        if each.interval is not None:
+            low, high = 100 * each.interval.low, 100 * each.interval.high
+            ends = f" ({low:+.2f} to {high:+.2f}), {p_value(each.p_holm)}" + EQUIVALENT * each.equivalent
+        lines.append(f"{each.first} - {each.second}: {gap:+.2f}{ends}")
     return lines
 
 
@@ -88,9 +92,13 @@ def notes(found: TaskEvaluation) -> list[str]:
             "Several seeds: the mean over runs, ± their standard deviation, and with three runs or more a "
             "95% interval over seeds (Student's t)."
         )
-    if any(gap.interval for gap in found.gaps):
+    if any(each.interval for each in found.differences):
+        drawn = len(found.tasks) >= MIN_DATASETS
+        over = "the choice of datasets, and seeds" if drawn else "the seeds, for these datasets alone"
         lines.append(
-            "Intervals of differences: 95%, bootstrap over the datasets; they do not cover the seeds."
+            f"Differences: 95% intervals, which cover {over} where a model has several; p: of the interval, "
+            f"Holm, * below {SIGNIFICANT};{EQUIVALENT}: equivalent within "
+            f"{100 * found.settings['margin']:g} points."
         )
     if found.missing:
         lines.append(f"Not measured, and not part of any average: {', '.join(found.missing)}.")
@@ -110,8 +118,9 @@ def markdown(found: TaskEvaluation) -> str:
     if found.tasks:
         parts += ["## By type", _markdown_table("Type", found, type_rows(found))]
         parts += ["## By task", _markdown_table("Task", found, task_rows(found))]
-    if found.gaps:
-        parts += ["## Differences of the averages", "\n".join(f"- {line}" for line in gap_lines(found))]
+    if found.differences:
+        listed = "\n".join(f"- {line}" for line in difference_lines(found))
+        parts += ["## Differences of the averages", listed]
     return "\n\n".join([*parts, *notes(found)]) + "\n"
 
 

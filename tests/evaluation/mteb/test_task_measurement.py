@@ -105,7 +105,7 @@ def test_seeds_are_joined_and_models_compared(task_model, dense_model, tasks_fol
     assert mote.tasks["sts.papers"].value == pytest.approx(sum(figures) / 2)
     assert em.runs[0].settings["route_of_task"]["sts.papers"] == {"text": None}
     assert mote.runs[0].settings["route_of_task"]["sts.papers"] == {"text": "classification"}
-    assert [(gap.first, gap.second) for gap in found.gaps] == [("EM", "MoTE")]
+    assert [(gap.first, gap.second) for gap in found.differences] == [("EM", "MoTE")]
 
 
 def test_wrong_usage_errors_before_measuring(experts_model, task_model, tasks_folder, tmp_path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from scipy.stats import t
 
@@ -37,16 +38,50 @@ def test_three_seeds_give_a_t_interval():
     assert two.interval is None
 
 
+def scaled(label: str, by: float, noise: float = 0.0, seed: int = 0) -> Run:
+    generator = np.random.default_rng(seed)
+    values = {name: score * by + noise * generator.normal() for name, score in SCORES.items()}
+    return Run(f"{label} #{seed}", label, {}, values)
+
+
 def test_differences_are_paired_by_dataset():
-    found = join_runs(TASKS, [run("a", plus=0.1), run("b")], replicates=50)
-    (gap,) = found.gaps
-    assert gap.value == pytest.approx(0.1)
-    assert gap.interval == pytest.approx((0.1, 0.1))  # the same difference on every dataset
-    assert join_runs(TASKS[:4], [run("a"), run("b")]).gaps[0].interval is None
-    uneven = Run("c", "c", {}, {name: score * 1.5 for name, score in SCORES.items()})
-    (gap,) = join_runs(TASKS, [uneven, run("b")], seed=1).gaps
-    assert gap.interval[0] < gap.value < gap.interval[1]
-    assert join_runs(TASKS, [uneven, run("b")], seed=1).gaps == (gap,)
+    (same,) = join_runs(TASKS, [run("a", plus=0.1), run("b")]).differences
+    assert same.value == pytest.approx(0.1)
+    assert (same.interval.low, same.interval.high) == pytest.approx((0.1, 0.1))  # on every dataset
+    (uneven,) = join_runs(TASKS, [scaled("c", 1.5), run("b")]).differences
+    half = t.isf(0.025, 5) * np.std([score / 2 for score in SCORES.values()], ddof=1) / 6**0.5
+    assert uneven.value == pytest.approx(0.25)
+    assert (uneven.interval.low, uneven.interval.high) == pytest.approx((0.25 - half, 0.25 + half))
+    # Few datasets are taken as they are, so that single runs have nothing that varies.
+    assert join_runs(TASKS[:4], [run("a"), run("b")]).differences[0].interval is None
+
+
+@pytest.mark.parametrize("tasks", [TASKS[:3], TASKS], ids=["fixed datasets", "drawn datasets"])
+def test_differences_cover_the_seeds_and_pair_them(tasks: list[Task]):
+    runs = [
+        scaled(label, 1.0, noise, seed) for label, noise in (("a", 0.05), ("b", 0.1)) for seed in range(5)
+    ]
+    (found,) = join_runs(tasks, runs).differences
+    gaps = [
+        np.mean([a.scores[task.name] - b.scores[task.name] for task in tasks])
+        for a, b in zip(runs[:5], runs[5:], strict=True)
+    ]
+    of_seeds = t.isf(0.025, 4) * np.std(gaps, ddof=1) / 5**0.5
+    half = (found.interval.high - found.interval.low) / 2
+    assert found.value == pytest.approx(np.mean(gaps))
+    if len(tasks) < 5:
+        assert half == pytest.approx(of_seeds)
+    else:
+        assert half > 0.7 * of_seeds  # more degrees of freedom
+    assert found.p_holm == found.p_value
+    three = join_runs(tasks, [*runs, scaled("c", 1.0, 0.02), scaled("c", 1.0, 0.02, 1)]).differences
+    assert all(each.p_holm >= each.p_value for each in three)
+
+
+def test_equal_ways_of_training_are_equivalent_within_the_margin():
+    runs = [scaled(label, 1.0, 0.002, first + n) for label, first in (("a", 0), ("b", 5)) for n in range(5)]
+    assert join_runs(TASKS, runs, margin=0.01).differences[0].equivalent
+    assert not join_runs(TASKS, runs, margin=1e-4).differences[0].equivalent
 
 
 def test_task_missing_in_one_run_is_left_out():

@@ -5,8 +5,9 @@ over all datasets (not over the types). Only tasks that every run was measured o
 comparable.
 
 Scores of a model with several runs are means over the runs; with three runs or more, Student's t gives a 95%
-interval over seeds. For two models, a bootstrap that draws datasets gives a 95% interval of the difference of
-their averages: how far it depends on the choice of datasets.
+interval over seeds. Differences of two models' averages are paired by dataset, and by seed if both have
+equally many; their intervals cover the seeds, and the choice of datasets if there are enough
+(`evaluation.statistics`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from sentence_experts.evaluation.results import SEEDS_NEEDED, Evaluation
+from sentence_experts.evaluation.differences import compared
+from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference, Evaluation, View
+from sentence_experts.evaluation.statistics import Runs, runs_of_datasets
 from sentence_experts.storage import write_json
 
 # In the order of the papers' tables; other types follow.
@@ -33,7 +36,7 @@ TYPES = (
     "STS",
     "Summarization",
 )
-MIN_DATASETS = 5  # for an interval over datasets
+AVERAGE, MAIN_SCORE = View("average"), "main_score"  # of the differences
 LEVEL = 0.95
 
 Bounds = tuple[float, float]
@@ -79,16 +82,6 @@ class ModelScores:
     runs: tuple[Run, ...]
 
 
-@dataclass(frozen=True)
-class AverageDifference:
-    """The average of `first` minus that of `second`; 95% interval over datasets, if there are enough."""
-
-    first: str
-    second: str
-    value: float
-    interval: Bounds | None
-
-
 @dataclass(frozen=True, repr=False)
 class TaskEvaluation(Evaluation):
     """Several models on the same tasks.
@@ -97,14 +90,14 @@ class TaskEvaluation(Evaluation):
         settings: what is needed to repeat the evaluation.
         tasks: those that every run was measured on, by type.
         models: in the order given.
-        gaps: differences of the averages of each model and each later one.
+        differences: of the averages of each model and each later one.
         missing: name of each task that some run lacks -> why.
     """
 
     settings: Mapping[str, Any]
     tasks: tuple[Task, ...]
     models: tuple[ModelScores, ...]
-    gaps: tuple[AverageDifference, ...] = ()
+    differences: tuple[Difference, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -115,7 +108,7 @@ class TaskEvaluation(Evaluation):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
-        return asdict(self)
+        return asdict(self) | {"differences": [each.to_json() for each in self.differences]}
 
     def rows(self) -> list[dict[str, Any]]:
         """A row per model and task: its score, and the spread and interval over seeds if there are any."""
@@ -144,10 +137,9 @@ def join_runs(
     runs: Sequence[Run],
     settings: Mapping[str, Any] | None = None,
     missing: Mapping[str, str] | None = None,
-    replicates: int = 1000,
-    seed: int = 0,
+    margin: float = 0.01,
 ) -> TaskEvaluation:
-    """The scores of all runs, joined by model; `replicates` 0 leaves out intervals of differences.
+    """The scores of all runs, joined by model; `margin` is that of equivalence (`EvaluateConfig`).
 
     `settings` and `missing` (task name -> why it was not measured) are recorded in the result.
     """
@@ -158,8 +150,14 @@ def join_runs(
     for run in runs:
         members.setdefault(run.model, []).append(run)
     models = tuple(_model(label, each, common) for label, each in members.items()) if common else ()
-    gaps = tuple(_difference(a, b, replicates, seed) for a, b in combinations(models, 2))
-    return TaskEvaluation(settings or {}, tuple(common), models, gaps, missing or {})
+    of_model = {model.label: _averages(model) for model in models}
+    gaps = [
+        (first.label, second.label, first.average.value - second.average.value)
+        for first, second in combinations(models, 2)
+    ]
+    differences = compared(gaps, of_model, AVERAGE, MAIN_SCORE, margin)
+    noted = {**(settings or {}), "margin": margin}
+    return TaskEvaluation(noted, tuple(common), models, differences, missing or {})
 
 
 def _model(label: str, runs: Sequence[Run], tasks: Sequence[Task]) -> ModelScores:
@@ -186,11 +184,5 @@ def _score(runs: Sequence[Run], names: Sequence[str]) -> Score:
     return Score(mean, spread, (float(low), float(high)))
 
 
-def _difference(first: ModelScores, second: ModelScores, replicates: int, seed: int) -> AverageDifference:
-    by_task = np.array([first.tasks[name].value - second.tasks[name].value for name in first.tasks])
-    bounds = None
-    if replicates and len(by_task) >= MIN_DATASETS:
-        draws = np.random.default_rng(seed).integers(len(by_task), size=(replicates, len(by_task)))
-        low, high = np.quantile(by_task[draws].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        bounds = (float(low), float(high))
-    return AverageDifference(first.label, second.label, float(by_task.mean()), bounds)
+def _averages(model: ModelScores) -> Runs:
+    return runs_of_datasets(np.array([[run.scores[name] for name in model.tasks] for run in model.runs]))

@@ -85,14 +85,12 @@ def evaluate_tasks(
         "only": config.only,
         "route_map": config.route_map,
         "versions": library_versions("mteb"),
-        "replicates": config.bootstrap,
-        "seed": config.seed,
     }
     tasks = []
     for source in sources:
         metadata = source.make().metadata
         tasks.append(Task(source.name, source.kind, str(metadata.main_score), str(metadata.revision)))
-    return join_runs(tasks, scores, settings, measure.missing, config.bootstrap, config.seed)
+    return join_runs(tasks, scores, settings, measure.missing, config.margin)
 
 
 class _Measure:

@@ -1,0 +1,41 @@
+"""Differences of every two models in one metric, with intervals, corrected p-values and equivalence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from sentence_experts.evaluation.results import Difference, View
+from sentence_experts.evaluation.statistics import Runs, estimate
+from sentence_experts.evaluation.wilcoxon import holm
+
+
+def compared(
+    gaps: Iterable[tuple[str, str, float | None]],
+    runs: Mapping[str, Runs],
+    view: View,
+    metric: str,
+    margin: float,
+) -> tuple[Difference, ...]:
+    """Differences (first model, second model, value), and what the models' runs tell of them.
+
+    Args:
+        gaps: the differences.
+        runs: label -> the runs of the model; empty for differences without intervals.
+        view, metric: what they are of.
+        margin: two models are equivalent if the interval of their difference lies within plus and minus this.
+    """
+    found = []
+    for first, second, value in gaps:
+        known = value is not None and first in runs
+        estimated = estimate(*runs[first].minus(runs[second])) if known else None
+        if estimated is None:
+            found.append(Difference(first, second, view, metric, value))
+            continue
+        bounds = estimated.interval()
+        equivalent = -margin < bounds.low and bounds.high < margin
+        found.append(
+            Difference(first, second, view, metric, value, bounds, estimated.p_value(), None, equivalent)
+        )
+    corrected = iter(holm([each.p_value for each in found if each.p_value is not None]))
+    return tuple(each if each.p_value is None else replace(each, p_holm=next(corrected)) for each in found)
