@@ -8,10 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from helpers.small_language_models import WORDS, make_language_model
 from helpers.task_samples import make_tasks_folder
 from sentence_experts.cli.main import main
+from sentence_experts.encoding.encoder import cosines
+from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+from sentence_experts.moee.embedder import MoeEmbedder
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +83,9 @@ def test_evaluate_reads_texts_once_for_all_parts(place, tmp_path, capsys):
         assert part in out
     assert list((tmp_path / "out" / "states").rglob("0*.parquet"))
     found = json.loads((tmp_path / "out" / "tasks.json").read_text())
-    scores = [model["tasks"]["sts.papers"]["value"] for model in found["models"]]
-    assert len(set(scores)) == 4
+    scores = {model["label"]: model["tasks"]["sts.papers"]["value"] for model in found["models"]}
+    assert scores["olmoe-concat"] == scores["olmoe-sum"]  # of alpha 1
+    assert len(set(scores.values())) == 3
 
 
 def test_alpha_of_folder_is_used(place, tmp_path, capsys):
@@ -111,6 +116,40 @@ def test_analyse_writes_one_page(place, tmp_path, capsys):
     assert run(capsys, *command, "--device", "cpu")[0] == 0
     assert (tmp_path / "out" / "analysis.html").read_bytes() == first
     assert str(tmp_path).encode() not in first
+
+
+def test_the_published_way_is_one_flag_of_every_verb(place, tmp_path, capsys):
+    """encode, make, evaluate and analyse take --standard faithful, and give what it gives in Python."""
+    flags = ("--standard", "faithful", "--standard-batch", 5, "--device", "cpu")
+    texts, model = (place / "texts.txt").read_text().splitlines(), place / "olmoe"
+    settings = {"standard": "faithful", "standard_batch": 5, "parts": "concat"}
+    embedder = MoeEmbedder(str(model), device="cpu", **settings)
+    expected = embedder.encode(texts)
+    made = ("moee", "make", model, "--parts", "concat", *flags, "--out", tmp_path / "emb")
+    assert run(capsys, *made)[0] == 0
+    given = ("--input", place / "texts.txt", "--parts", "concat", "--out")
+    assert run(capsys, "moee", "encode", model, *given, tmp_path / "a.npy", *flags)[0] == 0
+    assert run(capsys, "moee", "encode", tmp_path / "emb", *given, tmp_path / "b.npy")[0] == 0
+    for name in ("a.npy", "b.npy"):
+        assert np.load(tmp_path / name) == pytest.approx(expected, abs=1e-5)
+    tasks = ("--tasks", make_tasks_folder(tmp_path), "--only", "sts", "--out", tmp_path / "measured")
+    status, out, error = run(capsys, "moee", "evaluate", model, *tasks, *flags)
+    assert (status, "olmoe-rw-faithful" in out) == (0, True), error
+    pairs = ("--pairs", place / "sts.jsonl", "--prompts", "prompteol", "--clusters", 3)
+    assert run(capsys, "moee", "analyse", model, *pairs, *flags, "--out", tmp_path / "analysis")[0] == 0
+    found = json.loads((tmp_path / "analysis" / "analysis.json").read_text())
+    recorded = {"standard": "faithful", "standard_batch": 5, "wording": "code", "weights": "logits"}
+    assert {name: found["settings"][name] for name in recorded} == recorded
+    data = RatedPairs.read(place / "sts.jsonl")
+    for part in ("hs", "rw", "concat"):
+        own = embedder.with_parts(part)
+        scored = cosines(own.encode(data.first), own.encode(data.second))
+        value = next(row["value"] for row in found["correlations"] if row["part"] == part)
+        assert value == pytest.approx(spearmanr(scored, data.scores).statistic, abs=0.02)
+    status, _, error = run(
+        capsys, *made[:3], "--calibrate", place / "texts.txt", *flags, "--out", tmp_path / "c"
+    )
+    assert (status, "--calibrate fits standard scores once" in error) == (2, True), error
 
 
 @pytest.mark.parametrize(

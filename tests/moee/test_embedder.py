@@ -98,7 +98,7 @@ def test_what_is_no_text_is_named(embedder, text, said):
 @pytest.mark.parametrize(
     "wrong",
     [{"parts": "both"}, {"alpha": -1}, {"tokens": "first"}, {"layers": "2"}, {"weights": "raw"},
-     {"standard": "batch"}, {"dtype": "float7"}, {"quantize": "3bit"}, {"prompt": "no slot"}],
+     {"standard": "fitted"}, {"dtype": "float7"}, {"quantize": "3bit"}, {"prompt": "no slot"}],
 )  # fmt: skip
 def test_unknown_choices_name_the_known_ones(olmoe, wrong):
     with pytest.raises(UsageError, match=r"choose|alpha|Input should be"):
@@ -172,18 +172,10 @@ def test_standard_scores_are_fitted_once(olmoe, texts):
         embedder.fit_standard(texts[:1])
 
 
-def test_published_scores_depend_on_the_batch(olmoe, texts, capsys):
-    embedder = MoeEmbedder(str(olmoe), parts="concat", standard="faithful", device="cpu")
-    assert "depends on its neighbours" in " ".join(capsys.readouterr().err.split())
-    assert not embedder.encode([texts[0]]).any()
-    together, apart = embedder.encode(texts), embedder.encode(texts, batch_size=2)
-    assert np.abs(together - apart).max() > 0.1
-
-
-@pytest.mark.parametrize("standard", [None, "faithful", "fitted"])
+@pytest.mark.parametrize("standard", [None, "batch", "faithful", "fitted"])
 def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_path, standard):
     fitted = standard == "fitted"
-    settings = {"parts": "sum", "alpha": 0.7, "prompt": "tone", "device": "cpu"}
+    settings = {"parts": "sum", "alpha": 0.7, "prompt": "tone", "device": "cpu", "standard_batch": 3}
     embedder = MoeEmbedder(str(olmoe), standard=None if fitted else standard, **settings)
     if fitted:
         embedder.fit_standard(texts)
@@ -250,8 +242,13 @@ def test_what_decides_a_vector_is_in_the_fingerprint(olmoe, texts):
         embedder.with_parts("hs"),
         embedder.with_prompt("none"),
         MoeEmbedder(str(olmoe), tokens="mean", device="cpu"),
+        MoeEmbedder(str(olmoe), wording="code", device="cpu"),
+        MoeEmbedder(str(olmoe), standard="batch", device="cpu"),
+        MoeEmbedder(str(olmoe), standard="batch", standard_batch=2, device="cpu"),
+        MoeEmbedder(str(olmoe), parts="concat", device="cpu"),
+        MoeEmbedder(str(olmoe), parts="concat", join="raw", device="cpu"),
     ]
-    assert len({each.fingerprint for each in [embedder, *others]}) == 5
+    assert len({each.fingerprint for each in [embedder, *others]}) == 1 + len(others)
     assert embedder.with_parts("hs", 2.0).fingerprint == embedder.with_parts("hs", 1.0).fingerprint
 
 

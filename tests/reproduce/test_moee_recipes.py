@@ -19,6 +19,7 @@ from sentence_experts.reproduce.run import plan_recipe
 
 SHIPPED = RECIPES / "moee"
 NAMES = ("olmoe", "qwen1.5-moe", "deepseek-moe")
+FAITHFUL = tuple(f"{name}-faithful" for name in NAMES)
 
 
 @pytest.fixture
@@ -47,10 +48,10 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *FAITHFUL])
 def test_shipped_recipes_are_planned(name: str, tmp_path: Path) -> None:
     recipe = read_recipe(SHIPPED / f"{name}.yaml")
-    needs_code = name == "deepseek-moe"
+    needs_code = name.startswith("deepseek-moe")
     if needs_code:
         with pytest.raises(UsageError, match=r"code of its own.*`trust_remote_code=True`"):
             plan_recipe(f"moee/{name}", out=tmp_path, scale="full")
@@ -63,6 +64,17 @@ def test_shipped_recipes_are_planned(name: str, tmp_path: Path) -> None:
     ]
     assert all(("trust_remote_code" in one["read"]) == needs_code for one in given)
     assert len({one["states"] for one in given}) == 1
+    standard = "faithful" if name in FAITHFUL else None
+    assert {one["read"].get("standard") for one in given} == {standard}
+
+
+def test_the_published_way_holds_at_both_scales(recipes: Path, tmp_path: Path) -> None:
+    small, full = (
+        plan_recipe(recipes / "olmoe-faithful.yaml", out=tmp_path, scale=scale).steps[-1].arguments["read"]
+        for scale in ("small", "full")
+    )
+    assert small == {"alpha": 1.0, "standard": "faithful", "dtype": "float32"}
+    assert full == {"alpha": 1.0, "standard": "faithful", "dtype": "bfloat16"}
 
 
 @pytest.mark.parametrize("recipe", [True, False], ids=["recipe", "protocol"])

@@ -70,11 +70,16 @@ def make(
     Example: sentence-experts moee make allenai/OLMoE-1B-7B-0924 --develop dev.jsonl --out olmoe-sum
     """
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-    from sentence_experts.moee.embedder import EMBEDDER, FILE
+    from sentence_experts.moee.embedder import EMBEDDER
     from sentence_experts.moee.loading import load_embedder
+    from sentence_experts.moee.saved import FILE
     from sentence_experts.storage import output, sha256_file
     from sentence_experts.tables import TextTable
 
+    if calibrate is not None and config.standard is not None:
+        raise UsageError(
+            "`calibrate` fits standard scores once, `standard` takes those of each batch: give one"
+        )
     if develop is not None and ("alpha" in config.model_fields_set or config.parts != "sum"):
         raise UsageError("`develop` chooses the alpha of parts sum: leave out `alpha` and `parts`")
     rated = None if develop is None else RatedPairs.read(develop, columns)
@@ -151,7 +156,8 @@ def evaluate(
 
     embedder = load_embedder(model, config)
     embedder.cache_states(out / "states")
-    variants = {f"{Path(model).name}-{part}": embedder.with_parts(part) for part in parts or PARTS}
+    ending = f"-{embedder.standard}" if embedder.standard else ""
+    variants = {f"{Path(model).name}-{part}{ending}": embedder.with_parts(part) for part in parts or PARTS}
     found = measure(variants, data, evaluation, out, overwrite)
     show_evaluation(found, write_report(found, out))
 
@@ -167,10 +173,10 @@ def analyse(
     analysis: AnalyseConfig,
     overwrite: Overwrite = False,
 ) -> None:
-    """Compare routing weights and hidden states on rated pairs: one page (MoEE, sections 3.2 and 4.4).
+    """Compare routing weights and hidden states on rated pairs: one page (MoEE, sections 3.2, 4.4 and 4.5).
 
     How well each part does under each prompt, how much the prompt matters, how similarly they rank pairs,
-    where one part is right and the other is not, and how far their clusters agree.
+    which pairs one part is right about and the other is not, and how far their clusters agree.
 
     Example: sentence-experts moee analyse allenai/OLMoE-1B-7B-0924 --pairs sts12.jsonl --out analysis
     """

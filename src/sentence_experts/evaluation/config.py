@@ -138,4 +138,9 @@ class AnalyseConfig(RatedColumns):
     bootstrap: int = Field(
         default=1000, ge=0, description="Number of bootstrap replicates over pairs; 0 for no intervals"
     )
+    cases: int = Field(
+        default=5,
+        ge=0,
+        description="Number of pairs to list per dataset that HS alone is right about, and as many for RW",
+    )
     seed: int = Field(default=0, ge=0, description="Random seed of k-means and of the bootstrap")

@@ -10,6 +10,11 @@ from pydantic import Field, field_validator
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTEOL, PROMPTS, Prompt
 
+BATCH, FAITHFUL = "batch", "faithful"  # `standard`
+UNIT, RAW_JOIN = "unit", "raw"  # `join`
+PAPER, CODE = "paper", "code"  # `wording`
+UNQUANTIZED = "none"
+
 
 class MoeeConfig(Config):
     """How a mixture-of-experts language model is loaded and read, and what its vectors hold."""
@@ -25,8 +30,28 @@ class MoeeConfig(Config):
         allow_inf_nan=False,
         description="Weight of the routing weights' cosine in parts sum; choose it on a development set",
     )
+    standard: Literal["batch", "faithful"] | None = Field(
+        None,
+        description="Standard scores of each batch, so that a text's vector depends on its neighbours: "
+        "faithful (as in the published code, which also sets `wording` code, `weights` per model and "
+        "`quantize` nf4 on a GPU) or batch (of every part, and nothing else). Default: none",
+    )
+    standard_batch: int = Field(
+        128, ge=1, description="Texts per batch of `standard`, in their order; 128 in the published command"
+    )
+    join: Literal["unit", "raw"] = Field(
+        "unit",
+        description="How concat joins the parts of a text without standard scores: unit (each scaled to "
+        "length 1) or raw (as they are; the far longer hidden state then decides alone)",
+    )
     prompt: str = Field(
         PROMPTEOL, description=f"{', '.join(PROMPTS)}, {NO_PROMPT}, or a template with one {{text}}"
+    )
+    wording: Literal["paper", "code"] | None = Field(
+        None,
+        description="Prompts as the paper prints them, or as the published code has them: other quotation "
+        "marks, also around a text without a prompt, and a full stop after a text that ends without one. "
+        "Default: paper; code with `standard` faithful",
     )
     tokens: Literal["last", "mean"] = Field(
         "last", description="The last token, or the mean of all (Table 5)"
@@ -34,8 +59,10 @@ class MoeeConfig(Config):
     layers: Literal["last", "all"] | None = Field(
         None, description="Layers of both parts. Default: the last of HS and all of RW, as in the paper"
     )
-    weights: Literal["scores", "logits"] = Field(
-        "scores", description="Scores of the routers, or their raw logits"
+    weights: Literal["scores", "logits"] | None = Field(
+        None,
+        description="Scores of the routers, which add up to 1 in each block, or their raw logits. Default: "
+        "scores; with `standard` faithful, logits for all models but DeepSeek's",
     )
     max_length: MaxLength = None
     tokens_at_once: int = Field(8192, ge=1, description="Maximum number of tokens per batch, with padding")
@@ -47,11 +74,24 @@ class MoeeConfig(Config):
     dtype: Dtype = None
     device: Device = None
     device_map: str | None = Field(None, description="auto spreads the model over all devices (accelerate)")
-    quantize: Literal["4bit", "8bit"] | None = Field(
-        None, description="Load the weights in 4 or 8 bits, with bitsandbytes"
+    quantize: Literal["4bit", "8bit", "nf4", "none"] | None = Field(
+        None,
+        description="Load linear layers in 8 or 4 bits with bitsandbytes; nf4: 4 bits as in the published "
+        "code. Experts that transformers holds as one tensor per block stay as they are. Default: none; nf4 "
+        "with `standard` faithful, where there is a GPU and bitsandbytes",
     )
     trust_remote_code: TrustRemoteCode = False
     revision: Revision = None
+
+    @property
+    def faithful(self) -> bool:
+        """Whether all is as in the published code, but for settings that say otherwise."""
+        return self.standard == FAITHFUL
+
+    @property
+    def words_of(self) -> str:
+        """Whose wording the prompts have: "paper" or "code"."""
+        return self.wording or (CODE if self.faithful else PAPER)
 
     @field_validator("prompt")
     @classmethod

@@ -22,31 +22,21 @@ from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.moee.alpha import Choice, choose_alpha
 from sentence_experts.moee.batches import read_states
-from sentence_experts.moee.config import MoeeConfig
+from sentence_experts.moee.config import BATCH, FAITHFUL, UNIT, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
-from sentence_experts.moee.standard import FILE as STANDARD
-from sentence_experts.moee.standard import Standard, batch_scores
+from sentence_experts.moee.saved import FILE, FITTED, FORMAT, is_embedder
+from sentence_experts.moee.standard import Standard, batch_scores, published_scores
 from sentence_experts.moee.transformer import MoeTransformer
-from sentence_experts.moee.vectors import DESCRIPTIONS, SUM, Rows, States, check_parts, joined
+from sentence_experts.moee.vectors import CONCAT, DESCRIPTIONS, HIDDEN, SUM, Rows, States, check_parts, joined
 from sentence_experts.progress import progress
-from sentence_experts.storage import (
-    Output,
-    check_version,
-    output,
-    read_json,
-    sha256_text,
-    write_json,
-    write_text,
-)
+from sentence_experts.storage import Output, output, sha256_text, write_json, write_text
 from sentence_experts.storage.text_cache import TextCache
 
 logger = logging.getLogger(__name__)
 
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
-FAITHFUL, FITTED = "faithful", "fitted"  # `standard`, also in the saved settings
 EMBEDDER = "embedder"  # what `output` calls it
-FILE, FORMAT = "moee.json", 1  # the saved settings; the language model stays where it is
 
 
 class MoeEmbedder(SentenceTransformer):
@@ -58,8 +48,9 @@ class MoeEmbedder(SentenceTransformer):
     Attributes:
         parts: "hs", "rw", "concat" or "sum".
         alpha: the weight of the routing weights' cosine in "sum".
-        standard: standard scores, fitted by `fit_standard`; "faithful" for those of each batch, as published.
-        settings: the other arguments that it was made with.
+        fitted: standard scores that `fit_standard` fitted, or None.
+        settings: the other arguments that it was made with, with the defaults that depend on the model or the
+            machine filled in.
 
     Example:
         >>> embedder = MoeEmbedder("language-model", parts="rw", device="cpu")
@@ -75,7 +66,7 @@ class MoeEmbedder(SentenceTransformer):
         model: str | Path,
         config: MoeeConfig | None = None,
         *,
-        standard: Standard | str | None = None,
+        fitted: Standard | None = None,
         **settings: Any,
     ) -> None:
         """Load a language model.
@@ -83,26 +74,31 @@ class MoeEmbedder(SentenceTransformer):
         Args:
             model: folder or hub id of a mixture-of-experts language model.
             config: the settings; `settings` override its fields, by name.
-            standard: standard scores that were fitted before, or "faithful".
+            fitted: standard scores that were fitted before.
 
         Raises:
-            UsageError: an unknown choice, or a library that it needs is not installed.
+            UsageError: an unknown choice, or standard scores both fitted and of each batch.
+            SentenceExpertsError: a library that the settings need is not installed.
             InputError: the model cannot be loaded, or has no routers.
         """
         config = MoeeConfig.of(config, **settings)
-        if isinstance(standard, str) and standard != FAITHFUL:
-            raise UsageError(f"unknown `standard` {standard!r}: use `fit_standard`, or choose {FAITHFUL!r}")
-        if standard == FAITHFUL:
-            logger.info("faithful: standard scores of each batch; a text's vector depends on its neighbours")
+        _check_standard(config.standard, fitted)
+        if config.standard is not None:
+            logger.info(
+                f"{config.standard}: standard scores of each batch; a text's vector depends on its neighbours"
+            )
         model = str(Path(model).resolve()) if Path(model).is_dir() else model_folder(str(model))
         reader = MoeTransformer(model, config)
-        placed = config.device_map or config.quantize
+        placed = config.device_map is not None or reader.quantize != UNQUANTIZED
         super().__init__(modules=[reader], device=None if placed else config.device)
         self.settings = {
             "model": model,
             **config.model_dump(mode="json", exclude={"parts", "alpha", "device"}),
+            "wording": config.words_of,
+            "weights": reader.weights,
+            "quantize": reader.quantize,
         }
-        self.standard = standard
+        self.fitted = fitted
         self._set_parts(config.parts, config.alpha)
         self.eval()
 
@@ -121,11 +117,10 @@ class MoeEmbedder(SentenceTransformer):
 
     def save_to(self, place: Output) -> None:
         """Write to an output of this kind."""
-        settings = {**self._settings, "standard": self.standard}
+        settings = {**self._settings, FITTED: self.fitted is not None}
         with place.replacing() as folder:
-            if isinstance(self.standard, Standard):
-                self.standard.write(folder)
-                settings["standard"] = FITTED
+            if self.fitted is not None:
+                self.fitted.write(folder)
             write_json(folder / FILE, {"kind": "moee", "format": FORMAT, **settings})
             write_text(folder / "README.md", self._card())
 
@@ -135,7 +130,8 @@ class MoeEmbedder(SentenceTransformer):
             opening = OWN.replace('folder")', 'folder", trust_remote_code=True)  # runs code of its author')
         description = (
             f"Vectors of the language model with experts {Path(self.settings['model']).name}, untrained: "
-            f"{DESCRIPTIONS[self.parts]}. Its weights are not in this folder."
+            f"{DESCRIPTIONS[self.parts]}. {_STANDARD_SCORES.get(str(self.standard), '')}"
+            "Its weights are not in this folder."
         )
         return snippet_card("Embeddings from a language model", description, opening)
 
@@ -161,10 +157,11 @@ class MoeEmbedder(SentenceTransformer):
     @property
     def fingerprint(self) -> str:
         """A hash of everything that decides a vector."""
-        fitted: Any = self.standard
-        if isinstance(fitted, Standard):
-            fitted = sha256_text(fitted.hidden.tobytes().hex(), fitted.routing.tobytes().hex())
-        made = f"{self._reading} {self.parts} {self.alpha if self.parts == SUM else None} {fitted}"
+        scores: Any = self.standard and (self.standard, self.settings["standard_batch"])
+        if self.fitted is not None:
+            scores = sha256_text(self.fitted.hidden.tobytes().hex(), self.fitted.routing.tobytes().hex())
+        detail = {SUM: self.alpha, CONCAT: self.settings["join"]}.get(self.parts)
+        made = f"{self._reading} {self.parts} {detail} {scores}"
         return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -172,8 +169,8 @@ class MoeEmbedder(SentenceTransformer):
 
         It cannot be pickled itself once it has read a text: transformers leaves hooks in it.
         """
-        placed = self.settings["device_map"] or self.settings["quantize"]
-        settings = {**self._settings, "standard": self.standard}
+        settings = {**self._settings, "fitted": self.fitted}
+        placed = self.settings["device_map"] or self.settings["quantize"] != UNQUANTIZED
         settings |= {} if placed else {"device": str(self.device), "dtype": str(self.dtype).partition(".")[2]}
         names = ("prompts", "default_prompt_name", "truncate_dim")
         return partial(type(self), **settings), (), {name: getattr(self, name) for name in names}
@@ -197,7 +194,7 @@ class MoeEmbedder(SentenceTransformer):
     def with_prompt(self, prompt: str) -> MoeEmbedder:
         """The same model with another prompt."""
         reader = copy.copy(self.reader)
-        reader.prompt = Prompt.of(prompt)
+        reader.prompt = Prompt.of(prompt, reader.prompt.published)
         other = sharing_weights(self, **{"0": reader})
         other.settings = {**self.settings, "prompt": prompt}
         return other
@@ -244,8 +241,9 @@ class MoeEmbedder(SentenceTransformer):
     ) -> Any:
         """Vectors of shape (texts, dimensions), float32, or (dimensions,) for one text.
 
-        Arguments as `SentenceTransformer.encode`. Batches follow `tokens_at_once`; `batch_size` only matters
-        for "faithful" standard scores. A `prompt` comes before each text, inside the embedder's own prompt.
+        Arguments as `SentenceTransformer.encode`, but for `batch_size`, which has no effect: batches follow
+        `tokens_at_once`, and those of standard scores `standard_batch`. A `prompt` comes before each text,
+        inside the embedder's own prompt.
 
         Raises:
             InputError: a text is empty, or no text.
@@ -256,7 +254,7 @@ class MoeEmbedder(SentenceTransformer):
         _check_texts(texts)
         if not texts:
             return np.zeros((0, self.get_embedding_dimension() or 0), np.float32)
-        rows = self.vectors([lead + text for text in texts], batch_size)[:, :truncate_dim]
+        rows = self.vectors([lead + text for text in texts])[:, :truncate_dim]
         found: Any = torch.from_numpy(rows)
         if normalize_embeddings:
             found = torch.nn.functional.normalize(found, dim=1)
@@ -266,26 +264,37 @@ class MoeEmbedder(SentenceTransformer):
             found = found.numpy() if convert_to_numpy else list(found)
         return found[0] if isinstance(inputs, str) else found
 
-    def vectors(self, texts: Sequence[str], batch_size: int = 32) -> Rows:
-        """The vectors of texts, not truncated; `batch_size` as in `encode`."""
-        states = self.standard_states(texts, batch_size)
-        return joined(states.hidden, states.routing, self.parts, self.alpha)
+    def vectors(self, texts: Sequence[str]) -> Rows:
+        """The vectors of texts, not truncated."""
+        return self.combined(self.states(texts))
 
-    def standard_states(self, texts: Sequence[str], batch_size: int = 32) -> States:
-        """The states of texts, as standard scores if the embedder has them."""
-        states = self.states(texts)
-        if isinstance(self.standard, Standard):
-            return self.standard.apply(states)
-        return batch_scores(states, batch_size) if self.standard == FAITHFUL else states
+    def combined(self, states: States) -> Rows:
+        """The vectors of texts with these states, (texts, dimensions)."""
+        scaled = self.settings["join"] == UNIT and self.standard is None and self.fitted is None
+        states = self.standardized(states)
+        return joined(states.hidden, states.routing, self.parts, self.alpha, scaled=scaled)
+
+    def standardized(self, states: States) -> States:
+        """The states as standard scores, if the embedder's vectors have them."""
+        if self.fitted is not None:
+            return self.fitted.apply(states)
+        size = self.settings["standard_batch"]
+        if self.standard == BATCH:
+            return batch_scores(states, size)
+        # The published code leaves hidden states as they are where nothing is joined to them.
+        published = self.standard == FAITHFUL and self.parts != HIDDEN
+        return batch_scores(states, size, published_scores) if published else states
 
     def fit_standard(self, texts: Sequence[str]) -> Standard:
         """Fit standard scores on calibration texts, and use them from now on.
 
         Raises:
-            UsageError: too few texts.
+            UsageError: too few texts, or the embedder has standard scores of each batch.
         """
-        self.standard = Standard.fit(self.states(texts, "calibrating"))
-        return self.standard
+        fitted = Standard.fit(self.states(texts, "calibrating"))
+        _check_standard(self.standard, fitted)
+        self.fitted = fitted
+        return fitted
 
     def choose_alpha(self, first: Sequence[str], second: Sequence[str], scores: Sequence[float]) -> Choice:
         """Try values of alpha on pairs of texts that people have scored; `with_parts` then takes the best.
@@ -293,7 +302,9 @@ class MoeEmbedder(SentenceTransformer):
         Raises:
             UsageError: too few pairs, or all pairs have one score.
         """
-        return choose_alpha(self.standard_states(first), self.standard_states(second), scores)
+        of_sum = self.with_parts(SUM)
+        sides = (of_sum.standardized(self.states(texts)) for texts in (first, second))
+        return choose_alpha(*sides, scores)
 
     def get_embedding_dimension(self) -> int | None:
         """The length of a vector."""
@@ -304,8 +315,14 @@ class MoeEmbedder(SentenceTransformer):
         self.similarity_fn_name = "dot" if parts == SUM else "cosine"
 
     @property
+    def standard(self) -> str | None:
+        """The standard scores of each batch that the vectors have: "faithful", "batch" or None."""
+        standard: str | None = self.settings["standard"]
+        return standard
+
+    @property
     def _settings(self) -> dict[str, Any]:
-        """The arguments that make this embedder, `standard` and `device` aside."""
+        """The arguments that make this embedder, `fitted` and `device` aside."""
         changed = {"parts": self.parts, "alpha": self.alpha, "max_length": self.reader.longest}
         return {**self.settings, **changed}
 
@@ -315,33 +332,24 @@ class MoeEmbedder(SentenceTransformer):
         return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
 
 
+# `standard` -> a sentence of the card.
+_STANDARD_SCORES = {
+    BATCH: "Standard scores of each batch, so that a text's vector depends on its neighbours. ",
+    FAITHFUL: "As in the published code (faithful): standard scores of each batch, so that a text's vector "
+    "depends on its neighbours. ",
+}
+
+
+def _check_standard(standard: str | None, fitted: Standard | None) -> None:
+    if standard is not None and fitted is not None:
+        raise UsageError(
+            f"`standard={standard}` takes standard scores of each batch: leave it out to use fitted ones"
+        )
+
+
 def _check_texts(texts: Sequence[Any]) -> None:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise InputError(f"text {number} is {text!r}, not a text; remove it")
         if not text.strip():
             raise InputError(f"text {number} is empty; remove it")
-
-
-def is_embedder(source: str | Path) -> bool:
-    """Whether a folder holds a saved embedder."""
-    return (Path(source) / FILE).is_file()
-
-
-def read_embedder(folder: Path) -> dict[str, Any]:
-    """The arguments of `MoeEmbedder` in a folder that holds a saved one.
-
-    Raises:
-        InputError: it is in another format, or a file is missing.
-    """
-    settings: dict[str, Any] = read_json(folder / FILE)
-    if settings.pop("kind", None) != "moee":
-        raise InputError(f"{folder / FILE}: does not describe an embedder; make it again")
-    check_version(folder / FILE, settings.pop("format", None), FORMAT)
-    if "quantise" in settings:  # as 0.1.0 called it
-        settings["quantize"] = settings.pop("quantise")
-    if settings["standard"] == FITTED:
-        if not (folder / STANDARD).is_file():
-            raise InputError(f"{folder}: {STANDARD} is missing; make the embedder again")
-        settings["standard"] = Standard.read(folder)
-    return settings

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 SOFTMAX, SIGMOID = "softmax", "sigmoid"
 LOGITS, PROBABILITIES = "logits", "probabilities"
+SCORES = "scores"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,12 @@ DEFAULT = RouterFamily(())
 def family_of(model_type: str) -> RouterFamily:
     """The row of a model type, or the default."""
     return next((family for family in FAMILIES if model_type in family.model_types), DEFAULT)
+
+
+def published_weights(model_type: str) -> str:
+    """The routing weights of the published code: scores of DeepSeek's routers, logits of all others."""
+    scores = model_type.startswith("deepseek") or family_of(model_type).recorded == PROBABILITIES
+    return SCORES if scores else LOGITS
 
 
 def is_known(model_type: str) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.moee.config import MoeeConfig
-from sentence_experts.moee.embedder import MoeEmbedder, is_embedder
+from sentence_experts.moee.embedder import MoeEmbedder
+from sentence_experts.moee.saved import is_embedder
 
 # The settings of `MoeEmbedder` that a saved embedder takes in place of its own.
 CHANGEABLE = {"parts", "alpha", "device"}

@@ -26,7 +26,8 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
             own. No folder can allow code to run, so a model that needs it is an error without the last one.
         InputError: a file is missing, or its language model is not there.
     """
-    from sentence_experts.moee.embedder import MoeEmbedder, read_embedder
+    from sentence_experts.moee.embedder import MoeEmbedder
+    from sentence_experts.moee.saved import read_embedder
 
     config.refuse(sorted(config.model_fields_set - FITTING), f"{folder} has settings of its own")
     saved = read_embedder(Path(folder))

@@ -2,6 +2,8 @@
 
 A prompt is a template with one `{text}`. The vector is read after the prompt's last words, so a long text is
 truncated at its own end and the prompt stays whole.
+
+The published code words them otherwise than the paper, and changes the texts: `PUBLISHED`, `as_published`.
 """
 
 from __future__ import annotations
@@ -32,29 +34,65 @@ PROMPTS: dict[str, str] = {
     },
 }
 
+# The same prompts as the published code has them, where "none" quotes the text too.
+_OPEN_QUOTES = (PROMPTEOL, "style")  # end in a quotation mark that nothing closes
+PUBLISHED: dict[str, str] = {
+    NO_PROMPT: f'"{SLOT}"',
+    **{
+        name: template.replace(SLOT, f'"{SLOT}"').replace(f'"{SLOT}":', f'"{SLOT}" :')
+        for name, template in PROMPTS.items()
+    },
+    PROMPTEOL: f'This sentence : "{SLOT}" means in one word:',
+}
+PUBLISHED.update({name: f'{PUBLISHED[name]}"' for name in _OPEN_QUOTES})
+_SENTENCE_ENDS = (".", "?", "!", '"', "'")
+
 Tokenise = Callable[[str], Sequence[int]]
+
+
+def as_published(text: str) -> str:
+    """A text as the published code puts it into a prompt.
+
+    A full stop is added unless it ends in one of . ? ! " ', quotation marks become single ones and
+    underscores spaces.
+
+    Example:
+        >>> as_published('a "big" house')
+        "a 'big' house."
+    """
+    ended = text if text.endswith(_SENTENCE_ENDS) else f"{text}."
+    return ended.replace('"', "'").replace("_", " ")
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """The words before and after a text."""
+    """The words before and after a text.
+
+    Attributes:
+        head, tail: the words.
+        published: whether texts are changed as the published code does (`as_published`).
+    """
 
     head: str
     tail: str
+    published: bool = False
 
     @classmethod
-    def of(cls, name_or_template: str) -> Prompt:
+    def of(cls, name_or_template: str, published: bool = False) -> Prompt:
         """A prompt by its name (`PROMPTS`, "none"), or a template with one `{text}`.
+
+        `published`: named prompts and texts are as in the published code.
 
         Raises:
             UsageError: neither.
         """
-        template = SLOT if name_or_template == NO_PROMPT else PROMPTS.get(name_or_template, name_or_template)
+        named = PUBLISHED if published else {NO_PROMPT: SLOT, **PROMPTS}
+        template = named.get(name_or_template, name_or_template)
         if template.count(SLOT) != 1:
             known = ", ".join((*PROMPTS, NO_PROMPT))
             raise UsageError(f"prompt {name_or_template!r}: choose {known}, or a template with one {SLOT}")
         head, tail = template.split(SLOT)
-        return cls(head, tail)
+        return cls(head, tail, published)
 
     @property
     def template(self) -> str:
@@ -67,6 +105,7 @@ class Prompt:
         Raises:
             InputError: the prompt alone is longer.
         """
+        text = as_published(text) if self.published else text
         ids = tokenise(f"{self.head}{text}{self.tail}")
         if limit is None or len(ids) <= limit:
             return list(ids)

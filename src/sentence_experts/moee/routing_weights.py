@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.moee.families import PROBABILITIES, SIGMOID, RouterFamily
-
-SCORES, RAW = "scores", "logits"
+from sentence_experts.moee.families import LOGITS, PROBABILITIES, SCORES, SIGMOID, RouterFamily
 
 
 def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name: str) -> list[Tensor]:
@@ -36,15 +34,15 @@ def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name
 def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tensor:
     """The routing weights of some tokens in one block, float32, (..., experts) as the logits recorded.
 
-    `weights`: "scores", or raw "logits", as in the published code for one family.
+    `weights`: "scores", or raw "logits".
 
     Raises:
         UsageError: logits are wanted and probabilities recorded.
     """
     values = logits.float()
-    if weights == RAW and family.recorded == PROBABILITIES:
+    if weights == LOGITS and family.recorded == PROBABILITIES:
         raise UsageError("this model records probabilities of its routers, no logits: set `weights=scores`")
-    if weights == RAW or family.recorded == PROBABILITIES:
+    if weights == LOGITS or family.recorded == PROBABILITIES:
         return values
     if family.scoring == SIGMOID:
         shares = values.sigmoid()

@@ -2,11 +2,12 @@
 
 The published code computes mean and deviation over each batch, so a text's vector depends on its neighbours
 and a batch of one becomes zero. Here they are fitted once, on texts of no test set, and saved with the
-embedder; `batch_scores` is the published way.
+embedder; `published_scores` is the published way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,11 +76,23 @@ class Standard:
         return cls(**moments)
 
 
-def batch_scores(states: States, batch_size: int) -> States:
-    """Standard scores within each batch of consecutive texts, as published."""
+def batch_scores(states: States, batch_size: int, score: Callable[[Rows], Rows] | None = None) -> States:
+    """Standard scores within each batch of consecutive texts; `score` turns rows into scores."""
+    score = score or (lambda rows: _scores(rows, _moments(rows)))
     batches = [states[start : start + batch_size] for start in range(0, len(states), batch_size)]
-    of_batch = [Standard(_moments(batch.hidden), _moments(batch.routing)) for batch in batches]
-    return States.together([one.apply(batch) for one, batch in zip(of_batch, batches, strict=True)])
+    return States.together([States(score(batch.hidden), score(batch.routing)) for batch in batches])
+
+
+def published_scores(rows: Rows) -> Rows:
+    """Standard scores of a batch to the letter of the published code; those of a single text are 0.
+
+    The deviation has n - 1 in its denominator, and 1e-8 is added to it.
+    """
+    if len(rows) < MIN_TEXTS:
+        return np.zeros_like(rows)
+    exact = rows.astype(np.float64)
+    scores: Rows = (exact - exact.mean(axis=0)) / (exact.std(axis=0, ddof=1) + 1e-8)
+    return scores.astype(np.float32)
 
 
 def _moments(rows: Rows) -> Rows:

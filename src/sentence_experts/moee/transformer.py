@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from sentence_experts.compat.transformers import records_router_logits
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
 from sentence_experts.models.storage.complete import checked_weights
-from sentence_experts.moee.config import MoeeConfig
-from sentence_experts.moee.families import RouterFamily, family_of, is_known
+from sentence_experts.moee.config import CODE, UNQUANTIZED, MoeeConfig
+from sentence_experts.moee.families import SCORES, RouterFamily, family_of, is_known, published_weights
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.routing_weights import TOKENS, router_records, text_weights
 
@@ -29,6 +30,18 @@ logger = logging.getLogger(__name__)
 
 LAST, ALL = "last", "all"
 ROUTER_LOGITS = "router_logits"
+NF4 = "nf4"
+# `quantize` -> arguments of transformers' BitsAndBytesConfig; nf4 has those of the published code.
+_BITS: dict[str, dict[str, Any]] = {
+    "8bit": {"load_in_8bit": True},
+    "4bit": {"load_in_4bit": True},
+    NF4: {
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": NF4,
+        "bnb_4bit_use_double_quant": True,
+        "bnb_4bit_compute_dtype": torch.bfloat16,
+    },
+}
 
 
 class MoeTransformer(Transformer):
@@ -41,6 +54,7 @@ class MoeTransformer(Transformer):
         layers: "last" or "all" for hidden states (their mean) and routing weights (concatenated);
             None for the paper's choice, the last for hidden states and all for routing weights.
         weights: "scores", or the raw "logits".
+        quantize: in how many bits linear layers were loaded; "none" for as they are.
         padding_side: "right" or "left"; the vectors are the same.
     """
 
@@ -51,7 +65,8 @@ class MoeTransformer(Transformer):
             SentenceExpertsError: a library that the settings need is not installed.
             InputError: there is no such model or tokenizer, or the model has no routers.
         """
-        loading = _loading_options(config)
+        self.quantize = _quantization(config)
+        loading = _loading_options(config, self.quantize)
         place: str | Path = model_folder(model_name_or_path)
         if not Path(place).exists():
             place = check_hub(model_name_or_path, revision=config.revision) or place
@@ -71,8 +86,10 @@ class MoeTransformer(Transformer):
             raise InputError(f"{model_name_or_path}: no tokenizer beside the weights")
         self.name = model_name_or_path
         self.family = self._check_routers()
-        self.prompt = Prompt.of(config.prompt)
-        self.tokens, self.layers, self.weights = config.tokens, config.layers, config.weights
+        self.prompt = Prompt.of(config.prompt, config.words_of == CODE)
+        self.tokens, self.layers = config.tokens, config.layers
+        published = published_weights(str(self.model.config.model_type)) if config.faithful else SCORES
+        self.weights = config.weights or published
         self.padding_side = "right"
         if config.max_length is not None:
             self.max_seq_length = min(config.max_length, self.max_seq_length or config.max_length)
@@ -140,7 +157,13 @@ class MoeTransformer(Transformer):
     def settings(self) -> dict[str, Any]:
         """Everything that decides a text's states beside the model's weights."""
         own = {name: getattr(self, name) for name in ("tokens", "layers", "weights")}
-        return {"prompt": self.prompt.template, **own, "max_length": self.longest}
+        settings = {"prompt": self.prompt.template, **own, "max_length": self.longest}
+        # Only where they differ from the default, so that what was cached without them stays valid.
+        if self.prompt.published:
+            settings["wording"] = CODE
+        if self.quantize != UNQUANTIZED:
+            settings["quantize"] = self.quantize
+        return settings
 
     @contextmanager
     def _gates_read(self) -> Iterator[list[Tensor]]:
@@ -179,7 +202,20 @@ class MoeTransformer(Transformer):
         return ids
 
 
-def _loading_options(config: MoeeConfig) -> dict[str, Any]:
+def _quantization(config: MoeeConfig) -> str:
+    """How the weights are quantized; as published, if the machine can."""
+    if config.quantize is not None or not config.faithful:
+        return config.quantize or UNQUANTIZED
+    missing = "no GPU" if not torch.cuda.is_available() else "no bitsandbytes"
+    if torch.cuda.is_available() and find_spec("bitsandbytes") is not None:
+        return NF4
+    logger.info(
+        f"faithful, but for the number format: the published code loads in NF4, and there is {missing}"
+    )
+    return UNQUANTIZED
+
+
+def _loading_options(config: MoeeConfig, quantize: str) -> dict[str, Any]:
     """Arguments of sentence-transformers' `Transformer` for precision, placement and quantization."""
     shared: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
     if config.revision:
@@ -190,9 +226,9 @@ def _loading_options(config: MoeeConfig) -> dict[str, Any]:
     if config.device_map is not None:
         require("accelerate", "models")
         model["device_map"] = config.device_map
-    if config.quantize is not None:
+    if quantize != UNQUANTIZED:
         require("bitsandbytes", "quantize")
         transformers = require("transformers", "models")
-        model["quantization_config"] = transformers.BitsAndBytesConfig(**{f"load_in_{config.quantize}": True})
+        model["quantization_config"] = transformers.BitsAndBytesConfig(**_BITS[quantize])
         model.setdefault("device_map", "auto")
     return {"model_kwargs": model, "processor_kwargs": dict(shared), "config_kwargs": dict(shared)}

@@ -16,6 +16,7 @@ AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "E
 # Li & Zhou 2024, section 3.2: DeepSeekMoE-16B, the pairs of STS12, nine prompts.
 PUBLISHED_AGREEMENT = {"ami": 0.29, "nmi": 0.29, "jaccard": 0.06, "exact_match": 0.4554}
 PUBLISHED_MEANS = {"hs_hs": 0.52, "rw_rw": 0.63, "hs_rw": 0.51}
+CASES = {"only_rw": "HS is wrong, RW is right", "only_hs": "RW is wrong, HS is right"}
 MEANS = {"hs_hs": "HS with HS", "rw_rw": "RW with RW", "hs_rw": "HS with RW"}
 
 
@@ -26,6 +27,7 @@ def moee_page(found: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         ("Influence of the prompt", _stability(found)),
         ("Agreement between parts and prompts", _between_prompts(found)),
         ("Pairs that one part alone is right about", _complementarity(found)),
+        ("Examples of such pairs", _cases(found)),
         ("Clusters by HS and by RW", _clusters(found)),
         ("Settings", iter([f"<pre>{escape(json.dumps(settings, indent=1, ensure_ascii=False))}</pre>"])),
     )
@@ -115,6 +117,32 @@ def _complementarity(found: Mapping[str, Any]) -> Iterator[str]:
         f"cosine differs from that by human scores by more than {own['failed_above']:.0%} of the ranks; the "
         "paper does not state its criterion.",
     )
+
+
+def _cases(found: Mapping[str, Any]) -> Iterator[str]:
+    """Tables of pairs that one part is right about and the other is not (MoEE, section 4.5)."""
+    heads = ("Texts", "Score", "HS", "RW")
+    for name, cases in found["cases"].items():
+        tables = []
+        for key, title in CASES.items():
+            rows = [_case(one) for one in cases[key]]
+            tables.append(html.table(title, heads, rows) if rows else f"<p>{title}: no pair.</p>")
+        opened = " open" if name == next(iter(found["cases"])) else ""
+        yield f"<details{opened}><summary>{escape(name)}</summary>{''.join(tables)}</details>"
+    yield (
+        '<p class="note">Score: of people; HS and RW: cosines. Below each number is the rank of the pair '
+        "among all pairs by it, from 0% (least alike) to 100%. Listed first are the pairs where one part's "
+        "rank is near that by score and the other's far from it.</p>"
+    )
+
+
+def _case(one: Mapping[str, Any]) -> tuple[str, str]:
+    texts = f"{escape(one['first'])}<br>{escape(one['second'])}"
+    cells = (
+        html.cell([f"{one[name]:.{digits}f}", f"{one['ranks'][name]:.0%}"])
+        for name, digits in (("score", 2), ("hs", 3), ("rw", 3))
+    )
+    return texts, "".join(cells)
 
 
 def _clusters(found: Mapping[str, Any]) -> Iterator[str]:

@@ -213,8 +213,8 @@ class Recipe(Strict):
         return {**self.protocol.compile, **(self.protocol.small.compile if small else {})}
 
     def read_settings(self, small: bool) -> Settings:
-        """How a language model is read; its own settings are those of the published one."""
-        return {**self.protocol.read, **(self.protocol.small.read if small else self.read)}
+        """How a language model is read; at small scale the protocol's reduced settings come last."""
+        return {**self.protocol.read, **self.read, **(self.protocol.small.read if small else {})}
 
     def evaluate_settings(self, small: bool) -> dict[str, Settings]:
         """Name of an evaluation -> its settings, `mteb` among them."""

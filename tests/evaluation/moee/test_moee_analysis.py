@@ -82,6 +82,46 @@ def test_complementarity_and_clusters(found):
     assert {"rice", "sleep"} & words
 
 
+def test_examples_are_pairs_that_one_part_alone_is_right_about(found):
+    """HS is right about all pairs; RW is chance."""
+    cases = found["cases"]["one"]
+    assert cases["only_rw"] == []
+    assert 0 < len(cases["only_hs"]) <= 5
+    gaps = []
+    for one in cases["only_hs"]:
+        ranks = one["ranks"]
+        near, far = abs(ranks["hs"] - ranks["score"]), abs(ranks["rw"] - ranks["score"])
+        assert near <= found["complementarity"]["failed_above"] < far
+        place = DATASETS[0].first.index(one["first"])
+        assert one["second"] == DATASETS[0].second[place]
+        assert one["score"] == pytest.approx(DATASETS[0].scores[place], abs=1e-4)
+        gaps.append(far - near)
+    assert gaps == sorted(gaps, reverse=True)
+
+
+def test_equal_pairs_are_listed_once():
+    data = DATASETS[0]
+    twice = RatedPairs("twice", data.first * 2, data.second * 2, np.tile(data.scores, 2))
+    settings = {"prompts": ["plain"], "clusters": 2, "bootstrap": 0, "cases": 50}
+    both = [analyse_states([each], read, **settings)["cases"][each.name]["only_hs"] for each in (data, twice)]
+    assert len(both[0]) > 10
+    assert {one["first"] for one in both[0]} == {one["first"] for one in both[1]}
+    assert len({one["first"] for one in both[1]}) == len(both[1])
+
+
+def test_vectors_are_those_of_the_embedder():
+    """What joins and standardizes states decides every figure."""
+
+    def mirrored(states: States, part: str) -> np.ndarray:
+        return -states.hidden if part == "hs" else np.abs(states.routing) if part == "rw" else states.hidden
+
+    found = analyse_states(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0, combine=mirrored)
+    assert value(found, part="hs")["value"] == pytest.approx(1)
+    assert value(found, part="concat")["value"] == pytest.approx(1)
+    plain = analyse_states(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0)
+    assert value(found, part="rw")["value"] != value(plain, part="rw")["value"]
+
+
 def test_page_shows_every_result(found):
     page = moee_page(found, SETTINGS)
     for part in ("MoEE (sum)", "published 0.63", "AMI", "One part alone is right", "rice", "plain"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sentence_experts.encoding.encoder import cosines as row_cosines
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AnalyseConfig
 from sentence_experts.evaluation.moee.agreement import agreement, cluster, topics
@@ -20,14 +21,14 @@ from sentence_experts.evaluation.moee.correlation import (
     correlation,
     mean_between,
     rank_correlations,
+    ranks,
+    right_alone,
 )
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-from sentence_experts.models.pooling import unit
-from sentence_experts.moee.alpha import part_cosines
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.prompts import PROMPTS
-from sentence_experts.moee.vectors import CONCAT, HIDDEN, PARTS, ROUTING, SUM, States, joined
+from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, Rows, States, joined
 from sentence_experts.storage import output, sha256_text, write_json
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ Column = NDArray[np.float64]
 # (prompt, dataset) -> part -> the cosine of each pair, shape (pairs,)
 Cosines = Mapping[tuple[str, str], Mapping[str, Column]]
 ReadStates = Callable[[str, Sequence[str]], States]  # prompt, texts -> states
+Combine = Callable[[States, str], Rows]  # states, part -> vectors
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,9 +118,14 @@ def _analysed(embedder: MoeEmbedder, data: Sequence[RatedPairs], config: Analyse
     def read(prompt: str, texts: Sequence[str]) -> States:
         return embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}")
 
-    found = analyse_states(data, read, config, alpha=embedder.alpha)
+    def combine(states: States, part: str) -> Rows:
+        return embedder.with_parts(part).combined(states)
+
+    found = analyse_states(data, read, config, alpha=embedder.alpha, combine=combine)
     made = {"seed": config.seed, "replicates": config.bootstrap, **embedder.reader.settings()}
-    return Analysis(found, {"model": Path(embedder.reader.name).name, **made})
+    of_vectors = {name: embedder.settings[name] for name in ("join", "standard", "standard_batch")}
+    fitted = {"fitted": embedder.fitted is not None}
+    return Analysis(found, {"model": Path(embedder.reader.name).name, **made, **of_vectors, **fitted})
 
 
 def analyse_states(
@@ -127,14 +134,16 @@ def analyse_states(
     config: AnalyseConfig | None = None,
     *,
     alpha: float = 1.0,
+    combine: Combine | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Compare routing weights and hidden states on scored pairs (MoEE, sections 3.2 and 4.4).
+    """Compare routing weights and hidden states on scored pairs (MoEE, sections 3.2, 4.4 and 4.5).
 
     Args:
         datasets: scored pairs; the first one's texts are clustered, and its pairs correlated between prompts.
         read: gives the states of texts under a prompt.
         alpha: weight of RW in "sum".
+        combine: gives the vectors of a part; by default those of `joined`.
         config, settings: a `AnalyseConfig`, or single fields of it.
 
     Returns:
@@ -151,8 +160,9 @@ def analyse_states(
             raise UsageError(
                 f"give at least one {what}, and each only once (got {', '.join(given) or 'none'})"
             )
+    combined = combine or (lambda states, part: joined(states.hidden, states.routing, part, alpha))
     cosines = {
-        (prompt, data.name): _pair_cosines(data, prompt, alpha, read)
+        (prompt, data.name): _pair_cosines(data, prompt, read, combined)
         for prompt, data in product(prompts, datasets)
     }
     first = datasets[0]
@@ -168,19 +178,27 @@ def analyse_states(
             "failed_above": MAX_RANK_DISTANCE,
             "datasets": _complementarity(datasets, prompts[0], cosines),
         },
-        "clusters": {"dataset": first.name, **_clusters(first, read(prompts[0], first.texts), chosen)},
+        "cases": {data.name: _cases(data, cosines[prompts[0], data.name], chosen.cases) for data in datasets},
+        "clusters": {
+            "dataset": first.name,
+            **_clusters(first, read(prompts[0], first.texts), combined, chosen),
+        },
     }
 
 
-def _pair_cosines(data: RatedPairs, prompt: str, alpha: float, read: ReadStates) -> dict[str, Column]:
+def _pair_cosines(data: RatedPairs, prompt: str, read: ReadStates, combine: Combine) -> dict[str, Column]:
     """Part -> the cosines of the pairs (for "sum", the weighted sum of cosines)."""
     texts = data.texts
     states, row = read(prompt, texts), {text: place for place, text in enumerate(texts)}
     sides = [states[[row[text] for text in side]] for side in (data.first, data.second)]
-    hidden, routing = part_cosines(*sides)
-    both = [unit(joined(side.hidden, side.routing, CONCAT)) for side in sides]
-    concat = np.einsum("ij,ij->i", *both, dtype=np.float64)
-    return {HIDDEN: hidden, ROUTING: routing, CONCAT: concat, SUM: hidden + alpha * routing}
+    found = {}
+    for part in PARTS:
+        vectors = [combine(side, part) for side in sides]
+        # The dot product of two "sum" vectors is the weighted sum of the cosines.
+        found[part] = (
+            np.einsum("ij,ij->i", *vectors, dtype=np.float64) if part == SUM else row_cosines(*vectors)
+        )
+    return found
 
 
 def _correlations(
@@ -232,14 +250,31 @@ def _complementarity(datasets: Sequence[RatedPairs], prompt: str, cosines: Cosin
     return shares_of
 
 
-def _clusters(data: RatedPairs, states: States, config: AnalyseConfig) -> dict[str, Any]:
+def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[str, Any]:
+    """The pairs that one part alone is right about (MoEE, section 4.5), those of the widest gap first.
+
+    Equal pairs are listed once.
+    """
+    columns = {"score": data.scores, HIDDEN: cosines[HIDDEN], ROUTING: cosines[ROUTING]}
+    places = {name: ranks(values) for name, values in columns.items()}
+
+    def listed(right: str, wrong: str) -> list[dict[str, Any]]:
+        pairs: dict[tuple[str, str], dict[str, Any]] = {}
+        for place in right_alone(cosines[right], cosines[wrong], data.scores):
+            texts = data.first[place], data.second[place]
+            own = {name: round(float(values[place]), 4) for name, values in columns.items()}
+            own_ranks = {name: round(float(values[place]), 4) for name, values in places.items()}
+            pairs.setdefault(texts, {"first": texts[0], "second": texts[1], **own, "ranks": own_ranks})
+        return list(pairs.values())[:most]
+
+    return {"only_rw": listed(ROUTING, HIDDEN), "only_hs": listed(HIDDEN, ROUTING)}
+
+
+def _clusters(data: RatedPairs, states: States, combine: Combine, config: AnalyseConfig) -> dict[str, Any]:
     """How far clusters by HS and by RW agree (MoEE, section 3.2), and the words of each (figure 3)."""
     texts = data.texts
     number = min(config.clusters, len(texts))
-    labels = {
-        part: cluster(vectors, number, config.seed)
-        for part, vectors in ((HIDDEN, states.hidden), (ROUTING, states.routing))
-    }
+    labels = {part: cluster(combine(states, part), number, config.seed) for part in (HIDDEN, ROUTING)}
     return {
         "texts": len(texts),
         "clusters": number,

@@ -75,16 +75,34 @@ def complementarity(
     hidden: Column, routing: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
 ) -> Complementarity:
     """Which part is right about which pairs; all columns have shape (pairs,)."""
-    wanted = _ranks(scores)
-    hidden_right, routing_right = (
-        np.abs(_ranks(each) - wanted) <= max_distance for each in (hidden, routing)
-    )
+    wanted = ranks(scores)
+    hidden_right, routing_right = (np.abs(ranks(each) - wanted) <= max_distance for each in (hidden, routing))
     return Complementarity(
         float((hidden_right & routing_right).mean()),
         float((hidden_right & ~routing_right).mean()),
         float((~hidden_right & routing_right).mean()),
         float((~hidden_right & ~routing_right).mean()),
     )
+
+
+def right_alone(
+    right: Column, wrong: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
+) -> NDArray[np.int64]:
+    """The pairs that one part is right and the other is wrong about, those of the widest gap first.
+
+    Args:
+        right, wrong: the cosines of the two parts, shape (pairs,) each.
+        scores: human scores, (pairs,).
+        max_distance: up to this distance from the rank by score a part is right.
+
+    Returns:
+        Places of pairs; the gap is between the distances of the two parts.
+    """
+    wanted = ranks(scores)
+    near, far = (np.abs(ranks(each) - wanted) for each in (right, wrong))
+    places = np.flatnonzero((near <= max_distance) & (far > max_distance))
+    order: NDArray[np.int64] = places[np.argsort(near[places] - far[places], kind="stable")]
+    return order
 
 
 def _weighted(first: Column, second: Column, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -97,6 +115,7 @@ def _weighted(first: Column, second: Column, weights: NDArray[np.float64]) -> ND
     return correlations
 
 
-def _ranks(values: ArrayLike) -> Column:
-    ranks: Column = rankdata(values) - 1
-    return ranks / max(len(ranks) - 1, 1)
+def ranks(values: ArrayLike) -> Column:
+    """Ranks from 0 (the lowest value) to 1."""
+    places: Column = rankdata(values) - 1
+    return places / max(len(places) - 1, 1)
