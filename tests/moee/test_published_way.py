@@ -42,6 +42,7 @@ PROMPTS_OF_THE_CODE = {
     'complex) - "*sent 0*" :',
 }
 BATCH = 3
+pytestmark = pytest.mark.filterwarnings("ignore:std")  # of a batch of one, as in the published code
 
 
 @pytest.fixture(scope="module")

@@ -303,8 +303,8 @@ class MoeEmbedder(SentenceTransformer):
             UsageError: too few pairs, or all pairs have one score.
         """
         of_sum = self.with_parts(SUM)
-        sides = (of_sum.standardized(self.states(texts)) for texts in (first, second))
-        return choose_alpha(*sides, scores)
+        left, right = (of_sum.standardized(self.states(texts)) for texts in (first, second))
+        return choose_alpha(left, right, scores)
 
     def get_embedding_dimension(self) -> int | None:
         """The length of a vector."""
