@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from transformers import BertModel
 
 from helpers.samples import make_tiny_encoder
 from sentence_experts.compat.sentence_transformers import config_of, merged_columns, prompt_of, transformer_of
+from sentence_experts.compat.torch import replace_forward
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.trainer import Trainer
 
@@ -105,3 +107,36 @@ def test_a_prompt_is_found_as_encode_finds_it() -> None:
     assert prompt_of(model, "", None) == ""
     with pytest.raises(ValueError, match="c"):
         prompt_of(model, None, "c")
+
+
+def test_encode_calls_the_methods_that_models_of_this_package_override(tmp_path: Path, minilm: str) -> None:
+    calls: list[tuple[str, object]] = []
+
+    class Watched(SentenceTransformer):
+        def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+            calls.append(("preprocess", prompt))
+            return {**super().preprocess(inputs, prompt=prompt, **kwargs), "note": torch.ones(len(inputs))}
+
+        def forward(self, input: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+            calls.append(("forward", input.pop("note").tolist()))
+            return super().forward(input, **kwargs)
+
+    model = Watched(str(make_tiny_encoder(tmp_path, minilm)), device="cpu", prompts={"a": "A: "})
+    model.encode(["one", "two"], prompt_name="a")
+    assert calls == [("preprocess", "A: "), ("forward", [1.0, 1.0])]
+
+
+def test_a_replaced_forward_gets_named_inputs_and_only_those(tmp_path: Path, minilm: str) -> None:
+    model = SentenceTransformer(str(make_tiny_encoder(tmp_path, minilm)), device="cpu")
+    encoder, seen = transformer_of(model), []
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        seen.append((args, kwargs))
+        return type(encoder).forward(encoder, *args, **kwargs)
+
+    before = model.encode(["one"])
+    replace_forward(encoder, forward)
+    assert (model.encode(["one"]) == before).all()
+    ((args, kwargs),) = seen
+    assert args == ()
+    assert {"input_ids", "attention_mask"} <= kwargs.keys()

@@ -9,7 +9,15 @@ import pickle
 import pytest
 import torch
 
-from sentence_experts.compat.torch import changes_of, changes_when_unpickled, is_recording, sharing_weights
+from sentence_experts.compat.torch import (
+    changes_of,
+    changes_when_unpickled,
+    hide,
+    is_recording,
+    replace_forward,
+    sharing_weights,
+    take_state,
+)
 
 
 def test_a_step_of_an_optimizer_is_counted_as_a_change() -> None:
@@ -73,3 +81,47 @@ def test_a_module_with_the_same_weights_has_children_and_attributes_of_its_own()
     assert other(torch.ones(1, 2)).tolist() == [[1, 1]]
     assert isinstance(model[0], torch.nn.Linear)
     assert other[1] is model[1]
+
+
+def test_a_module_takes_everything_of_another() -> None:
+    class Named(torch.nn.Sequential):
+        pass
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(1.0)).eval()
+    other = Named.__new__(Named)
+    take_state(other, model)
+    assert list(map(id, other.parameters())) == list(map(id, model.parameters()))
+    assert not other.training
+    assert torch.equal(other(torch.ones(1, 2)), model(torch.ones(1, 2)))
+
+
+def test_what_is_hidden_in_a_module_is_no_child_and_is_copied_with_it() -> None:
+    model = torch.nn.Linear(2, 2)
+    hide(model, spare=torch.nn.Linear(2, 2))
+    assert list(model.modules()) == [model]
+    assert list(model.state_dict()) == ["weight", "bias"]
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert isinstance(other.spare, torch.nn.Linear)
+        assert other.spare is not model.spare
+
+
+class Doubled:
+    """A `forward` in front of a module's own."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    def __call__(self, value: torch.Tensor) -> torch.Tensor:
+        return 2 * type(self.module).forward(self.module, value)
+
+
+def test_a_replaced_forward_runs_whoever_calls_it_and_goes_with_copies() -> None:
+    model = torch.nn.Linear(2, 2)
+    ones = torch.ones(1, 2)
+    twice = 2 * model(ones)
+    replace_forward(model, Doubled(model))
+    for each in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert each.forward.module is each
+        assert torch.equal(each(ones), twice)
+        assert torch.equal(each.forward(ones), twice)
+        assert list(each.state_dict()) == ["weight", "bias"]

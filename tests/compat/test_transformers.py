@@ -17,7 +17,9 @@ from transformers import (
     ModernBertModel,
     NomicBertConfig,
     NomicBertModel,
+    TrainerState,
 )
+from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
 from transformers.models.bert.modeling_bert import BertLayer
 from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer
 from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer
@@ -25,6 +27,7 @@ from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer
 from sentence_experts.compat.transformers import (
     attention_of,
     ignore_on_load,
+    is_causal_only,
     loading_reports,
     padded_attention,
     padded_mask,
@@ -123,3 +126,26 @@ def test_what_loading_finds_wrong_is_collected_and_not_printed(
     assert "LOAD REPORT" not in caplog.text
     with pytest.raises(RuntimeError):  # outside, all is as it was
         BertModel.from_pretrained(tmp_path)
+
+
+def test_decoders_are_told_from_encoders() -> None:
+    decoders = {"llama", "qwen2", "gpt2", "mistral", "olmoe"}
+    encoders = {"bert", "modernbert", "nomic_bert", "roberta", "xlm-roberta", "mpnet", None}
+    assert {name for name in decoders | encoders if is_causal_only(name)} == decoders
+
+
+def test_the_loggers_take_a_writer_or_nothing_and_answer_the_trainer() -> None:
+    written: list[tuple[str, float, int]] = []
+
+    class Writer:
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            written.append((name, value, step))
+
+        def flush(self) -> None:
+            pass
+
+    callback = TensorBoardCallback(Writer())
+    state = TrainerState(global_step=3, is_world_process_zero=True)
+    callback.on_log(None, state, None, logs={"loss": 0.5})
+    assert written == [("train/loss", 0.5, 3)]
+    assert not list(inspect.signature(WandbCallback).parameters)

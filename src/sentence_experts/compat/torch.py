@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -27,6 +28,24 @@ def sharing_weights(module: M, **changed: torch.nn.Module) -> M:
     )
     other._modules = {**module._modules, **changed}
     return other
+
+
+def take_state(module: torch.nn.Module, other: torch.nn.Module) -> None:
+    """Give a module everything of another: the same children, weights and attributes."""
+    module.__dict__.update(other.__dict__)
+
+
+def hide(module: torch.nn.Module, **attributes: Any) -> None:
+    """Set attributes past `Module.__setattr__`, so that modules among them do not count as children."""
+    module.__dict__.update(attributes)
+
+
+def replace_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> None:
+    """Put another function in the place of a module's `forward`, which `type(module).forward` still is.
+
+    Unlike a hook it also runs where a library calls `forward` itself; copies of the module take it along.
+    """
+    module.forward = forward
 
 
 def is_recording() -> bool:

@@ -9,6 +9,10 @@ from typing import Any
 
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
 from transformers.utils.loading_report import LoadStateDictInfo
 
 # The functions behind the attention "sdpa" and its mask, which transformers documents under that name only.
@@ -63,6 +67,16 @@ def loading_reports() -> Iterator[list[LoadStateDictInfo]]:
             yield reports
         finally:
             LoadStateDictInfo.create_loading_report = table  # type: ignore[method-assign]
+
+
+def is_causal_only(model_type: str | None) -> bool:
+    """Return whether models of this type have a causal language model's head, and no masked one's.
+
+    transformers lists which heads a type has for its `AutoModelFor...` classes alone.
+    """
+    return model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and (
+        model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    )
 
 
 def records_router_logits(model: Any) -> bool:

@@ -14,18 +14,10 @@ if TYPE_CHECKING:
 
 def is_decoder(model: SentenceTransformer) -> bool:
     """Whether the model's blocks are those of a causal language model (and of no masked one)."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
     from sentence_experts.compat.sentence_transformers import config_of
+    from sentence_experts.compat.transformers import is_causal_only
 
-    model_type = getattr(config_of(model), "model_type", None)
-    return (
-        model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-        and model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    )
+    return is_causal_only(getattr(config_of(model), "model_type", None))
 
 
 def pad_on_the_right(model: SentenceTransformer) -> None:

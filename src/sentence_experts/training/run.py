@@ -13,9 +13,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
-from transformers import ProgressCallback, TrainerCallback, TrainerState, set_seed
-from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
-from transformers.trainer_callback import PrinterCallback
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback, TrainerState, set_seed
+from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
 
 from sentence_experts.compat.messages import hide_messages
 from sentence_experts.errors import UsageError

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from sentence_experts.compat.torch import hide
 from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch
 
 
@@ -88,5 +89,4 @@ class IdleExpert(nn.ModuleDict):
 
     def __init__(self, blueprint: nn.ModuleDict, kept: nn.ModuleDict | None = None) -> None:
         super().__init__()
-        # Past `Module.__setattr__`, so that the model does not count them among its modules.
-        self.__dict__.update(blueprint=blueprint, kept=kept)
+        hide(self, blueprint=blueprint, kept=kept)

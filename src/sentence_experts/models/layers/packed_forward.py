@@ -1,8 +1,7 @@
 """Packing on or off: for encoders with experts, and for plain dense ones, which gain by it as much.
 
 A model with experts packs by itself (`routed_model`). A dense encoder of transformers gets a `forward` in
-front of its own, which packs its inputs and unpacks its outputs (not hooks: sentence-transformers calls
-`forward` itself, which bypasses them).
+front of its own (`replace_forward`), which packs its inputs and unpacks its outputs.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from sentence_experts.compat.torch import replace_forward
 from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.routed_model import RoutedModel
@@ -44,7 +44,7 @@ def use_packing(model: nn.Module, packed: bool = True, required: bool = True) ->
         if attention_of(encoder.config) in (PACKED, PADDED):
             set_attention(encoder.config, PACKED if packed else PADDED)
         if packed and not isinstance(encoder, RoutedModel):
-            encoder.forward = PackedForward(encoder)  # type: ignore[method-assign]
+            replace_forward(encoder, PackedForward(encoder))
     return model
 
 

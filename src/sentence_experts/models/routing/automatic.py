@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from sentence_experts.compat.sentence_transformers import takes_sentences
+from sentence_experts.compat.torch import take_state
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.encoder import ExpertEncoder, prepend
@@ -51,7 +52,7 @@ class AutoRoutedEncoder(ExpertEncoder):
             averaged: the averaged model; made from the experts when first needed if not given. Experts that
                 are trained further need a new one, and a new classifier.
         """
-        self.__dict__.update(model.__dict__)  # the same modules and settings
+        take_state(self, model)
         forget_origin(self)  # the model's files do not hold the classifier
         self.prompts = {**model.prompts, AUTO: AUTO_PROMPT}
         self.routed_model.config.auto_routes = False
