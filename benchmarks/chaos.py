@@ -72,7 +72,7 @@ VERBS = {
     "corpus import": Verb("corpus import {articles} --out {corpus} --workers 1", ("articles",), "corpus", ""),
     "pairs": Verb(
         "pairs {corpus} --domains {rules.yaml} --relation co-citation --unit title --split paper "
-        "--negatives-min-cited 1 --max-train-per-domain 60 --max-eval-per-domain 20 --out {pairs}",
+        "--max-train-per-domain 60 --max-eval-per-domain 20 --out {pairs}",
         ("corpus", "rules.yaml"), "pairs", "--seed 1",
     ),
     "tasks": Verb("tasks {tasks.yaml} --out {tasks}", ("tasks.yaml", "rows.jsonl"), "tasks", "--seed 1"),

@@ -56,12 +56,21 @@ DENSE = ("--layers", "none")
 LEARNED = ("--route", "none", "--router", "learned")
 TITLES = (
     *("--relation", "co-citation", "--unit", "title", "--min-count", "1", "--split", "article"),
-    *("--fractions", "0.6,0.08,0.32", "--negatives-min-cited", "2", "--max-train-per-domain", "480"),
+    *(
+        "--fractions",
+        "0.6,0.08,0.32",
+        "--negatives",
+        "cited",
+        "--negatives-min-cited",
+        "2",
+        "--max-train-per-domain",
+        "480",
+    ),
     *("--max-eval-per-domain", "250", "--max-validation-per-domain", "60"),
 )
 ABSTRACTS = (
     *("--relation", "coupling", "--rare", "10", "--unit", "abstract", "--split", "paper"),
-    *("--fractions", "0.55,0.1,0.35", "--negatives-min-cited", "0", "--max-train-per-domain", "120"),
+    *("--fractions", "0.55,0.1,0.35", "--negatives", "random", "--max-train-per-domain", "120"),
     *("--max-eval-per-domain", "150", "--max-validation-per-domain", "40"),
 )
 COMMON = ("--epochs", "1", "--learning-rate", "5e-5", "--eval-steps", "35", "--batches", "homogeneous")

@@ -73,7 +73,7 @@ def read_folder(path: Path) -> None:
         repr(corpus)
         corpus.count_values("subjects")
         corpus.to_pandas()
-        compile_pairs(corpus, unit="title", split="random", fractions="0.5,0.3,0.2", negatives_min_cited=0)
+        compile_pairs(corpus, unit="title", split="random", fractions="0.5,0.3,0.2")
     elif path.name == "pairs":
         Pairs.open(path).to_pandas()
     else:

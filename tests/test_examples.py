@@ -33,7 +33,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
         unit="title",
         split="article",
         fractions=[0.5, 0.2, 0.3],
-        negatives_min_cited=1,
         max_train_per_domain=32,
         max_eval_per_domain=16,
     )

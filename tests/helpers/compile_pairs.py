@@ -14,7 +14,7 @@ from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.recipes import RECIPES
 
 RULES = RECIPES / "material" / "simulated_domains.yaml"
-SMALL = {"negatives_min_cited": 1, "max_train_per_domain": 60, "max_eval_per_domain": 20}
+SMALL = {"max_train_per_domain": 60, "max_eval_per_domain": 20}
 Compile = Callable[..., Pairs]
 
 

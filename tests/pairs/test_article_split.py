@@ -147,7 +147,7 @@ def test_sets_far_from_the_fractions_asked_for_are_reported(capsys: pytest.Captu
     works = [{"paper_id": f"w{n}", "title": f"Work {n}", "abstract": f"About {n}"} for n in range(160)]
     review = [{"citing": "review", "cited": f"w{n}"} for n in range(40)]
     small = [{"citing": f"a{n}", "cited": f"w{40 + 3 * n + k}"} for n in range(40) for k in range(3)]
-    settings = {"split": "article", "negatives_min_cited": 0}
+    settings = {"split": "article"}
     uneven = compile_pairs((works, review + small), settings).manifest["uneven_split"]
     assert "where 60%, 20%, 20% were asked for: `fractions` are of citing articles" in uneven
     assert "warning: train, validation and test have" in capsys.readouterr().err

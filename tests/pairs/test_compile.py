@@ -26,8 +26,10 @@ VARIANTS = [
     {"relation": "coupling", "unit": "title+abstract", "rare": 20},
     {"relation": "citation", "unit": "abstract", "max_eval_per_domain": 5},
     {"split": "random", "fractions": (0.8, 0.1, 0.1)},
-    {"split": "year", "max_eval_per_domain": 5, "negatives_min_cited": 0},
+    {"split": "year", "max_eval_per_domain": 5},
     {"split": "article", "unit": "title"},
+    {"negatives": "cited", "negatives_min_cited": 1},
+    {"negatives": "random"},
 ]
 WITHOUT_SHARED_PAPERS = [*VARIANTS[:4], VARIANTS[6]]
 LINKED = {
@@ -88,8 +90,21 @@ def test_negatives_are_balanced_cited_and_unlinked(pairs: Pairs, corpus: CorpusF
             assert not any(times_linked(connection, relation, row, 10**9) for relation in LINKED)
             for paper in (row["anchor_id"], row["positive_id"]):
                 cited = connection.execute("select count(*) from c where cited = ?", [paper]).fetchone()[0]
-                assert cited >= settings["negatives_min_cited"]
+                assert settings["negatives"] != "cited" or cited >= settings["negatives_min_cited"]
     assert set(pairs.split("train")["label"].to_pylist()) == {1}
+
+
+def test_pairs_keep_the_papers_that_link_them(pairs: Pairs, corpus: CorpusFolder) -> None:
+    settings, connection = pairs.manifest["settings"], citations_of(corpus)
+    for name in ("validation", "test"):
+        for row in pairs.split(name).to_pylist()[:60]:
+            assert len(set(row["linked_by"])) == len(row["linked_by"])
+            # A citation has one, the citing paper, and a count of 1 with it.
+            assert len(row["linked_by"]) == row["count"]
+            for paper in row["linked_by"] if settings["relation"] == "co-citation" else ():
+                cites = connection.execute("select cited from c where citing = ?", [paper]).fetchall()
+                assert {(row["anchor_id"],), (row["positive_id"],)} <= set(cites)
+    assert "linked_by" not in pairs.split("train").column_names
 
 
 def test_both_works_of_a_pair_are_of_its_domain(compiled: Compile, corpus: CorpusFolder) -> None:
@@ -214,7 +229,7 @@ def test_works_of_a_domain_are_of_its_years(corpus: CorpusFolder, tmp_path: Path
     rules.write_text(
         json.dumps({"domains": {name: {"title": ["*"], "years": years} for name, years in ranges.items()}})
     )
-    settings = PairsConfig.model_validate({**SMALL, "unit": unit, "negatives_min_cited": 0})
+    settings = PairsConfig.model_validate({**SMALL, "unit": unit})
     pairs = compile_pairs(corpus, settings, tmp_path / "pairs", domains=rules)
     year_of = dict(
         duckdb.sql(
@@ -252,7 +267,7 @@ def test_same_seed_same_bytes(compiled: Compile, corpus: CorpusFolder, tmp_path:
 
 
 def test_either_paper_of_a_pair_comes_first_about_as_often(compiled: Compile) -> None:
-    train = compiled(unit="title", negatives_min_cited=1).split("train")
+    train = compiled(unit="title").split("train")
     ends = zip(train["anchor_id"].to_pylist(), train["positive_id"].to_pylist(), strict=True)
     first = [one < other for one, other in ends]
     assert 0.35 < sum(first) / len(first) < 0.65
@@ -300,7 +315,7 @@ def test_datasets_and_stock_trainer_read_the_folder(compiled: Compile, minilm: s
     assert list(data) == list(SPLITS)
     assert data["train"].column_names == ["anchor", "positive", "label"]
     full = load_dataset(folder, "full", cache_dir=str(tmp_path / "cache"))
-    assert full["test"].column_names[3:] == ["domain", "count", "anchor_id", "positive_id"]
+    assert full["test"].column_names[3:] == ["domain", "count", "anchor_id", "positive_id", "linked_by"]
 
     model = SentenceTransformer(str(make_tiny_encoder(tmp_path / "tiny", minilm)))
     arguments = SentenceTransformerTrainingArguments(
@@ -314,7 +329,7 @@ def test_datasets_and_stock_trainer_read_the_folder(compiled: Compile, minilm: s
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"negatives_min_cited": 999}, "`negatives_min_cited="),
+        ({"negatives": "cited", "negatives_min_cited": 999}, "`negatives_min_cited="),
         ({"min_count": 10_000}, "`min_count`"),
         ({"fractions": (1.0, 0.0, 0.0)}, "validation split got none"),
     ],
@@ -326,11 +341,11 @@ def test_impossible_settings_are_errors(compiled: Compile, settings: dict, messa
 
 def test_the_suggested_threshold_works(compiled: Compile) -> None:
     with pytest.raises(InputError) as caught:
-        compiled(negatives_min_cited=999)
+        compiled(negatives="cited", negatives_min_cited=999)
     advised = int(str(caught.value).rsplit("=", 1)[1].rstrip("`"))
-    assert compiled(negatives_min_cited=advised).split("test").num_rows > 0
+    assert compiled(negatives="cited", negatives_min_cited=advised).split("test").num_rows > 0
     with pytest.raises(InputError):
-        compiled(negatives_min_cited=advised + 1)
+        compiled(negatives="cited", negatives_min_cited=advised + 1)
 
 
 def test_a_folder_that_is_no_dataset_is_refused(tmp_path: Path, compiled: Compile) -> None:
@@ -344,7 +359,7 @@ def test_a_folder_that_is_no_dataset_is_refused(tmp_path: Path, compiled: Compil
 def test_links_of_real_articles_agree_with_an_independent_count(real_data: Path, tmp_path: Path) -> None:
     expected = json.loads((real_data / "corpora" / "elife_expected_counts.json").read_text())
     corpus = import_corpus([real_data / "corpora" / "elife_jats.tar.xz"], tmp_path / "corpus")
-    capped = {"negatives_min_cited": 0, "max_train_per_domain": 50, "max_eval_per_domain": 20}
+    capped = {"max_train_per_domain": 50, "max_eval_per_domain": 20}
     abstracts = compile_pairs(corpus, out=tmp_path / "abstracts", unit="abstract", **capped)
     assert abstracts.manifest["link_counts"]["1"] == expected["cocited_abstract_pairs"]
     titles = compile_pairs(corpus, unit="title", **capped)

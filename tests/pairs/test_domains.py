@@ -143,7 +143,7 @@ PAPERS = [
     )
 ]
 CITING = [{"citing": f"c{n}", "cited": str(cited)} for n in range(3) for cited in range(8)]
-SETTINGS = {"negatives_min_cited": 0, "split": "random", "fractions": "0.5,0.25,0.25"}
+SETTINGS = {"split": "random", "fractions": "0.5,0.25,0.25"}
 
 
 def counts_of(domains: dict, **more: object) -> DomainCounts:

@@ -189,7 +189,7 @@ def test_retracted_papers_are_left_out_of_pairs_unless_kept() -> None:
     papers.loc[papers.paper_id.isin(["w3", "w4"]), "retracted"] = True
     rows = [(f"c{n}", f"w{(n + k) % 20}", f"Work {(n + k) % 20}") for n in range(20) for k in range(3)]
     citations = pd.DataFrame(rows, columns=["citing", "cited", "cited_title"])
-    settings = {"unit": "title", "split": "random", "fractions": "0.5,0.25,0.25", "negatives_min_cited": 0}
+    settings = {"unit": "title", "split": "random", "fractions": "0.5,0.25,0.25"}
     left_out = compile_pairs((papers, citations), settings)
     kept = compile_pairs((papers, citations), settings, keep_retracted=True)
     assert left_out.manifest["retracted"] == kept.manifest["retracted"] == 2

@@ -9,7 +9,8 @@ import ibis
 import numpy as np
 import pytest
 
-from sentence_experts.pairs.links import RELATIONS, linked_by_any, references_of_few
+from sentence_experts.pairs.links import RELATIONS, linking, references_of_few
+from sentence_experts.pairs.text_links import TextLinks
 
 Citations = set[tuple[int, int]]
 
@@ -80,16 +81,35 @@ def test_members_of_two_groups_are_linked_within_each_alone() -> None:
     assert {(row["left"], row["right"]): row["count"] for row in rows} == {(0, 1): 2, (2, 3): 1}
 
 
-def test_linked_by_any_finds_every_relation_and_nothing_else() -> None:
+def test_text_links_finds_every_relation_and_nothing_else() -> None:
     citations = random_citations(3, nodes=40, rows=60)
-    everyone = set(range(40))
     linked: set[tuple[int, int]] = set()
     for relation in RELATIONS:
-        linked |= set(by_definition(relation, citations, everyone, rare=10**6))
-    candidates = list(combinations(range(40), 2))
-    expression = linked_by_any(
-        ibis_table(("left", "right"), candidates), ibis_table(("citing", "cited"), sorted(citations))
-    )
+        linked |= set(by_definition(relation, citations, set(range(40)), rare=10**6))
+    # Links through papers that are not asked for count.
+    asked = np.arange(5, 40)
+    candidates = np.array(list(combinations(asked.tolist(), 2)))
+    mask = TextLinks(asked, *np.array(sorted(citations)).T).linked(candidates[:, 0], candidates[:, 1])
+    expected = {pair for pair in linked if min(pair) >= 5}
+    assert {tuple(pair) for pair in candidates[mask].tolist()} == expected
+    assert 0 < len(expected) < len(candidates)
+
+
+@pytest.mark.parametrize("relation", sorted(RELATIONS))
+def test_linking_papers_are_those_that_are_counted(relation: str) -> None:
+    citations = random_citations(4)
+    counts = by_definition(relation, citations, set(range(30)), rare=10**6)
+    pairs = ibis_table(("pair", "left", "right"), [(row, *pair) for row, pair in enumerate(sorted(counts))])
+    expression = linking(pairs, ibis_table(("citing", "cited"), sorted(citations)), relation)
     rows = ibis.duckdb.connect().to_pyarrow(expression).to_pylist()
-    assert {(row["left"], row["right"]) for row in rows} == linked
-    assert len(linked) < len(candidates)
+    through: dict[int, set[int]] = {}
+    for row in rows:
+        through.setdefault(row["pair"], set()).add(row["through"])
+    for row, (one, other) in enumerate(sorted(counts)):
+        if relation == "citation":
+            assert through[row] == {a for a, b in ((one, other), (other, one)) if (a, b) in citations}
+        else:
+            ends = {(paper, end) if relation == "co-citation" else (end, paper)
+                    for paper in through[row] for end in (one, other)}  # fmt: skip
+            assert ends <= citations
+            assert len(through[row]) == counts[one, other]

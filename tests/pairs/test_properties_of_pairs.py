@@ -152,7 +152,7 @@ def test_pairs_and_their_counts_are_those_of_the_definition(
             ends = np.array(list(combinations(range(len(numbered)), 2)))
             of_two = [(graph.text[numbered[a]], graph.text[numbered[b]]) for a, b in ends]
             ends = ends[[one != other for one, other in of_two]]
-            mask = made.linked(ends[:, 0], ends[:, 1])
+            mask = made.links_among(np.arange(len(numbered)))(ends[:, 0], ends[:, 1])
             assert mask.tolist() == [frozenset(pair) in linked for pair in of_two if pair[0] != pair[1]]
             behind = made.citing_articles(found)
             for row, ends in enumerate(zip(found.left, found.right, strict=True)):
@@ -191,7 +191,6 @@ def test_splits_do_not_leak_and_negatives_are_unlinked(seed: int, split: str, lo
         chosen = PairsConfig(
             split=split,
             seed=seed % 7,
-            negatives_min_cited=0,
             fractions=(0.4, 0.3, 0.3),
             max_references=longest,
         )

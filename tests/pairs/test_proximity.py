@@ -125,9 +125,7 @@ def test_within_keeps_the_nearer_pairs_and_counts_levels(mentioned: CorpusFolder
         for row in pq.read_table(mentioned.path / "mentions.parquet").to_pylist()
     ]
     for within in ("section", "sentence"):
-        pairs = compile_pairs(
-            mentioned, within=within, negatives_min_cited=1, max_eval_per_domain=20, **LOOSE
-        )
+        pairs = compile_pairs(mentioned, within=within, max_eval_per_domain=20, **LOOSE)
         expected = by_definition(mentions, within)  # type: ignore[arg-type]
         assert pairs.manifest["link_counts"]["1"] == len(expected)
         levels: Counter[str] = Counter()
@@ -149,7 +147,7 @@ def test_proximity_prefers_near_pairs(mentioned: CorpusFolder) -> None:
     drawn = {}
     for frequency in ("sampling", "proximity"):
         pairs = compile_pairs(
-            mentioned, within="section", frequency=frequency, max_train_per_domain=100, negatives_min_cited=0,
+            mentioned, within="section", frequency=frequency, max_train_per_domain=100,
             max_eval_per_domain=5, **LOOSE,
         )  # fmt: skip
         levels = pairs.split("train")["within"].to_pylist()

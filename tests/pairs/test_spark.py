@@ -102,7 +102,7 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-LOOSE = {"negatives_min_cited": 0, "max_eval_per_domain": 3, "fractions": (0.4, 0.3, 0.3)}
+LOOSE = {"max_eval_per_domain": 3, "fractions": (0.4, 0.3, 0.3)}
 
 
 @needs_spark

@@ -73,7 +73,11 @@ def test_what_links_a_paper_links_its_reprint(relation: str, tmp_path: Path) -> 
     with link_graph(corpus, PairsConfig(unit="title", relation=relation)) as graph:
         node = {name: number for number, name in enumerate(sorted(titles))}
         right = np.array([node[name] for name in ("paper", "reprint", "stranger")])
-        assert graph.linked(np.full(3, node["other"]), right).tolist() == [True, True, False]
+        assert graph.links_among(np.array([*node.values()]))(np.full(3, node["other"]), right).tolist() == [
+            True,
+            True,
+            False,
+        ]
 
 
 def test_links_of_a_text_are_links_of_all_works_with_that_text(tmp_path: Path) -> None:

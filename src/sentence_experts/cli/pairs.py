@@ -33,7 +33,7 @@ def pairs(
     same domain that no relation links, or that the same article mentions far from each other.
 
     Example: sentence-experts pairs my-corpus --domains domains.yaml --relation coupling
-    --negatives-min-cited 0 --out my-pairs
+    --out my-pairs
     """
     from sentence_experts.pairs.compile import compile_pairs
 

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from sentence_experts.pairs.levels import LEVELS
+from sentence_experts.pairs.matched import describe_shortfall
 from sentence_experts.pairs.splits import SPLITS
 
 MEANING = {
@@ -15,9 +16,11 @@ MEANING = {
     "coupling": "both papers cite a same work (bibliographic coupling, not co-citation)",
     "citation": "one paper cites the other",
 }
+UNLINKED = "are unlinked by co-citation, coupling and citation"
 NEGATIVES = {
-    "cited": "are unlinked by co-citation, coupling and citation; both works are cited at least "
-    "{negatives_min_cited} times",
+    "matched": f"{UNLINKED}, and are made of the works of the linked pairs, each as often as in those",
+    "random": UNLINKED,
+    "cited": f"{UNLINKED}; both works are cited at least {{negatives_min_cited}} times",
     "same-article": "join the anchor of a linked pair with another work that the same article mentions, but "
     "none in a paragraph with it; the linked pair has the same anchor",
 }
@@ -84,6 +87,8 @@ def _description(manifest: dict[str, Any]) -> str:
     within = settings.get("within", "article")
     near = "" if within == "article" else f", within one {within} of it"
     negatives = NEGATIVES[settings.get("negatives", "cited")].format(**settings)
+    if short := manifest.get("not_matched"):
+        caution = f"{describe_shortfall(short)}. {caution}"
     return f"""# Pairs of scientific texts by {settings["relation"]}
 
 A pair is linked (label 1) when {MEANING[settings["relation"]]}{near}.

@@ -16,11 +16,11 @@ from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.drawing import draw_negatives
 from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.levels import LEVELS
-from sentence_experts.pairs.negatives import NegativeSampler, Request
-from sentence_experts.pairs.same_article import draw_same_article
+from sentence_experts.pairs.matched import describe_shortfall
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLIT_METHODS,
@@ -63,7 +63,7 @@ def compile_pairs(
         SentenceExpertsError: Spark was chosen and is not installed or does not start.
 
     Example:
-        >>> pairs = compile_pairs("corpus", domains="domains.yaml", unit="title", negatives_min_cited=1)
+        >>> pairs = compile_pairs("corpus", domains="domains.yaml", unit="title")
         >>> sorted(pairs.domains)[:2]
         ['cell_biology', 'development']
     """
@@ -127,18 +127,17 @@ def _compiled(
     if uneven := _uneven_split(before, assignment, settings):
         logger.warning(uneven)
     known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
-    drawn, anchored = splits, settings.negatives == "same-article"
-    if anchored:
-        splits, negatives = draw_same_article(graph, drawn, assignment, rng)
-    else:
-        negatives = _draw_negatives(graph, splits, assignment, settings.negatives_min_cited, rng)
+    drawn = draw_negatives(graph, splits, assignment, settings, rng)
+    sampled, splits = splits, drawn.splits
+    if short := describe_shortfall(drawn.shortfall):
+        logger.warning(short)
     leaks, levels = _leaks(graph, splits, settings), _levels(splits)
     if settings.frequency == "duplication":
         splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
     tables = {}
     for number, name in enumerate(SPLITS):
-        labelled = _with_negatives(splits[number], negatives.get(number))
-        tables[name] = graph.pair_table(*labelled, rng, anchored=anchored and number != TRAIN)
+        labelled = _with_negatives(splits[number], drawn.negatives.get(number))
+        tables[name] = graph.pair_table(*labelled, rng, anchored=drawn.anchored and number != TRAIN)
     return (
         tables,
         known_links,
@@ -154,7 +153,8 @@ def _compiled(
             "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
             "known_links": known_links.num_rows,
             "closest_levels": levels,
-            "positives_without_negative": _lost(drawn, splits) if anchored else None,
+            "positives_without_negative": _lost(sampled, splits),
+            "not_matched": drawn.shortfall,
             **leaks,
         },
     )
@@ -226,31 +226,6 @@ def _leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) ->
         "test_articles": articles[1],
         "test_articles_seen_in_training": articles[0],
     }
-
-
-def _draw_negatives(
-    graph: LinkGraph,
-    splits: list[PairArrays],
-    assignment: Assignment,
-    min_cited: int,
-    rng: np.random.Generator,
-) -> dict[int, PairArrays]:
-    """As many negatives as positives, per domain of each evaluation set."""
-    requests = []
-    for split in (VALIDATION, TEST):
-        for domain in np.unique(splits[split].domain):
-            pool = np.flatnonzero(graph.in_domain(domain) & assignment.pools[split])
-            one_end = assignment.one_end.get(split)
-            needed = int((splits[split].domain == domain).sum())
-            requests.append(Request(SPLITS[split], domain, needed, pool, one_end))
-    drawn = NegativeSampler(graph.works, graph.linked, rng).draw(requests, min_cited)
-    negatives: dict[int, PairArrays] = {}
-    for split in (VALIDATION, TEST):
-        mine = [number for number, request in enumerate(requests) if request.split == SPLITS[split]]
-        ends = np.concatenate([drawn[number] for number in mine])
-        domains = np.array([requests[number].domain for number in mine for _ in drawn[number]], dtype=object)
-        negatives[split] = PairArrays(ends[:, 0], ends[:, 1], np.zeros(len(ends), dtype=np.int64), domains)
-    return negatives
 
 
 def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tuple[PairArrays, np.ndarray]:

@@ -92,12 +92,14 @@ class PairsConfig(Config):
         "article, of pairs with random and year. Default: 0.6,0.2,0.2; random 0.98,0.01,0.01; year "
         "0.99,0.01,0",
     )
-    negatives: Literal["cited", "same-article"] = Field(
-        "cited",
-        description="Negative pairs of validation and test: cited (papers of one domain that no relation "
-        "links, both cited at least `negatives_min_cited` times), same-article (a finer test: one paper of a "
-        "linked pair with another that the same article mentions, but none in a paragraph with it; needs "
-        "`within` paragraph or closer)",
+    negatives: Literal["matched", "cited", "random", "same-article"] = Field(
+        "matched",
+        description="Negative pairs of validation and test, which no relation links: matched (the works of "
+        "the linked pairs paired anew, so that each is equally often in both classes), cited (as published: "
+        "papers of the domain cited at least `negatives_min_cited` times, which their number of citations "
+        "gives away), random (papers of the domain), same-article (a finer test: one paper of a linked pair "
+        "with another that the same article mentions, but none in a paragraph with it; needs `within` "
+        "paragraph or closer)",
     )
     negatives_min_cited: int = Field(
         15,
@@ -183,6 +185,9 @@ class PairsConfig(Config):
                 "`within` and `frequency=proximity` need `relation=co-citation`, where an article mentions "
                 f"both papers of a pair; leave them out with {self.relation}"
             )
+        least = type(self).model_fields["negatives_min_cited"].default
+        if self.negatives != "cited" and self.negatives_min_cited != least:
+            raise ValueError(f"`negatives_min_cited` is for `negatives=cited`, not {self.negatives}")
         if self.negatives == "same-article" and self.within not in NEAR:
             raise ValueError(
                 f"`negatives=same-article` needs `within` {', '.join(NEAR[:-1])} or {NEAR[-1]}: its pairs of "

@@ -43,6 +43,8 @@ READ = {
     **dict.fromkeys(("domain", "anchor_id", "positive_id"), identifiers),
 }
 WITHIN = "within"  # a column of pairs by proximity: the closest level, such as "sentence"
+# A column of lists of ids, in validation and test: the papers through which a linked pair is linked.
+LINKED_BY = "linked_by"
 NEGATIVE = "negative"  # an optional column of tables from the user
 ONE_DOMAIN = "all"
 
@@ -51,7 +53,9 @@ class Pairs(TableFolder):
     """Pairs of texts in train, validation and test, in memory or in a folder.
 
     Each split is an Arrow table of `PAIR_COLUMNS`: two texts, label (1 linked, 0 a negative), domain, count
-    (how often the pair was linked, 0 for a negative) and the ids of the two papers.
+    (how often the pair was linked, 0 for a negative) and the ids of the two papers. Validation and test of
+    `compile_pairs` also have `linked_by`, the ids of the papers that link the pair: articles that cite both
+    (co-citation), shared references (coupling) or the one that cites the other; empty for a negative.
     """
 
     kind = "pairs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import ibis
@@ -12,10 +13,17 @@ import pyarrow as pa
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.dataset import PAIR_COLUMNS, WITHIN
+from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.levels import LEVELS
-from sentence_experts.pairs.links import MEMBER_ENDS, RELATIONS, identified, long_lists, references_of_few
+from sentence_experts.pairs.links import (
+    MEMBER_ENDS,
+    RELATIONS,
+    identified,
+    linking,
+    long_lists,
+    references_of_few,
+)
 from sentence_experts.pairs.memberships import domains_of_works
 from sentence_experts.pairs.neighbours import Neighbours
 from sentence_experts.pairs.proximity import co_cited_within
@@ -24,6 +32,7 @@ from sentence_experts.pairs.works import folded_texts, numbered_members, numbere
 from sentence_experts.tables import check_columns
 
 LINK_COUNTS = (1, 2, 3, 5)
+ENDS = ("anchor", "positive")
 
 
 class LinkGraph:
@@ -157,13 +166,15 @@ class LinkGraph:
         times_cited = self._neighbours.times_cited(len(self._same_text))
         return WorkArrays(self._same_text, self._year, times_cited)
 
-    def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """A mask of shape (pairs,) of the pairs (work numbers) that any relation links.
+    def links_among(self, works: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """A function that gives a mask of shape (pairs,) of the pairs of these works that any relation links.
 
         A link of a work is also one of all works with the same text. Links through long reference lists and
         through references that many cite count too.
         """
-        return self._neighbours.linked(self._same_text[left], self._same_text[right])
+        text = self._same_text
+        links = self._neighbours.links_among(np.unique(text[works]))
+        return lambda left, right: links.linked(text[left], text[right])
 
     def citing_articles(self, pairs: PairArrays) -> CitingArticles:
         """The articles that cite both works of each pair, ordered by pair and article."""
@@ -218,7 +229,7 @@ class LinkGraph:
         """The pairs with texts and ids, in random order, each with its two ends in random order.
 
         With `anchored`, the left end stays the anchor. Pairs with levels get a column `within`: that of the
-        closest one, null if they have none.
+        closest one, null if they have none; labelled pairs get `linked_by`.
         """
         order = rng.permutation(len(pairs))
         ends = np.stack([pairs.left[order], pairs.right[order]])
@@ -242,7 +253,23 @@ class LinkGraph:
         if pairs.level is not None:
             names = [LEVELS[level] if level >= 0 else None for level in pairs.level[order].tolist()]
             table = table.append_column(WITHIN, pa.array(names, pa.string()))
+        if not labels.all():
+            table = table.append_column(LINKED_BY, self._linked_by(table))
         return table.combine_chunks()
+
+    def _linked_by(self, table: pa.Table) -> pa.Array:
+        """For each pair of a table the ids of the papers through which its works are linked: lists."""
+        rows = np.flatnonzero(table["label"].to_numpy())
+        ends = {
+            side: table[f"{end}_id"].take(rows) for side, end in zip(("left", "right"), ENDS, strict=True)
+        }
+        asked = self._engine.stored(pa.table({"pair": rows, **ends}))
+        making = self._making_pairs(self._neighbours.citations)
+        found = linking(asked, making, self._settings.relation)
+        found = self._engine.rows(found.order_by("pair", "through"))
+        bounds = np.searchsorted(found["pair"].to_numpy(), np.arange(table.num_rows + 1))
+        through = found["through"].cast(pa.string()).combine_chunks()
+        return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), through)
 
 
 def _wide(column: pa.ChunkedArray) -> np.ndarray:

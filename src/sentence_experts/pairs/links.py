@@ -102,20 +102,19 @@ def citing_both(pairs: ir.Table, citations: ir.Table) -> ir.Table:
     return _through_third(pairs, citations, "cited", "citing").select("pair", article="third")
 
 
-def linked_by_any(candidates: ir.Table, citations: ir.Table) -> ir.Table:
-    """The rows of `candidates(left, right)` that any relation links, and so are no negatives.
+def linking(pairs: ir.Table, citations: ir.Table, relation: str) -> ir.Table:
+    """`pair, through`: what links the works of each row of `pairs(pair, left, right)`.
 
-    Joins outwards from the candidates, so the cost grows with their number and not with that of all links.
-    Every shared reference counts here, however often it is cited.
+    That is each citing article with co-citation, each shared reference with coupling, and with citation the
+    work that cites the other.
     """
-    made = citations.view()
-    hits = (
-        _through_third(candidates, citations, "cited", "citing"),
-        _through_third(candidates, citations, "citing", "cited"),
-        candidates.semi_join(made, [candidates.left == made.citing, candidates.right == made.cited]),
-        candidates.semi_join(made, [candidates.right == made.citing, candidates.left == made.cited]),
-    )
-    return ibis.union(*(each.select("left", "right") for each in hits), distinct=True)
+    if relation == "co-citation":
+        return _through_third(pairs, citations, "cited", "citing").select("pair", through="third")
+    if relation == "coupling":
+        return _through_third(pairs, citations, "citing", "cited").select("pair", through="third")
+    forth = pairs.semi_join(citations, [pairs.left == citations.citing, pairs.right == citations.cited])
+    back = pairs.semi_join(citations, [pairs.right == citations.citing, pairs.left == citations.cited])
+    return forth.select("pair", through="left").union(back.select("pair", through="right"))
 
 
 def _through_third(pairs: ir.Table, citations: ir.Table, ours: str, theirs: str) -> ir.Table:

@@ -1,4 +1,4 @@
-"""Clean negatives: pairs of one domain that no relation links, of papers that are cited enough.
+"""Random negatives: pairs of one domain that no relation links, of papers that are cited enough.
 
 Source: Hallee et al. 2025, Data compilation: not co-cited, and both cited at least 15 times, so that they
 could have been. Here no relation may link them.
@@ -7,18 +7,19 @@ could have been. Here no relation may link them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sentence_experts.errors import InputError
+from sentence_experts.pairs.matched import keys_of
 from sentence_experts.pairs.splits import WorkArrays
 
 # Up to this number of works all their pairs are enumerated, above it pairs are sampled.
 ENUMERATE_UP_TO = 1_500
 ROUNDS = 12
 
-# (left, right) node numbers, each of shape (pairs,), left < right -> a mask of the linked ones.
+# (left, right) node numbers, each of shape (pairs,) -> a mask of the linked ones.
 Linked = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -58,6 +59,16 @@ class NegativeSampler:
         if short:
             raise InputError(self._explain(requests, short, min_cited))
         return drawn
+
+    def more(self, request: Request, found: np.ndarray, taken: np.ndarray) -> np.ndarray:
+        """Negatives that a request still needs, if there are so many: neither `found`, shape (pairs, 2), nor
+        among the `taken` (`keys_of`)."""
+        needed = request.needed - len(found)
+        if needed == 0:
+            return found[:0]
+        known = np.concatenate([taken, keys_of(found)])
+        self._taken = set(zip((known >> 32).tolist(), (known & 0xFFFFFFFF).tolist(), strict=True))
+        return self._draw_one(replace(request, needed=needed), min_cited=0)
 
     def _try(self, requests: list[Request], min_cited: int) -> list[np.ndarray]:
         """Sample as many negatives as possible per request, none of them twice."""

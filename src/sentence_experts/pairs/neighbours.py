@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_experts.pairs.engines import Engine
-from sentence_experts.pairs.links import citing_both, linked_by_any
+from sentence_experts.pairs.links import citing_both
 from sentence_experts.pairs.proximity import far_in_one_article
 from sentence_experts.pairs.splits import CitingArticles, PairArrays
+from sentence_experts.pairs.text_links import TextLinks
 from sentence_experts.pairs.works import (
     citations_of_texts,
     citations_touching,
@@ -51,13 +52,13 @@ class Neighbours:
         times[counts["cited"].to_numpy()] = counts["times"].to_numpy()
         return times
 
-    def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """A mask of shape (pairs,) of the pairs of texts (as in `same_text`) that any relation links."""
-        candidates = self._engine.stored(pa.table({"left": left, "right": right}))
-        hits = self._engine.rows(linked_by_any(candidates, self._of_texts))
-        size = int(max(left.max(initial=0), right.max(initial=0))) + 1
-        found = hits["left"].to_numpy().astype(np.int64) * size + hits["right"].to_numpy()
-        return np.isin(left * size + right, found)
+    def links_among(self, texts: np.ndarray) -> TextLinks:
+        """All links among texts (distinct numbers, as in `same_text`)."""
+        asked = self._engine.stored(pa.table({"text": texts}))
+        every = self._of_texts
+        touching = every.cited.isin(asked.text) | every.citing.isin(asked.text)
+        found = self._engine.rows(every.filter(touching))
+        return TextLinks(texts, *(found[end].to_numpy().astype(np.int64) for end in ("citing", "cited")))
 
     def far_in_one_article(
         self, mentions: ir.Table, anchor: np.ndarray, near: np.ndarray, works: int

@@ -166,6 +166,8 @@ def _small_pairs(protocol: Protocol, material: Material) -> dict[str, Any]:
     """The protocol's pair settings, with as many pairs as the material gives."""
     of_the_material = {key: material.pairs[key] for key in OF_THE_MATERIAL if key in material.pairs}
     merged = {**protocol.pairs, **of_the_material, **protocol.small.pairs}
+    if merged.get("negatives") != "cited":
+        merged.pop("negatives_min_cited", None)
     if "fractions" not in merged and merged.get("split") == material.pairs["split"]:
         # The same split without shares: those that leave enough pairs in each set here.
         merged["fractions"] = material.pairs["fractions"]

@@ -1,0 +1,126 @@
+"""Negatives of validation and test, as `PairsConfig.negatives` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.matched import Allowed, keys_of, pair_anew
+from sentence_experts.pairs.negatives import Linked, NegativeSampler, Request
+from sentence_experts.pairs.same_article import draw_same_article
+from sentence_experts.pairs.splits import SPLITS, TEST, VALIDATION, Assignment, PairArrays
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn.
+
+    Attributes:
+        splits: the linked pairs of each split, without those of validation and test that got no negative.
+        negatives: set -> its negatives.
+        anchored: whether a positive and its negative have the same left end.
+        shortfall: domain -> set -> of its negatives, how many are not fully matched: `nearest` have one end
+            of a linked pair and a work near in frequency, `random` two unlinked works.
+    """
+
+    splits: list[PairArrays]
+    negatives: Mapping[int, PairArrays]
+    anchored: bool = False
+    shortfall: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+
+
+def draw_negatives(
+    graph: LinkGraph,
+    splits: list[PairArrays],
+    assignment: Assignment,
+    settings: PairsConfig,
+    rng: np.random.Generator,
+) -> Drawn:
+    """As many negatives as positives, per domain of each evaluation set.
+
+    Raises:
+        InputError: there are too few.
+    """
+    if settings.negatives == "same-article":
+        return Drawn(*draw_same_article(graph, splits, assignment, rng), anchored=True)
+    requests = _requests(graph, splits, assignment)
+    linked = graph.links_among(np.unique(np.concatenate([request.pool for request in requests])))
+    sampler = NegativeSampler(graph.works, linked, rng)
+    if settings.negatives == "matched":
+        return _draw_matched(graph, splits, requests, sampler, linked, rng)
+    least = settings.negatives_min_cited if settings.negatives == "cited" else 0
+    return Drawn(splits, _by_split(requests, sampler.draw(requests, least)))
+
+
+def _requests(graph: LinkGraph, splits: list[PairArrays], assignment: Assignment) -> list[Request]:
+    requests = []
+    for split in (VALIDATION, TEST):
+        for domain in np.unique(splits[split].domain):
+            pool = np.flatnonzero(graph.in_domain(domain) & assignment.pools[split])
+            needed = int((splits[split].domain == domain).sum())
+            requests.append(Request(SPLITS[split], domain, needed, pool, assignment.one_end.get(split)))
+    return requests
+
+
+def _by_split(requests: list[Request], drawn: list[np.ndarray]) -> dict[int, PairArrays]:
+    negatives = {}
+    for split in (VALIDATION, TEST):
+        mine = [number for number, request in enumerate(requests) if request.split == SPLITS[split]]
+        ends = np.concatenate([drawn[number] for number in mine])
+        domains = np.array([requests[number].domain for number in mine for _ in drawn[number]], dtype=object)
+        negatives[split] = PairArrays(ends[:, 0], ends[:, 1], np.zeros(len(ends), dtype=np.int64), domains)
+    return negatives
+
+
+def _draw_matched(
+    graph: LinkGraph,
+    splits: list[PairArrays],
+    requests: list[Request],
+    sampler: NegativeSampler,
+    linked: Linked,
+    rng: np.random.Generator,
+) -> Drawn:
+    splits, drawn = list(splits), []
+    shortfall: dict[str, dict[str, dict[str, int]]] = {}
+    same_text = graph.works.same_text
+    taken = np.empty(0, dtype=np.int64)  # keys of the negatives of other sets
+    for request in requests:
+        split = SPLITS.index(request.split)
+        positives = np.flatnonzero(splits[split].domain == request.domain)
+        ends = np.stack([splits[split].left, splits[split].right], axis=1)[positives]
+        allowed = _allowed(request, same_text, linked, taken)
+        matched = pair_anew(ends, allowed, rng)
+        others = sampler.more(request, matched.ends, taken)
+        found = np.concatenate([matched.ends, others])
+        if len(found) == 0:
+            raise InputError(
+                f"{request.domain} ({request.split}): all works of the linked pairs are linked with each "
+                "other, so that there are no negatives; add articles, or use fewer domains or a larger "
+                "share for this set with `fractions`"
+            )
+        missing = len(positives) - len(found)
+        left_out = rng.permutation(positives)[:missing]
+        splits[split] = splits[split].take(np.delete(np.arange(len(splits[split])), left_out))
+        taken = np.concatenate([taken, keys_of(found)])
+        drawn.append(found)
+        if matched.nearest or len(others) or missing:
+            counts = {"nearest": matched.nearest, "random": len(others), "left_out": missing}
+            shortfall.setdefault(request.domain, {})[request.split] = {
+                "matched": len(found) - matched.nearest - len(others)
+            } | counts
+    return Drawn(splits, _by_split(requests, drawn), shortfall=shortfall)
+
+
+def _allowed(request: Request, same_text: np.ndarray, linked: Linked, taken: np.ndarray) -> Allowed:
+    def allowed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        mask = (same_text[left] != same_text[right]) & ~linked(left, right)
+        if request.one_end is not None:
+            mask &= request.one_end[left] | request.one_end[right]
+        return mask & ~np.isin(keys_of(np.stack([left, right], axis=1)), taken)
+
+    return allowed
