@@ -4,8 +4,9 @@
 
 The model is the fixture of the tests (scripts/train_tiny_olmoe.py): 2 million parameters, trained for minutes
 on one journal's articles. It shows that everything runs and what the figures look like; what large models do
-it cannot show. Beside it stands the same architecture with weights as drawn, which says how much of a figure
-is training and how much is words in common. Writes the page to FOLDER, its figures to benchmarks/results/.
+it cannot show. Beside it stand the ways of joining and standardizing its parts (as in version 0.1.0, fitted
+once, as published), and the same architecture with weights as drawn, which says how much of a figure is
+training and how much is words in common. Writes the pages to FOLDER, their figures to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -67,6 +68,39 @@ def analysis_lines(found: dict) -> list[str]:
     ]
 
 
+def way_tables(ways: dict[str, dict]) -> list[str]:
+    """Markdown: the mean correlation of each part, for each way of joining and standardizing."""
+    lines = []
+    for prompt in CONTROL_PROMPTS.split(","):
+        lines += [f"## Prompt {prompt}, mean of {len(DATASETS)}", "", f"| | {' | '.join(PARTS.values())} |"]
+        lines += ["|---|" + "---:|" * len(PARTS)]
+        for name, found in ways.items():
+            of_prompt = [row for row in found["correlations"] if row["prompt"] == prompt]
+            means = [
+                100 * sum(row["value"] for row in of_prompt if row["part"] == part) / len(DATASETS)
+                for part in PARTS
+            ]
+            lines.append(f"| {name} | {' | '.join(f'{mean:.2f}' for mean in means)} |")
+        lines.append("")
+    return lines
+
+
+def example_lines(found: dict) -> list[str]:
+    """Markdown: the pairs of the first dataset that one part alone is right about (MoEE, section 4.5)."""
+    lines = []
+    for key, title in (("only_rw", "HS is wrong, RW is right"), ("only_hs", "RW is wrong, HS is right")):
+        lines += [f"## {title} ({DATASETS[0]}, prompt {found['prompts'][0]})", ""]
+        lines += ["| sentence 1 | sentence 2 | score | HS | RW |", "|---|---|---:|---:|---:|"]
+        for one in found["cases"][DATASETS[0]][key]:
+            numbers = " | ".join(
+                f"{one[name]:.2f} ({one['ranks'][name]:.0%})" for name in ("score", "hs", "rw")
+            )
+            texts = " | ".join(one[side].replace("|", "/") for side in ("first", "second"))
+            lines.append(f"| {texts} | {numbers} |")
+        lines.append("")
+    return lines
+
+
 def untrained(folder: Path) -> Path:
     """The fixture's architecture and tokenizer with weights as drawn (seed 0)."""
     config = AutoConfig.from_pretrained(MODEL)
@@ -80,7 +114,7 @@ def analyse(model: Path, out: Path, *more: str) -> dict:
     """What `moee analyse` finds for a model."""
     pairs = [part for name in DATASETS for part in ("--pairs", str(DATA / "eval" / f"{name}.jsonl.gz"))]
     columns = ("--anchor", "sentence1", "--positive", "sentence2", "--device", "cpu")
-    cli(out / "log", "moee", "analyse", str(model), *pairs, *columns, "--out", str(out), *more)
+    cli(out.with_suffix(".log"), "moee", "analyse", str(model), *pairs, *columns, "--out", str(out), *more)
     found: dict = json.loads((out / "analysis.json").read_text(encoding="utf-8"))
     return found
 
@@ -92,9 +126,32 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for states and the page")
     given = parser.parse_args()
-    found = analyse(MODEL, given.out / "trained")
+    cache = ("--cache", str(given.out / "states"))
+    two = ("--prompts", CONTROL_PROMPTS)
+    found = analyse(MODEL, given.out / "trained", *cache)
+    fitted = given.out / "fitted"
+    texts = ("--calibrate", str(DATA / "eval" / "stsb_train.jsonl.gz"), "--column", "sentence1")
+    cli(
+        given.out / "fitted.log",
+        "moee",
+        "make",
+        str(MODEL),
+        *texts,
+        *cache,
+        "--out",
+        str(fitted),
+        "--overwrite",
+    )
+    ways = {
+        "as in 0.1.0 (`--join raw`)": analyse(MODEL, given.out / "raw", *two, *cache, "--join", "raw"),
+        "default": found,
+        "standard scores fitted on STS-B": analyse(fitted, given.out / "standard", *two),
+        "as published (`--standard faithful`)": analyse(
+            MODEL, given.out / "faithful", *two, *cache, "--standard", "faithful"
+        ),
+    }
     control = untrained(given.out / "untrained-model")
-    drawn = analyse(control, given.out / "untrained", "--prompts", CONTROL_PROMPTS)
+    drawn = analyse(control, given.out / "untrained", *two)
     text = [
         "# The small trained model on STS12-16",
         "",
@@ -104,13 +161,18 @@ def main() -> None:
         *correlation_tables(found),
         *analysis_lines(found),
         "",
+        *example_lines(found),
+        "# Ways of joining and standardizing the parts",
+        "",
+        *way_tables(ways),
         "# The same architecture, weights as drawn",
         "",
         *correlation_tables(drawn),
     ]
     (RESULTS / "tiny_moee.md").write_text("\n".join(text), encoding="utf-8")
+    of_ways = {name: each["correlations"] for name, each in ways.items() if each is not found}
     (RESULTS / "tiny_moee.json").write_text(
-        json.dumps({"trained": found, "untrained": drawn}), encoding="utf-8"
+        json.dumps({"trained": found, "untrained": drawn, "ways": of_ways}), encoding="utf-8"
     )
 
 

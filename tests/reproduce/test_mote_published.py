@@ -10,7 +10,7 @@ from scipy.stats import t
 
 from helpers.shipped_recipes import RECIPES
 from sentence_experts.errors import InputError
-from sentence_experts.reproduce.published import Published, PublishedTable
+from sentence_experts.reproduce.published import Published, PublishedDrawing, PublishedTable
 
 PAPER = Published.read(RECIPES / "mote" / "published.yaml")
 TABLES = {table.table: table for table in PAPER.tables}
@@ -48,7 +48,26 @@ def test_the_tables_are_whole() -> None:
     for name, table in TABLES.items():
         wanted = {"Table 2": list(DATASETS)[:3], "Table 3": list(DATASETS)[3:]}.get(name, list(DATASETS))
         assert list(table.rows) == [*wanted, AVERAGE]
-    assert len(list(PAPER.figures())) == 16 + 20 + 16 + 16 + 16 + 24
+    printed = [figure for figure in PAPER.figures() if figure.printed is not None]
+    assert len(printed) == 16 + 20 + 16 + 16 + 16 + 24
+
+
+def test_drawings_have_no_numbers_and_one_highest_column_per_row() -> None:
+    drawn = [figure for figure in PAPER.figures() if figure.printed is None]
+    assert {figure.table for figure in drawn} == {f"Figure {number}" for number in range(4, 8)}
+    rows = {(figure.table, figure.row) for figure in drawn}
+    for table, row in rows:
+        own = [figure for figure in drawn if (figure.table, figure.row) == (table, row)]
+        assert [figure.value for figure in own] == [None, None]
+        assert [figure.highest for figure in own].count(True) == 1
+    assert len(rows) == 6
+
+
+def test_a_drawing_names_its_columns() -> None:
+    with pytest.raises(ValueError, match="'mixed' is none of homogeneous, heterogeneous"):
+        PublishedDrawing(
+            figure="Figure 4", columns=("homogeneous", "heterogeneous"), highest={"average": "mixed"}
+        )
 
 
 @pytest.mark.parametrize("table", PAPER.tables, ids=lambda table: table.table)

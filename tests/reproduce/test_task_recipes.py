@@ -20,10 +20,10 @@ from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.models.surgery.config import ExtendConfig
 from sentence_experts.recipes import RECIPES
 from sentence_experts.reproduce import material
-from sentence_experts.reproduce.comparison import Compared, Comparison, compare
+from sentence_experts.reproduce.comparison import Compared, Comparison, compare, orders
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds.tasks import MTEB_TYPES
-from sentence_experts.reproduce.published import Published
+from sentence_experts.reproduce.published import Published, PublishedFigure
 from sentence_experts.reproduce.recipe import read_recipe
 from sentence_experts.reproduce.run import plan_recipe
 from sentence_experts.tasks.config import TasksConfig
@@ -34,6 +34,7 @@ from sentence_experts.training.config import TrainConfig
 MOTE = RECIPES / "mote"
 PARTS = ("protocol", "published", "tasks", "small_tasks", "simulated_tasks")
 SHIPPED = sorted(file for file in MOTE.glob("*.yaml") if file.stem not in PARTS)
+APPENDIX_A = ("batching", "temperature")
 CONFIGS = {
     "compile_tasks": TasksConfig,
     "extend": ExtendConfig,
@@ -74,17 +75,58 @@ def test_every_column_of_the_published_tables_has_a_recipe() -> None:
         "ALL",
         "MOTE",
         "STATIC",
+        *(name.upper() for name in APPENDIX_A),
     } | {"MoTE", "Static"}
+
+
+def test_every_drawing_has_a_recipe() -> None:
+    drawn = {
+        (drawing.figure, column)
+        for drawing in Published.read(MOTE / "published.yaml").drawings
+        for column in drawing.columns
+    }
+    runs = [run for name in APPENDIX_A for run in read_recipe(MOTE / f"{name}.yaml").runs]
+    assert {place for run in runs for place in run.columns.items()} == drawn
+
+
+@pytest.mark.parametrize("name", APPENDIX_A)
+def test_runs_of_appendix_a_differ_in_one_setting(name: str, tmp_path: Path) -> None:
+    for scale in ("small", "full"):
+        first, second = (
+            step.settings
+            for step in planned(MOTE / f"{name}.yaml", tmp_path / scale, scale).steps
+            if step.call == "train"
+        )
+        differing = {key for key in {*first, *second} if first.get(key) != second.get(key)}
+        assert differing == {"batches" if name == "batching" else "temperature"}
+
+
+def test_the_order_of_a_drawing_is_compared_with_the_papers_text() -> None:
+    place = {"table": "Figure 7", "row": "clustering", "group": "", "metric": "V-measure", "gain": False}
+    bars = [
+        PublishedFigure(
+            column=column, value=None, printed=None, decimals=2, highest=column == "0.06", **place
+        )
+        for column in ("0.03", "0.06")
+    ]
+    for ours, said in (((40.0, 41.0), "here too (0.03 40.00, 0.06 41.00)"), ((42.0, 41.0), "here 0.03 (")):
+        compared = [Compared(bar, value, None, None, None, ()) for bar, value in zip(bars, ours, strict=True)]
+        (line,) = orders(compared)
+        assert line.startswith("Figure 7, clustering: 0.06 is the highest by the paper's text; ")
+        assert said in line
+    assert not list(orders([Compared(bar, None, None, None, None, ()) for bar in bars]))
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_a_recipe_runs_what_its_tables_compare(file: Path) -> None:
     recipe = read_recipe(file)
-    tables = {table.table: table for table in Published.read(recipe.protocol.published).tables}
+    published = Published.read(recipe.protocol.published)
     filled = {place for run in recipe.runs for place in run.columns.items()}
     for name in recipe.tables:
-        gains_over = tables[name].gains_over
-        wanted = {gains_over} if gains_over else set(tables[name].columns)
+        columns = published.columns()[name]
+        drawn = any(name == drawing.figure for drawing in published.drawings)
+        gains_over = None if drawn else published.table(name).gains_over
+        wanted = {gains_over} if gains_over else columns
         assert wanted <= {column for table, column in filled if table == name}
 
 

@@ -22,6 +22,11 @@ LEGEND = (
 )
 
 
+DRAWN = (
+    ". drawn: the paper gives no number; highest: its text says that this column is the highest of the row"
+)
+
+
 @dataclass(frozen=True)
 class Compared:
     """One published figure and ours (`experiment.Ours`), None if undefined or the model was not run.
@@ -107,13 +112,31 @@ def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> Compariso
         title=recipe.title,
         paper=experiment.published.paper,
         scale="small" if experiment.small else "full",
-        legend=LEGEND,
+        legend=LEGEND + (DRAWN if any(one.published.printed is None for one in figures) else ""),
         figures=tuple(figures),
         tables=tuple(_tables(figures)),
         differences=(*differences(experiment), *experiment.notes(evaluations)),
         choices=tuple(f"{each.what} ({each.kind}). Here: {each.here}" for each in recipe.protocol.choices),
-        notes=experiment.published.notes,
+        notes=(*orders(figures), *experiment.published.notes),
     )
+
+
+def orders(figures: Sequence[Compared]) -> Iterator[str]:
+    """For each row of a drawing, whether ours is the highest where the paper's text says so."""
+    highest = [one for one in figures if one.published.highest and one.value is not None]
+    for one in highest:
+        place = one.published
+        row = [
+            other
+            for other in figures
+            if (other.published.table, other.published.row) == (place.table, place.row)
+            and other.value is not None
+        ]
+        ours = max(row, key=lambda other: other.value or 0)
+        measured = ", ".join(f"{other.published.column} {_ours(other)}" for other in row)
+        agrees = "here too" if ours is one else f"here {ours.published.column}"
+        said = f"{place.table}, {place.row}: {place.column} is the highest by the paper's text"
+        yield f"{said}; {agrees} ({measured})"
 
 
 def _marks(experiment: Experiment, model: Model) -> tuple[str, ...]:
@@ -197,4 +220,6 @@ def _ours(figure: Compared) -> str:
 
 def _printed(figure: Compared) -> str:
     published = figure.published
+    if published.printed is None:
+        return "drawn, highest" if published.highest else "drawn"
     return f"{published.printed:{'+' if published.gain else ''}.{published.decimals}f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import Field, model_validator
@@ -17,17 +17,18 @@ ALL_DOMAINS = "all"
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One printed number and where it stands.
+    """One published figure and where it stands: a printed number, or a bar of a drawing.
 
     Attributes:
         table, row, column: its place in the paper.
         group: what several columns have in common: a set of pairs, or a type of task; else "".
         metric: what was measured, such as "f1_max" or "nDCG@10".
-        value: absolute: a gain is added to the figure that it is a gain over.
-        printed: as it stands in the paper.
+        value: absolute: a gain is added to the figure that it is a gain over. None if it is only drawn.
+        printed: as it stands in the paper; None if it is only drawn.
         gain: whether it is printed as a gain.
         decimals: number of printed decimals.
         domain, model, prompt: what the whole table is of, if it is of one.
+        highest: of a drawing, whether the paper's text says that it is the highest of its row.
     """
 
     table: str
@@ -35,13 +36,14 @@ class PublishedFigure:
     column: str
     group: str
     metric: str
-    value: float
-    printed: float
+    value: float | None
+    printed: float | None
     gain: bool
     decimals: int
     domain: str | None = None
     model: str | None = None
     prompt: str | None = None
+    highest: bool = False
 
     @property
     def block(self) -> tuple[str, str | None, str | None]:
@@ -95,6 +97,45 @@ class PublishedTable(Strict):
         return values[names.index(str(self.gains_over))] + value
 
 
+class PublishedDrawing(Strict):
+    """A figure whose values are only drawn: what the paper's text says of it.
+
+    Attributes:
+        figure: its name.
+        columns: what it compares.
+        highest: row that the text speaks of -> the column that it says is the highest there.
+        decimals: with which ours are printed.
+    """
+
+    figure: str
+    columns: tuple[str, ...]
+    highest: dict[str, str]
+    decimals: int = 2
+
+    @model_validator(mode="after")
+    def _columns_are_known(self) -> PublishedDrawing:
+        if unknown := sorted({*self.highest.values()} - {*self.columns}):
+            raise ValueError(f"highest: {unknown[0]!r} is none of {', '.join(self.columns)}")
+        return self
+
+    def figures(self) -> Iterator[PublishedFigure]:
+        """A figure without a number for each row and column."""
+        for row, highest in self.highest.items():
+            for column in self.columns:
+                yield PublishedFigure(
+                    table=self.figure,
+                    row=row,
+                    column=column,
+                    group="",
+                    metric="",
+                    value=None,
+                    printed=None,
+                    gain=False,
+                    decimals=self.decimals,
+                    highest=column == highest,
+                )
+
+
 class PublishedTask(Strict):
     """A type of task of a benchmark.
 
@@ -137,6 +178,7 @@ class Published(Strict):
     paper: str
     notes: tuple[str, ...] = ()
     tables: tuple[PublishedTable, ...]
+    drawings: tuple[PublishedDrawing, ...] = ()
     tasks: dict[str, PublishedTask] = Field(default_factory=dict)
     models: dict[str, PublishedModel] = Field(default_factory=dict)
     sizes: dict[str, DomainSizes] = Field(default_factory=dict)
@@ -165,8 +207,19 @@ class Published(Strict):
         """The table of this name."""
         return next(table for table in self.tables if table.table == name)
 
+    def columns(self) -> dict[str, set[str]]:
+        """Name of a table or drawing -> its columns."""
+        tables = {str(table.table): {name for _, name in table.order()} for table in self.tables}
+        return tables | {drawing.figure: set(drawing.columns) for drawing in self.drawings}
+
+    def averaged(self, name: str) -> list[str]:
+        """The tasks that an average in a table is over; in a drawing all tasks."""
+        drawn = any(drawing.figure == name for drawing in self.drawings)
+        rows = self.tasks if drawn else self.table(name).rows
+        return [task for task in rows if task not in AVERAGES]
+
     def figures(self) -> Iterator[PublishedFigure]:
-        """Every printed figure of every table."""
+        """Every printed figure of every table, then those of the drawings."""
         for table in self.tables:
             for row, values in table.rows.items():
                 for (group, column), printed in zip(table.order(), values, strict=True):
@@ -184,6 +237,9 @@ class Published(Strict):
                         model=table.model,
                         prompt=table.prompt,
                     )
+        for drawing in self.drawings:
+            for figure in drawing.figures():
+                yield replace(figure, metric=self._metric(figure.row, "", figure.column))
 
     def _metric(self, row: str, group: str, column: str) -> str:
         if not self.tasks:

@@ -322,7 +322,7 @@ def _check_names(recipe: Recipe, published: Published, path: Path) -> None:
         return
     if not (recipe.runs or recipe.baselines or recipe.search):
         raise InputError(f"{path}: runs: a recipe has at least one of runs, baselines and search")
-    columns = {str(t.table): {name for _, name in t.order()} for t in published.tables}
+    columns = published.columns()
     for table in recipe.tables:
         if table not in columns:
             raise InputError(f"{path}: tables: {table!r} is none of {', '.join(columns)}")

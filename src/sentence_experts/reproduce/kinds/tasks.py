@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sentence_experts.corpus.tables import PAPERS
 from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.material import ARCHIVES, DATA_VARIABLE, Material, data_folder
-from sentence_experts.reproduce.published import AVERAGES, PublishedFigure, PublishedTable
+from sentence_experts.reproduce.published import AVERAGES, PublishedFigure
 from sentence_experts.reproduce.steps import Step
 from sentence_experts.storage import write_text
 from sentence_experts.tasks.task_file import TaskFile
@@ -89,11 +89,12 @@ class TasksExperiment(Experiment):
     def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> OwnFigure:
         """The models' figure for the row's task, in percent."""
         (evaluation,) = evaluations.values()
-        table = self.published.table(figure.table)
-        value, interval = self._value(figure.row, models, table, evaluation)
+        tasks = self.published.averaged(figure.table)
+        value, interval = self._value(figure.row, models, tasks, evaluation)
         gain = None
-        if figure.gain and (others := self._in_column(figure.table, str(table.gains_over))):
-            over, _ = self._value(figure.row, others, table, evaluation)
+        gains_over = str(self.published.table(figure.table).gains_over) if figure.gain else ""
+        if figure.gain and (others := self._in_column(figure.table, gains_over)):
+            over, _ = self._value(figure.row, others, tasks, evaluation)
             gain = None if value is None or over is None else value - over
         return OwnFigure(value, gain, interval)
 
@@ -110,13 +111,13 @@ class TasksExperiment(Experiment):
         return [one for one in self.models if one.run is not None and one.run.columns.get(table) == column]
 
     def _value(
-        self, row: str, models: list[Model], table: PublishedTable, evaluation: Mapping[str, Any]
+        self, row: str, models: list[Model], tasks: Sequence[str], evaluation: Mapping[str, Any]
     ) -> tuple[float | None, tuple[float, float] | None]:
-        """The value and interval of a row; an average is over the datasets of the table's rows."""
+        """The value and interval of a row; an average is over the datasets of `tasks`."""
         if row in AVERAGES:
             found = []
-            for task in table.rows:
-                value = None if task in AVERAGES else self._value(task, models, table, evaluation)[0]
+            for task in tasks:
+                value = self._value(task, models, tasks, evaluation)[0]
                 if value is not None:
                     found.append((_datasets(evaluation, task), value))
             datasets = sum(count for count, _ in found)
