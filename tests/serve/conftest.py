@@ -7,11 +7,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from helpers.running_server import RunningServer, running_server
-from helpers.samples import make_tiny_encoder
-from sentence_experts.models.encoder import ExpertEncoder
+from helpers.samples import TOPICS, make_tiny_encoder
+from sentence_experts.models.encoder import ExpertEncoder, save
 from sentence_experts.models.loading import load
+from sentence_experts.models.routing.automatic import fit_auto_routes
 
 EXPERTS = ("crops", "neuro")
 TEXTS = ["Rice in drought", "Sleep and memory", "", "wheat " * 300, "Ein Satz über Ähren 🌾"]
@@ -33,9 +35,20 @@ def experts(experts_folder: Path) -> ExpertEncoder:
 
 
 @pytest.fixture(scope="session")
-def server(plain_folder: Path, experts_folder: Path) -> Iterator[RunningServer]:
-    """Serves "experts" and "dense"."""
-    with running_server(experts_folder, f"dense={plain_folder}") as running:
+def auto_folder(tmp_path_factory: pytest.TempPathFactory, experts: ExpertEncoder) -> Path:
+    """The experts with automatic routes, some of whose texts are below the confidence."""
+    texts = {name: [word for topic in TOPICS[name] for word in topic.split()] for name in EXPERTS}
+    labelled = [(text, name) for name in EXPERTS for text in texts[name]]
+    model = fit_auto_routes(experts, *map(list, zip(*labelled, strict=True)), confidence=0.6)
+    folder = tmp_path_factory.mktemp("models") / "auto"
+    save(model, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(plain_folder: Path, experts_folder: Path, auto_folder: Path) -> Iterator[RunningServer]:
+    """Serves "experts", "dense" and "auto"."""
+    with running_server(experts_folder, f"dense={plain_folder}", auto_folder) as running:
         yield running
 
 
@@ -43,3 +56,8 @@ def server(plain_folder: Path, experts_folder: Path) -> Iterator[RunningServer]:
 def client(server: RunningServer) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def plain(plain_folder: Path) -> SentenceTransformer:
+    return load(plain_folder, device="cpu")

@@ -55,7 +55,7 @@ def test_async_clients_of_several_routes_share_the_server(
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
-    assert [model.id for model in client.models.list()] == ["experts", "dense"]
+    assert [model.id for model in client.models.list()] == ["experts", "dense", "auto"]
     assert client.models.retrieve("experts").model_extra["routes"] == list(EXPERTS)
 
 

@@ -10,13 +10,13 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from sentence_experts import __version__
-from sentence_experts.serve import openai, status
+from sentence_experts.serve import cohere, openai, pages, status, tei
 from sentence_experts.serve.engine import Engine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.guard import Guard, Keys
 from sentence_experts.serve.http import json_answer
 
-ROUTERS = (openai.router, status.router)
+ROUTERS = (openai.router, tei.router, cohere.router, status.router, pages.router)
 
 
 def build_app(

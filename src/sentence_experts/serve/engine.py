@@ -18,6 +18,7 @@ from sentence_experts.serve.config import ServeConfig
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.metrics import Metrics
 from sentence_experts.serve.models import Models, ServedModel
+from sentence_experts.serve.routing import check_routes
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,15 @@ class Embedded:
     tokens: list[int]
     routes: list[str | None]
     confidences: list[float | None]
+
+    def finished(self, dimensions: int | None, normalize: bool) -> NDArray[np.float32]:
+        """The vectors cut to a length, and scaled to length 1 if they are cut or should be."""
+        vectors = self.vectors
+        if dimensions not in (None, self.served.dimension):
+            vectors, normalize = vectors[:, :dimensions], True
+        if normalize:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
 
 
 @dataclass
@@ -92,10 +102,15 @@ class Engine:
         about = sum(min(len(text) // 3 + 3, longest) for text in texts)
         with self.batcher.reserve(about) as place:
             try:
-                found = await self._embed(served, texts, list(routes), place)
+                found = await self._embed(served, texts, routes, place)
             except SentenceExpertsError as error:
-                logger.warning(f"{served.name}: {error}")
-                raise RequestError(500, "the model could not encode these texts") from error
+                newer = await self.models.replaced(served)
+                if newer is None:
+                    logger.warning(f"{served.name}: {error}")
+                    raise RequestError(500, "the model could not encode these texts") from error
+                # Its folder was replaced, and an expert that waited there is gone.
+                check_routes(newer, routes)
+                found = await self._embed(newer, texts, routes, place)
         self.metrics.count_texts(served.name, found.routes, found.tokens)
         return found
 

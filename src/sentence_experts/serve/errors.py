@@ -44,7 +44,7 @@ class RequestError(Exception):
         """The answer as the protocol of this path has it: TEI's, Cohere's, or OpenAI's."""
         kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
         text = f"{self.field}: {self.message}" if self.field else self.message
-        if path in TEI_PATHS:
+        if path in TEI_PATHS or path.startswith("/models/"):
             return {"error": text, "error_type": kind}
         if path.startswith("/v2/"):
             return {"message": text}

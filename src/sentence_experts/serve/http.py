@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Request, Response
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import to_json
 from starlette.requests import ClientDisconnect
 
@@ -27,6 +27,12 @@ class Schema(BaseModel):
 
 
 S = TypeVar("S", bound=Schema)
+
+STRINGS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Texts = Annotated[Any, WithJsonSchema(STRINGS)]  # checked by `texts_of`, which says what is wrong with one
+Route = Annotated[
+    str | list[str | None] | None, Field(None, description="Route of all texts, or one per text")
+]
 
 
 def body_of(schema: type[Schema], **more: Any) -> dict[str, Any]:
@@ -75,7 +81,9 @@ def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return RequestError(400, f"this is no JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
-    place = ".".join(str(part) for part in first["loc"] if not isinstance(part, str) or "[" not in part)
+    # pydantic also names the types of a union, which nobody has sent.
+    parts = [str(part) for part in first["loc"]]
+    place = ".".join(part for part in parts if part not in ("str", "int") and "[" not in part)
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         return RequestError(
             422, unknown_setting(place, schema.model_fields).replace("setting", "field"), place

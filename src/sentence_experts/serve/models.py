@@ -142,6 +142,16 @@ class Models:
                     text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
                     logger.warning(f"{name}: not loaded again, the model before it goes on: {text}")
 
+    async def replaced(self, served: ServedModel) -> ServedModel | None:
+        """What has taken the place of a model, loaded now if its folder has changed; None if nothing has."""
+        source = self._sources[served.name]
+        async with self._locks[served.name]:
+            pass  # it may be on its way
+        if self.get(served.name) is served and _stamp(source.place) != source.stamp:
+            await self.reload([served.name])
+        newer = self.get(served.name)
+        return None if newer is served else newer
+
     async def watch(self) -> None:
         """Load each model again whose folder is replaced, for as long as the server runs."""
         while True:

@@ -89,6 +89,17 @@ def find_routes(
     return chosen
 
 
+def check_routes(served: ServedModel, routes: Sequence[str | None]) -> None:
+    """Refuse routes that a model, which took the place of another one, does not have.
+
+    Raises:
+        RequestError: 422.
+    """
+    for route in dict.fromkeys(routes):
+        if route is not None:
+            _route(served, route, "route")
+
+
 def _default(served: ServedModel, place: int | None) -> str | None:
     known = served.known
     if known.default is None and AUTO in known.prompts and served.classifier is not None:

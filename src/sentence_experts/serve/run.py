@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.serve.config import ServeConfig
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from fastapi import APIRouter, FastAPI
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,12 @@ IDLE_SECONDS = 30  # after which a connection without requests is closed
 
 
 def create_app(
-    models: Any, config: ServeConfig | None = None, *, load_config: LoadConfig | None = None, **settings: Any
+    models: Any,
+    config: ServeConfig | None = None,
+    *,
+    load_config: LoadConfig | None = None,
+    routers: Sequence[APIRouter] = (),
+    **settings: Any,
 ) -> FastAPI:
     """Load models and give an ASGI app that serves them, for a server of your own.
 
@@ -34,9 +39,10 @@ def create_app(
         config: settings; those given by name come before it. `host` only decides whether requests must
             name this machine as their host; `port` and `drain_seconds` have no effect.
         load_config: how to open models that are given by path or name; see `load`.
+        routers: FastAPI routers of your own; `request.app.state.engine` has the models and the batches.
 
     Returns:
-        A FastAPI app; `app.state.engine` has the models and the batches.
+        A FastAPI app.
 
     Raises:
         UsageError: a bad setting, no model, two models of one name, or `host` is an address that other
@@ -63,7 +69,8 @@ def create_app(
     check_host(config)
     keys = None if config.api_key_file is None else Keys.read(config.api_key_file)
     loaded = Models(named_sources(models), LoadConfig.of(load_config))
-    return build_app(Engine(loaded, config), keys, local_only=keys is None and is_local(config.host))
+    local_only = keys is None and is_local(config.host)
+    return build_app(Engine(loaded, config), keys, local_only, routers)
 
 
 def serve(

@@ -1,0 +1,64 @@
+"""Cohere's `/v2/embed`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any, Literal
+from uuid import uuid4
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from numpy.typing import NDArray
+from pydantic import Field
+
+from sentence_experts.serve.engine import Engine
+from sentence_experts.serve.http import Route, Schema, answered, body_of, json_answer, read
+from sentence_experts.serve.inputs import check_dimensions, check_lengths, texts_of
+from sentence_experts.serve.routing import fields_of, find_model, find_routes
+
+router = APIRouter(tags=["Cohere"])
+
+
+class EmbedRequest(Schema):
+    """Cohere's request; `input_type` names a route, by the model's own name or Cohere's."""
+
+    model: str | None = Field(None, description="Name of a model, or NAME:ROUTE")
+    texts: list[str] = Field(description="The texts")
+    input_type: Route
+    route: Route
+    embedding_types: list[Literal["float", "base64", "binary", "ubinary"]] = Field(
+        ["float"], min_length=1, description="Forms of the vectors"
+    )
+    truncate: Literal["NONE", "END"] = Field("END", description="NONE refuses texts that are too long")
+    output_dimension: int | None = Field(
+        None, description="Shorter vectors, from models that were trained for them"
+    )
+
+
+@router.post("/v2/embed", openapi_extra=body_of(EmbedRequest))
+async def embed(request: Request) -> Response:
+    """Vectors of texts."""
+    engine: Engine = request.app.state.engine
+    asked = await read(request, EmbedRequest)
+    served, in_name = find_model(engine.models, asked.model)
+    texts = texts_of(asked.texts, served, engine, "texts")
+    routes = find_routes(served, in_name, fields_of(asked, "route", "input_type"), len(texts))
+    check_dimensions(served, asked.output_dimension, "output_dimension")
+    if asked.truncate == "NONE":
+        await asyncio.to_thread(check_lengths, served, texts, routes, "texts")
+    found = await answered(request, engine.embed(served, texts, routes))
+    vectors = found.finished(asked.output_dimension, engine.config.normalize)
+    forms = {kind: _in_form(vectors, kind) for kind in asked.embedding_types}
+    meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": sum(found.tokens)}}
+    content = {"id": str(uuid4()), "embeddings": forms, "texts": texts, "meta": meta}
+    return await json_answer(content, vectors.size)
+
+
+def _in_form(vectors: NDArray[np.float32], kind: str) -> Any:
+    if kind == "float":
+        return vectors.tolist()
+    if kind == "base64":
+        return [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
+    bits = np.packbits(vectors > 0, axis=1)  # (texts, dimensions / 8)
+    return (bits if kind == "ubinary" else bits.astype(np.int16) - 128).tolist()

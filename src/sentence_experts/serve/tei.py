@@ -1,0 +1,204 @@
+"""Text Embeddings Inference's `/embed`, `/similarity`, `/tokenize` and `/info`.
+
+They name no model: the first one answers, or the one of the field `model`, or of a path such as
+`/models/NAME:ROUTE/embed`. Like theirs, `/` takes requests to `/embed` and `/similarity`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from sentence_experts import __version__
+from sentence_experts.serve.engine import Embedded, Engine
+from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.http import Route, Schema, Texts, answered, body_of, json_answer, read
+from sentence_experts.serve.inputs import check_dimensions, check_lengths, texts_of
+from sentence_experts.serve.models import ServedModel
+from sentence_experts.serve.routing import fields_of, find_model, find_routes
+
+ROUTE_FIELDS = ("route", "prompt_name")
+
+router = APIRouter(tags=["TEI"])
+
+
+class Options(Schema):
+    """What all requests can say."""
+
+    model: str | None = Field(None, description="Name of a model, or NAME:ROUTE; by default the first one")
+    prompt_name: Route
+    route: Route
+    truncate: bool | None = Field(None, description="False refuses texts that the model does not read whole")
+    truncation_direction: Literal["right", "Right"] | None = Field(
+        None, description="Texts are cut at the end"
+    )
+
+
+class EmbedRequest(Options):
+    """A request for vectors."""
+
+    inputs: Texts = Field(description="A text, or a list of texts")
+    normalize: bool = Field(True, description="Scale vectors to length 1")
+    dimensions: int | None = Field(
+        None, description="Shorter vectors, from models that were trained for them"
+    )
+    encoding_format: Literal["float"] | None = None
+
+
+class Comparison(Schema):
+    """A text, and others to compare it with."""
+
+    source_sentence: str
+    sentences: list[str] = Field(min_length=1)
+
+
+class SimilarityRequest(Options):
+    """A request for cosines; the options can stand in `parameters` too."""
+
+    inputs: Comparison
+    parameters: Options | None = None
+
+
+class AnyRequest(SimilarityRequest, EmbedRequest):
+    """What `/` takes."""
+
+    inputs: Any  # type: ignore[assignment]
+
+
+class TokenizeRequest(Options):
+    """A request for tokens."""
+
+    inputs: Texts = Field(description="A text, or a list of texts")
+    add_special_tokens: bool = True
+
+
+@router.post("/embed", openapi_extra=body_of(EmbedRequest))
+@router.post("/models/{model:path}/embed", include_in_schema=False)
+async def embed(request: Request) -> Response:
+    """Vectors of texts."""
+    return await _embed(request, await read(request, EmbedRequest))
+
+
+@router.post("/similarity", openapi_extra=body_of(SimilarityRequest))
+@router.post("/models/{model:path}/similarity", include_in_schema=False)
+async def similarity(request: Request) -> Response:
+    """The cosine of a text with each of some others."""
+    return await _similarity(request, await read(request, SimilarityRequest))
+
+
+@router.post("/tokenize", openapi_extra=body_of(TokenizeRequest))
+@router.post("/models/{model:path}/tokenize", include_in_schema=False)
+async def tokenize(request: Request) -> Response:
+    """The tokens of texts as the model reads them, with the route's own."""
+    engine: Engine = request.app.state.engine
+    asked = await read(request, TokenizeRequest)
+    served, in_name = _model(request, asked.model)
+    texts = texts_of(asked.inputs, served, engine, "inputs")
+    routes: list[str | None] = [None] * len(texts)
+    if in_name or asked.route or asked.prompt_name:
+        routes = find_routes(served, in_name, fields_of(asked, *ROUTE_FIELDS), len(texts))
+    tokens = await asyncio.to_thread(_tokens, served, texts, routes, asked.add_special_tokens)
+    return await json_answer(tokens, sum(map(len, tokens)))
+
+
+@router.get("/info")
+@router.get("/models/{model:path}/info", include_in_schema=False)
+async def info(request: Request) -> Response:
+    """What is served: of a model, and of the server's limits."""
+    engine: Engine = request.app.state.engine
+    served, _ = _model(request, None)
+    return await json_answer(
+        {
+            "model_id": served.name,
+            "model_sha": await asyncio.to_thread(lambda: served.fingerprint),
+            "model_dtype": str(served.model.dtype).removeprefix("torch."),
+            "model_type": {"embedding": {"pooling": served.encoder.pooling}},
+            "routes": list(served.known.prompts),
+            "max_input_length": served.max_length,
+            "max_batch_tokens": engine.batcher.batch_tokens,
+            "max_client_batch_size": engine.config.max_texts,
+            "auto_truncate": True,
+            "version": __version__,
+        }
+    )
+
+
+@router.post("/", include_in_schema=False)
+@router.post("/models/{model:path}", include_in_schema=False)
+async def either(request: Request) -> Response:
+    """What `/embed` and `/similarity` take."""
+    asked = await read(request, AnyRequest)
+    given = {name: getattr(asked, name) for name in asked.model_fields_set}
+    if isinstance(asked.inputs, dict):
+        return await _similarity(request, _as(SimilarityRequest, given))
+    return await _embed(request, _as(EmbedRequest, {k: v for k, v in given.items() if k != "parameters"}))
+
+
+def _as(schema: type[Any], given: dict[str, Any]) -> Any:
+    try:
+        return schema(**given)
+    except ValueError:
+        raise RequestError(
+            422, "give a text, a list of texts, or source_sentence and sentences", "inputs"
+        ) from None
+
+
+def _model(request: Request, asked: str | None) -> tuple[ServedModel, str | None]:
+    engine: Engine = request.app.state.engine
+    name = request.path_params.get("model") or asked or engine.models.first.name
+    return find_model(engine.models, name)
+
+
+async def _vectors(request: Request, asked: Options, texts: Any, field: str) -> Embedded:
+    engine: Engine = request.app.state.engine
+    served, in_name = _model(request, asked.model)
+    checked = texts_of(texts, served, engine, field)
+    routes = find_routes(served, in_name, fields_of(asked, *ROUTE_FIELDS), len(checked))
+    check_dimensions(served, getattr(asked, "dimensions", None))
+    if asked.truncate is False:
+        await asyncio.to_thread(check_lengths, served, checked, routes, field)
+    return await answered(request, engine.embed(served, checked, routes))
+
+
+async def _embed(request: Request, asked: EmbedRequest) -> Response:
+    found = await _vectors(request, asked, asked.inputs, "inputs")
+    vectors = found.finished(asked.dimensions, asked.normalize)
+    return await json_answer(vectors.tolist(), vectors.size)
+
+
+async def _similarity(request: Request, asked: SimilarityRequest) -> Response:
+    given = {} if asked.parameters is None else asked.parameters.model_dump(exclude_unset=True)
+    options = asked.model_copy(update=given)
+    texts = [asked.inputs.source_sentence, *asked.inputs.sentences]
+    found = await _vectors(request, options, texts, "inputs.sentences")
+    first, *others = found.finished(None, normalize=True)
+    return await json_answer((np.stack(others) @ first).tolist())
+
+
+def _tokens(
+    served: ServedModel, texts: list[str], routes: list[str | None], special: bool
+) -> list[list[dict[str, Any]]]:
+    tokenizer = served.model.tokenizer
+    if tokenizer is None or not getattr(tokenizer, "is_fast", False):
+        raise RequestError(422, f"{served.name} has no tokenizer that tells where tokens stand", "model")
+    special_ids = {each for each, token in tokenizer.added_tokens_decoder.items() if token.special}
+    answers = []
+    for text, route in zip(texts, routes, strict=True):
+        whole = served.known.prompts.get(route or "", "") + text
+        options = {"return_offsets_mapping": True, "truncation": False, "padding": False, "verbose": False}
+        found = tokenizer(whole, add_special_tokens=special, **options)
+        ids, spans = found["input_ids"], found["offset_mapping"]
+        names = tokenizer.convert_ids_to_tokens(ids)
+        answers.append(
+            [
+                {"id": each, "text": name, "special": True, "start": None, "stop": None}
+                if each in special_ids
+                else {"id": each, "text": whole[start:stop], "special": False, "start": start, "stop": stop}
+                for each, name, (start, stop) in zip(ids, names, spans, strict=True)
+            ]
+        )
+    return answers

@@ -1,0 +1,220 @@
+"""The app in this process: keys, hosts, headers, limits, and settings that change its answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi import APIRouter
+from sentence_transformers import SentenceTransformer
+from starlette.testclient import TestClient
+
+import sentence_experts
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.serve.guard import HEADERS
+
+PATH = "/v1/embeddings"
+
+
+@contextmanager
+def client_of(models: Any, at: str = "localhost", **settings: Any) -> Iterator[TestClient]:
+    app = sentence_experts.create_app(models, watch=False, **settings)
+    with TestClient(app, base_url=f"http://{at}", raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    file = tmp_path / "keys"
+    file.write_text("# ours\nfirst\n\n  second  \n")
+    return file
+
+
+def ask(client: TestClient, **fields: Any) -> Any:
+    return client.post(PATH, json={"input": "a text", **fields})
+
+
+def test_a_key_is_asked_for_everywhere_but_for_health(plain: SentenceTransformer, keys: Path) -> None:
+    with client_of({"m": plain}, "example.org", host="0.0.0.0", api_key_file=keys) as client:
+        for sent in (
+            {},
+            {"Authorization": "Bearer third"},
+            {"Authorization": "Basic first"},
+            {"Authorization": "Bearer # ours"},
+        ):
+            refused = client.post(PATH, json={"input": "a"}, headers=sent)
+            assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        for key in ("first", "second"):
+            assert (
+                client.post(PATH, json={"input": "a"}, headers={"Authorization": f"Bearer {key}"}).status_code
+                == 200
+            )
+        assert client.get("/metrics").status_code == client.get("/openapi.json").status_code == 401
+        assert client.get("/health").status_code == client.get("/ready").status_code == 200
+
+
+def test_a_file_without_keys_is_refused(plain: SentenceTransformer, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# none\n")
+    with pytest.raises(InputError, match="no key in it"):
+        sentence_experts.create_app({"m": plain}, api_key_file=tmp_path / "keys")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.2", "example.org"])
+def test_other_machines_are_served_with_keys_or_on_purpose(plain: SentenceTransformer, host: str) -> None:
+    with pytest.raises(UsageError, match="api_key_file"):
+        sentence_experts.create_app({"m": plain}, host=host)
+    sentence_experts.create_app({"m": plain}, host=host, auth=False)
+
+
+def test_names_of_other_sites_are_refused_at_this_machines_own_address(plain: SentenceTransformer) -> None:
+    with client_of({"m": plain}) as client:
+        assert client.get("/health", headers={"Host": "evil.example:8000"}).status_code == 403
+        for name in ("localhost", "localhost:8000", "127.0.0.1:1", "[::1]:8000", "[::1]", "LOCALHOST"):
+            assert client.get("/health", headers={"Host": name}).status_code == 200, name
+
+
+def test_every_answer_has_the_headers(plain: SentenceTransformer) -> None:
+    with client_of({"m": plain}) as client:
+        for answer in (client.get("/health"), client.get("/none"), ask(client), ask(client, input=5)):
+            assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+            assert "server" not in answer.headers
+
+
+def test_the_access_log_has_no_texts(plain: SentenceTransformer) -> None:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("sentence_experts.access")
+    log.addHandler(handler)
+    with client_of({"m": plain}) as client:
+        assert ask(client, input="a secret").status_code == 200
+        assert client.post(f"{PATH}?q=secret", json={"input": ["secret", 5]}).status_code == 422
+        assert client.get("/secret").status_code == 404
+    log.removeHandler(handler)
+    statuses = [line.rsplit(" ", 2)[0] for line in lines]
+    assert statuses == [f"POST {PATH} 200", f"POST {PATH} 422", "GET other 404"]
+
+
+def test_an_error_of_the_server_is_one_sentence(
+    plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_of({"m": plain}) as client:
+        monkeypatch.setattr(client.app.state.engine, "embed", None)
+        answer = ask(client)
+        assert answer.status_code == 500
+        assert answer.json()["error"]["message"] == "something went wrong in the server"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_limits(plain: SentenceTransformer) -> None:
+    with client_of({"m": plain}, max_texts=2, max_body_bytes=2000, queue_tokens=100) as client:
+        assert ask(client, input=["a"] * 2).status_code == 200
+        assert ask(client, input=["a"] * 3).status_code == 413
+        assert ask(client, input="a" * 2000).json()["error"]["message"].startswith("the request is larger")
+        assert "split it" in ask(client, input="a " * 500).json()["error"]["message"]
+        with client.app.state.engine.batcher.reserve(99):
+            refused = ask(client)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+        assert ask(client).status_code == 200
+
+
+def test_metrics_count_per_route(experts: ExpertEncoder) -> None:
+    with client_of({"m": experts}) as client:
+        tokens = ask(client, model="m", input=["a", "b", "c"], route=["crops", "neuro", "crops"]).json()[
+            "usage"
+        ]
+        page = client.get("/metrics").text
+        assert 'texts_total{model="m",route="crops"} 2.0' in page
+        assert 'texts_total{model="m",route="neuro"} 1.0' in page
+        assert 'tokens_total{model="m",route="crops"}' in page
+        assert f"batch_tokens_sum {float(tokens['total_tokens'])}" in page
+        assert 'requests_total{path="/v1/embeddings",status="200"} 1.0' in page
+        assert 'request_seconds_count{path="/v1/embeddings"} 1.0' in page
+
+
+def test_vectors_of_length_one_on_request_or_by_setting(plain: SentenceTransformer) -> None:
+    unit = plain.encode("a text", normalize_embeddings=True)
+    with client_of({"m": plain}) as client:
+        found = ask(client, normalize=True).json()["data"][0]["embedding"]
+        np.testing.assert_allclose(found, unit, atol=1e-6)
+    with client_of({"m": plain}, normalize=True) as client:
+        np.testing.assert_allclose(ask(client).json()["data"][0]["embedding"], unit, atol=1e-6)
+        found = ask(client, normalize=False).json()["data"][0]["embedding"]
+        np.testing.assert_allclose(found, plain.encode("a text"), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("declared", "allowed", "refused"),
+    [
+        ({"matryoshka_dimensions": [8, 16]}, [8, 16, 32], [4, 12]),
+        ({"is_matryoshka": True}, [1, 12, 32], [0, 33]),
+    ],
+)
+def test_shorter_vectors_of_models_that_declare_them(
+    plain: SentenceTransformer,
+    monkeypatch: pytest.MonkeyPatch,
+    declared: Any,
+    allowed: list[int],
+    refused: list[int],
+) -> None:
+    for name, value in declared.items():
+        monkeypatch.setattr(plain[0].auto_model.config, name, value, raising=False)
+    whole = plain.encode("a text")
+    with client_of({"m": plain}) as client:
+        for length in allowed:
+            found = ask(client, dimensions=length).json()["data"][0]["embedding"]
+            cut = whole[:length] / (1 if length == 32 else np.linalg.norm(whole[:length]))
+            np.testing.assert_allclose(found, cut, atol=1e-6)
+        assert [ask(client, dimensions=length).status_code for length in refused] == [400] * len(refused)
+
+
+def test_token_ids_where_they_are_allowed(experts: ExpertEncoder) -> None:
+    ids = experts.tokenizer("rice in drought", add_special_tokens=False)["input_ids"]
+    with client_of({"m": experts}, token_ids=True) as client:
+        for given in (ids, [ids]):
+            found = ask(client, input=given, route="crops").json()["data"][0]["embedding"]
+            expected = experts.encode("rice in drought", prompt_name="crops")
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert ask(client, input=[10**9], route="crops").status_code == 422
+
+
+def test_other_routers_can_join(plain: SentenceTransformer) -> None:
+    router = APIRouter()
+    router.add_api_route("/page", lambda: "a page")
+    app = sentence_experts.create_app({"m": plain}, watch=False, routers=[router])
+    with TestClient(app, base_url="http://localhost") as client:
+        assert client.get("/page").json() == "a page"
+
+
+def test_the_openapi_page_describes_every_request(plain: SentenceTransformer) -> None:
+    with client_of({"m": plain}) as client:
+        described = client.get("/openapi.json").json()["paths"]
+        for path in (PATH, "/embed", "/similarity", "/tokenize", "/v2/embed"):
+            schema = described[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+            assert schema["properties"], path
+        page = client.get("/docs").text
+        assert all(path in page for path in described)
+        assert "http://" not in page.replace("http://localhost", "")
+        assert "https://" not in page
+
+
+def test_models_of_any_kind_share_a_server(plain: SentenceTransformer) -> None:
+    """One that encodes by its own `encode`, beside one that shares batches."""
+
+    class Own(SentenceTransformer):
+        def encode(self, *args: Any, **kwargs: Any) -> Any:
+            return 2 * super().encode(*args, **kwargs)
+
+    own = Own(modules=list(plain), device="cpu")
+    with client_of({"own": own, "m": plain}) as client:
+        for name, model in (("own", own), ("m", plain)):
+            found = ask(client, model=name, input=["a", "b c"]).json()["data"]
+            np.testing.assert_allclose(
+                [item["embedding"] for item in found], model.encode(["a", "b c"]), atol=1e-6
+            )

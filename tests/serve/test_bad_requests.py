@@ -1,0 +1,141 @@
+"""Every kind of bad request gets its status and one sentence that names the place; the server goes on."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.running_server import RunningServer
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.loading import load
+from serve.conftest import EXPERTS
+
+PATH = "/v1/embeddings"
+GOOD: dict[str, Any] = {"model": "experts:crops", "input": "a text"}
+
+CASES = [
+    ({"input": "a text"}, 422, "model", "name a model"),
+    ({"model": "experts:crops"}, 422, "input", "this field is needed"),
+    (GOOD | {"input": []}, 422, "input", "a list of texts"),
+    (GOOD | {"input": 5}, 422, "input", "a list of texts"),
+    (GOOD | {"input": {"a": 1}}, 422, "input", "a list of texts"),
+    (GOOD | {"input": ["a", 5]}, 422, "input.1", "is no text"),
+    (GOOD | {"input": ["a", None]}, 422, "input.1", "is no text"),
+    (GOOD | {"input": [True]}, 422, "input.0", "is no text"),
+    (GOOD | {"input": [[1], [2]]}, 400, "input.0", "another model's vocabulary"),
+    (GOOD | {"input": ["a"] * 3000}, 413, "input", "at most 2,048 are taken"),
+    (GOOD | {"encoding_format": "hex"}, 422, "encoding_format", "'float' or 'base64'"),
+    (GOOD | {"dimensions": 16}, 400, "dimensions", "not trained for shorter vectors"),
+    (GOOD | {"dimensions": 64}, 400, "dimensions", "vectors of 32 numbers"),
+    (GOOD | {"dimensions": -1}, 400, "dimensions", "vectors of 32 numbers"),
+    (GOOD | {"dimensions": "32"}, 422, "dimensions", "integer"),
+    (GOOD | {"rout": "crops"}, 422, "rout", "no such field; did you mean route"),
+    (GOOD | {"route": "soil"}, 422, "route", "its routes: crops, neuro"),
+    (GOOD | {"route": {"a": 1}}, 422, "route", "valid"),
+    ([GOOD], 422, None, "must be a JSON object"),
+]
+
+
+@pytest.mark.parametrize(("request_", "status", "field", "message"), CASES)
+def test_a_bad_field_is_named(
+    client: httpx.Client, request_: Any, status: int, field: str | None, message: str
+) -> None:
+    answer = client.post(PATH, json=request_)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, status)
+    assert error["param"] == field
+    assert message in error["message"]
+
+
+BODIES = [
+    (b"", 400, "this is no JSON"),
+    (b"{", 400, "this is no JSON"),
+    (b"\xff\xfe", 400, "this is no JSON"),
+    (b'{"input": "\\ud800"}', 400, "this is no JSON"),
+    (b"[" * 10_000, 400, "this is no JSON"),
+    (b"x" * 10_000_001, 413, "larger than 10,000,000 bytes"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "message"), BODIES, ids=[str(body[:9]) for body, *_ in BODIES])
+def test_a_bad_body_is_refused(client: httpx.Client, body: bytes, status: int, message: str) -> None:
+    answer = client.post(PATH, content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, message in answer.json()["error"]["message"]) == (status, True)
+
+
+def test_a_body_without_a_length_is_limited_too(client: httpx.Client) -> None:
+    parts = (b"x" * 1_000_000 for _ in range(11))
+    answer = client.post(PATH, content=parts, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("headers", [{"Content-Type": "text/plain"}, {"Content-Encoding": "gzip"}])
+def test_other_kinds_of_content_are_refused(client: httpx.Client, headers: dict[str, str]) -> None:
+    answer = client.post(PATH, content=b"{}", headers={"Content-Type": "application/json"} | headers)
+    assert (answer.status_code, "send JSON" in answer.json()["error"]["message"]) == (415, True)
+
+
+def test_paths_and_methods_that_are_not_there(client: httpx.Client) -> None:
+    assert client.get("/v1/embedding").status_code == 404
+    assert client.get(PATH).status_code == 405
+    assert client.get("/v1/models/other").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\0" * 100, b"GET / HTTP/9\r\n\r\n", b"POST " + b"x" * 100_000, b"\x16\x03\x01"]
+)
+def test_what_is_no_http_ends_the_connection_only(
+    server: RunningServer, client: httpx.Client, sent: bytes
+) -> None:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
+    assert client.get("/health").status_code == 200
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+one_text = st.tuples(texts, st.sampled_from(EXPERTS))
+
+
+@settings(max_examples=40)
+@given(st.lists(one_text, min_size=1, max_size=6))
+def test_any_text_has_the_vector_that_encode_gives(
+    client: httpx.Client, experts: ExpertEncoder, inputs: list[tuple[str, str]]
+) -> None:
+    request = {
+        "model": "experts",
+        "input": [text for text, _ in inputs],
+        "route": [route for _, route in inputs],
+    }
+    data = client.post(PATH, json=request).json()["data"]
+    for (text, route), item in zip(inputs, data, strict=True):
+        np.testing.assert_allclose(item["embedding"], experts.encode(text, prompt_name=route), atol=1e-6)
+
+
+def test_texts_can_choose_their_routes(client: httpx.Client, auto_folder: Any) -> None:
+    model = load(auto_folder, device="cpu")
+    inputs = ["rice", "cortex", "wheat leaf", "of the a", "in", "memory of rice", ""]
+    answer = client.post(PATH, json={"model": "auto", "input": inputs}).json()
+    np.testing.assert_allclose(
+        [item["embedding"] for item in answer["data"]], model.encode(inputs, prompt_name="auto"), atol=1e-6
+    )
+    names, probabilities = model.choose_route(inputs)
+    chosen = [
+        name if share >= 0.6 else None for name, share in zip(names, probabilities.max(axis=1), strict=True)
+    ]
+    assert [item["route"] for item in answer["data"]] == chosen
+    np.testing.assert_allclose(
+        [item["confidence"] for item in answer["data"]], probabilities.max(axis=1), atol=1e-3
+    )
+    assert {None} < set(chosen), "texts of both kinds, so that the test says something"
+    named = client.post(PATH, json={"model": "auto:crops", "input": "rice"}).json()
+    assert named["data"][0].keys() == {"object", "index", "embedding"}

@@ -1,0 +1,189 @@
+"""A server from its start to its end: models replaced, clients that leave, signals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from helpers.running_server import RunningServer, running_server
+from helpers.samples import make_tiny_encoder
+from sentence_experts.cli.main import main
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.loading import load
+from serve.conftest import EXPERTS
+
+PATH = "/v1/embeddings"
+LONG = ["wheat " * 500] * 60
+
+
+@pytest.fixture(scope="module")
+def other_folder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "other", minilm, EXPERTS, seed=7)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, experts_folder: Path) -> Path:
+    """A copy, which tests replace."""
+    return Path(shutil.copytree(experts_folder, tmp_path_factory.mktemp("served") / "model"))
+
+
+@pytest.fixture(scope="module")
+def own(folder: Path) -> Iterator[RunningServer]:
+    """A server whose model's experts come from the folder when they are called."""
+    with running_server(f"m={folder}", "--max-resident-experts", "1", "--workers", "1") as running:
+        yield running
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.05)
+    return found
+
+
+def queue_tokens(url: str) -> float:
+    page = httpx.get(f"{url}/metrics", timeout=60).text
+    return float(page.split("\nsentence_experts_queue_tokens ")[1].split()[0])
+
+
+def replace(folder: Path, by: Path) -> None:
+    """Put another folder in its place, as atomically as file systems allow."""
+    new, old = folder.with_name("new"), folder.with_name("old")
+    shutil.copytree(by, new)
+    folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old)
+
+
+class Traffic:
+    """Asks for vectors of every route until it is told to stop."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.answers, self.stop = url, list[tuple[str, httpx.Response]](), threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+
+    def _ask(self) -> None:
+        with httpx.Client(base_url=self.url, timeout=60) as client:
+            while not self.stop.is_set():
+                for route in EXPERTS:
+                    answer = client.post(PATH, json={"model": f"m:{route}", "input": "a text"})
+                    self.answers.append((route, answer))
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self._thread.join()
+
+    def vector(self, number: int = -1) -> Any:
+        return self.answers[number][1].json()["data"][0]["embedding"]
+
+
+@pytest.mark.parametrize("way", ["signal", "watch"])
+def test_a_replaced_model_takes_over_without_a_failed_request(
+    own: RunningServer, folder: Path, experts_folder: Path, other_folder: Path, way: str
+) -> None:
+    before, after = (experts_folder, other_folder) if way == "signal" else (other_folder, experts_folder)
+    models: dict[str, ExpertEncoder] = {
+        name: load(each, device="cpu") for name, each in (("0", before), ("1", after))
+    }
+    vectors = {
+        (n, route): model.encode("a text", prompt_name=route)
+        for n, model in models.items()
+        for route in EXPERTS
+    }
+
+    def which(route: str, answer: httpx.Response) -> str:
+        found = answer.json()["data"][0]["embedding"]
+        return next(n for n in models if np.allclose(found, vectors[n, route], atol=1e-6))
+
+    with Traffic(own.url) as traffic:
+        eventually(lambda: len(traffic.answers) > 4)
+        replace(folder, after)
+        if way == "signal":
+            own.send(signal.SIGHUP)
+        eventually(lambda: which(*traffic.answers[-1]) == "1")
+    assert {answer.status_code for _, answer in traffic.answers} == {200}
+    kinds = [which(*each) for each in traffic.answers]
+    assert kinds == sorted(kinds)
+    assert "m: loaded again" in own.log
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_one_before(own: RunningServer, folder: Path) -> None:
+    content = (folder / "config.json").read_text()
+    (folder / "config.json").write_text("{")
+    own.send(signal.SIGHUP)
+    eventually(lambda: "m: not loaded again, the model before it goes on" in own.log)
+    (folder / "config.json").write_text(content)
+    answer = httpx.post(own.url + PATH, json={"model": "m:crops", "input": "a text"}, timeout=60)
+    assert answer.status_code == 200
+
+
+def test_a_client_that_leaves_frees_its_place(own: RunningServer) -> None:
+    body = json.dumps({"model": "m:crops", "input": LONG * 5}).encode()
+    host, _, port = own.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        head = [f"POST {PATH} HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
+        head += [f"Content-Length: {len(body)}", "", ""]
+        connection.sendall("\r\n".join(head).encode() + body)
+        eventually(lambda: queue_tokens(own.url) > 0)
+    eventually(lambda: queue_tokens(own.url) == 0)
+    eventually(lambda: f"POST {PATH} 499" in own.log)
+
+
+def test_sigterm_finishes_what_was_accepted(own: RunningServer) -> None:
+    answers: list[httpx.Response] = []
+    request = {"model": "m:neuro", "input": LONG}
+    asking = threading.Thread(
+        target=lambda: answers.append(httpx.post(own.url + PATH, json=request, timeout=60))
+    )
+    asking.start()
+    eventually(lambda: queue_tokens(own.url) > 0)
+    own.send(signal.SIGTERM)
+    asking.join()
+    assert (answers[0].status_code, len(answers[0].json()["data"])) == (200, len(LONG))
+    assert own.process.wait(60) == 0
+    assert "wheat" not in own.log
+    assert "Traceback" not in own.log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "give at least one model to serve"),
+        (["a/b=minilm", "a/b=minilm"], 2, "two models are called 'a/b'"),
+        (["minilm", "--host", "0.0.0.0"], 2, "--api-key-file"),
+        (["minilm", "--host", "no.such.host.invalid", "--no-auth"], 2, "cannot be listened at"),
+        (["minilm", "--api-key-file", "no-such-file"], 1, "no-such-file: the keys cannot be read"),
+        (["./no-such-model"], 1, "no such model folder"),
+    ],
+)
+def test_what_cannot_be_served_ends_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, message: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--port", "0", *arguments])
+    assert ended.value.code == status
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as ended:
+        main(["serve", "minilm", "--port", str(taken.getsockname()[1])])
+    assert (ended.value.code, "--port" in capsys.readouterr().err) == (2, True)

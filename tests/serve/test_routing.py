@@ -1,0 +1,94 @@
+"""Which route a request means, by whatever field says so."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.routing import find_model, find_routes
+
+
+def model(*routes: str, default: str | None = None, classifier: Any = None) -> Any:
+    known = KnownRoutes("m", {name: f"[{name}]" for name in routes}, default, ())
+    return SimpleNamespace(name="m", known=known, classifier=classifier)
+
+
+class Models(dict[str, Any]):
+    names = property(lambda self: tuple(self))
+    first = property(lambda self: next(iter(self.values())))
+
+
+CROPS = model("crops", "neuro")
+
+
+@pytest.mark.parametrize("field", ["route", "prompt_name", "input_type", "task"])
+def test_each_field_names_a_route_for_all_texts_or_for_each(field: str) -> None:
+    assert find_routes(CROPS, None, {field: "neuro"}, 2) == ["neuro", "neuro"]
+    assert find_routes(CROPS, None, {field: ["neuro", "crops"]}, 2) == ["neuro", "crops"]
+    assert find_routes(CROPS, "crops", {field: ["crops", None]}, 2) == ["crops", "crops"]
+
+
+def refusal(*arguments: Any) -> RequestError:
+    with pytest.raises(RequestError) as refused:
+        find_routes(*arguments)
+    assert refused.value.status == 422
+    return refused.value
+
+
+def test_missing_unknown_and_contradicting_routes_are_refused_with_their_place() -> None:
+    missing = refusal(CROPS, None, {}, 1)
+    assert "m needs a route; its routes: crops, neuro" in missing.message
+    assert '"model": "m:crops"' in missing.message
+    unknown = refusal(CROPS, None, {"route": ["crops", "soil"]}, 2)
+    assert (unknown.message, unknown.field) == ("m has no route 'soil'; its routes: crops, neuro", "route.1")
+    assert refusal(CROPS, None, {"route": ["crops", None]}, 2).field == "route.1"
+    assert refusal(CROPS, None, {"route": ["crops"]}, 2).message == "1 routes for 2 texts"
+    torn = refusal(CROPS, "crops", {"task": "neuro"}, 1)
+    assert torn.message == "names the route 'neuro', but `model` names 'crops'"
+    assert "its routes: none" in refusal(model(), None, {"route": "crops"}, 1).message
+
+
+def test_the_default_route_or_the_text_itself_decides_where_nothing_is_named() -> None:
+    assert find_routes(model("a", "b", default="b"), None, {"route": ["a", None]}, 2) == ["a", "b"]
+    assert find_routes(model("a", "auto", classifier=object()), None, {}, 1) == ["auto"]
+    assert find_routes(model("a", "auto", default="a", classifier=object()), None, {}, 1) == ["a"]
+    assert "needs a route" in refusal(model("a", "auto"), None, {}, 1).message  # a route of that name
+    assert find_routes(model(), None, {}, 2) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("search_query", "query"),
+        ("retrieval.passage", "document"),
+        ("RETRIEVAL_QUERY", "query"),
+        ("Query", "query"),
+    ],
+)
+def test_purposes_of_other_protocols_are_routes_of_that_purpose(asked: str, found: str) -> None:
+    assert find_routes(model("query", "document"), None, {"input_type": asked}, 1) == [found]
+    assert find_routes(model("search_query", "search_document"), None, {"task": found}, 1) == [
+        f"search_{found}"
+    ]
+    assert find_routes(model(), None, {"input_type": asked}, 1) == [None]
+
+
+def test_a_name_that_two_routes_could_mean_is_refused() -> None:
+    assert (
+        "no route 'passage'"
+        in refusal(model("document", "search_document"), None, {"task": "passage"}, 1).message
+    )
+
+
+def test_models_are_found_by_name_with_a_route_behind_it() -> None:
+    two = Models(a=CROPS, b=CROPS)
+    assert find_model(two, "a:x:y") == (CROPS, "x:y")
+    assert find_model(Models(a=CROPS), None) == (CROPS, None)
+    for asked, status in ((None, 422), ("c", 404), ("", 404)):
+        with pytest.raises(RequestError, match="those served: a, b") as refused:
+            find_model(two, asked)
+        assert (refused.value.status, refused.value.field) == (status, "model")
