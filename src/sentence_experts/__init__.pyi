@@ -21,6 +21,7 @@ from .evaluation.config import (
 )
 from .evaluation.evaluate import evaluate
 from .evaluation.moee.analysis import analyse
+from .evaluation.moee.embedders import evaluate_parts, make_embedder
 from .evaluation.similarity import similarity
 from .models.encoder import ExpertEncoder
 from .models.export.config import ExportConfig, QuantizeConfig
@@ -97,11 +98,13 @@ __all__ = [
     "encode",
     "estimate_fetch",
     "evaluate",
+    "evaluate_parts",
     "export",
     "extend",
     "fetch_corpus",
     "import_corpus",
     "load",
+    "make_embedder",
     "quantize",
     "reproduce_recipe",
     "search",

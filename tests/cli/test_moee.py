@@ -49,8 +49,9 @@ def test_made_folder_is_a_model(place, tmp_path, capsys):
         capsys, *made, "--develop", place / "dev.jsonl", "--calibrate", place / "texts.txt"
     )
     assert status == 0, error
-    assert "chosen" in out
-    assert "standard scores fitted on 12 texts" in out
+    assert "chosen" in error
+    assert "standard scores fitted on 12 texts" in error
+    assert "sum of" in out
     vectors = []
     for verb in (("moee", "encode"), ("encode",)):
         target = tmp_path / f"{len(verb)}.npy"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +22,6 @@ from sentence_experts.cli.options import (
     one_of,
 )
 from sentence_experts.encoding.config import EncodeConfig
-from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig, RatedColumns
 from sentence_experts.moee.config import MoeeConfig
 
@@ -69,39 +67,18 @@ def make(
 
     Example: sentence-experts moee make allenai/OLMoE-1B-7B-0924 --develop dev.jsonl --out olmoe-sum
     """
-    from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-    from sentence_experts.moee.embedder import EMBEDDER
-    from sentence_experts.moee.loading import load_embedder
-    from sentence_experts.moee.saved import FILE
-    from sentence_experts.storage import output, sha256_file
-    from sentence_experts.tables import TextTable
+    from sentence_experts.evaluation.moee.embedders import make_embedder
 
-    if calibrate is not None and config.standard is not None:
-        raise UsageError(
-            "`calibrate` fits standard scores once, `standard` takes those of each batch: give one"
-        )
-    if develop is not None and ("alpha" in config.model_fields_set or config.parts != "sum"):
-        raise UsageError("`develop` chooses the alpha of parts sum: leave out `alpha` and `parts`")
-    rated = None if develop is None else RatedPairs.read(develop, columns)
-    if calibrate is not None:
-        TextTable(calibrate, column).check()
-    inputs = {"calibrate": calibrate, "develop": develop}
-    with output(out, EMBEDDER, names=[FILE], overwrite=overwrite) as place:
-        embedder = load_embedder(model, config)
-        made_from = {"model": embedder.fingerprint, "column": column, "columns": columns.model_dump()}
-        given = {name: partial(sha256_file, file) for name, file in inputs.items() if file is not None}
-        if place.begin(made_from, given) == "finished":
-            return
-        if calibrate is not None:
-            texts = [text for text in TextTable(calibrate, column).texts() if text.strip()]
-            embedder.fit_standard(texts)
-            show(f"standard scores fitted on {len(texts):,} texts of {calibrate.name}")
-        if rated is not None:
-            choice = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
-            for alpha, value in choice.tried.items():
-                show(f"alpha {alpha:g}: Spearman {value:.4f}{'  chosen' if alpha == choice.alpha else ''}")
-            embedder = embedder.with_parts("sum", choice.alpha)
-        embedder.save_to(place)
+    embedder = make_embedder(
+        model,
+        out,
+        config,
+        develop=develop,
+        columns=columns,
+        calibrate=calibrate,
+        column=column,
+        overwrite=overwrite,
+    )
     show(f"{out}: {embedder.parts} of {model}")
 
 
@@ -149,16 +126,11 @@ def evaluate(
     Example: sentence-experts moee evaluate allenai/OLMoE-1B-7B-0924 --mteb moee --out results
     """
     data = one_of(mteb=mteb, tasks=tasks)
-    from sentence_experts.evaluation.evaluate import evaluate as measure
-    from sentence_experts.moee.loading import load_embedder
+    from sentence_experts.evaluation.moee.embedders import evaluate_parts
     from sentence_experts.moee.vectors import PARTS
     from sentence_experts.report.write import write_report
 
-    embedder = load_embedder(model, config)
-    embedder.cache_states(out / "states")
-    ending = f"-{embedder.standard}" if embedder.standard else ""
-    variants = {f"{Path(model).name}-{part}{ending}": embedder.with_parts(part) for part in parts or PARTS}
-    found = measure(variants, data, evaluation, out, overwrite)
+    found = evaluate_parts(model, data, evaluation, out, overwrite, parts=parts or PARTS, load_config=config)
     show_evaluation(found, write_report(found, out))
 
 

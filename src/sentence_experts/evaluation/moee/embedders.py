@@ -1,0 +1,128 @@
+"""Embedders that are made and measured: `make_embedder` and `evaluate_parts`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.config import EvaluateConfig, RatedColumns
+from sentence_experts.evaluation.evaluate import evaluate
+from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+from sentence_experts.evaluation.results import Evaluation
+from sentence_experts.models.storage.fingerprint import name_of
+from sentence_experts.moee.config import MoeeConfig
+from sentence_experts.moee.embedder import EMBEDDER, MoeEmbedder
+from sentence_experts.moee.loading import load_embedder
+from sentence_experts.moee.saved import FILE
+from sentence_experts.moee.vectors import PARTS
+from sentence_experts.storage import output, sha256_file
+from sentence_experts.tables import Table, TextTable
+
+logger = logging.getLogger(__name__)
+
+
+def make_embedder(
+    model: str | Path,
+    out: Path | str,
+    config: MoeeConfig | None = None,
+    *,
+    develop: Path | str | None = None,
+    columns: RatedColumns | None = None,
+    calibrate: Table | None = None,
+    column: str | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> MoeEmbedder:
+    """Save an embedder of a language model; its folder says how the model is read.
+
+    Args:
+        model: a mixture-of-experts language model, or the folder of a saved embedder.
+        out: folder for the embedder; the language model's weights stay where they are.
+        config: the settings; those given by name come before it.
+        develop: a file of rated pairs to choose alpha on; evaluate on other pairs.
+        columns: the columns of `develop`.
+        calibrate: texts to fit standard scores on; empty ones are left out.
+        column: the column with the texts of `calibrate`.
+        overwrite: begin anew, in place of another embedder in `out`.
+
+    Raises:
+        UsageError: settings that do not go together, or `out` holds something else.
+        InputError: the model, the pairs or the texts cannot be read.
+
+    Example:
+        >>> make_embedder("language-model", "embedder", parts="rw").parts
+        'rw'
+    """
+    config, columns = MoeeConfig.of(config, **settings), RatedColumns.of(columns)
+    if calibrate is not None and config.standard is not None:
+        raise UsageError(
+            "`calibrate` fits standard scores once, `standard` takes those of each batch: give one"
+        )
+    if develop is not None and ("alpha" in config.model_fields_set or config.parts != "sum"):
+        raise UsageError("`develop` chooses the alpha of parts sum: leave out `alpha` and `parts`")
+    rated = None if develop is None else RatedPairs.read(Path(develop), columns)
+    texts = None if calibrate is None else TextTable(calibrate, column)
+    inputs = {}
+    if texts is not None:
+        texts.check()
+        inputs["calibrate"] = texts.fingerprint
+    if develop is not None:
+        inputs["develop"] = lambda: sha256_file(Path(develop))
+    with output(out, EMBEDDER, names=[FILE], overwrite=overwrite) as place:
+        embedder = load_embedder(str(model), config)
+        made_from = {"model": embedder.fingerprint, "column": column, "columns": columns.model_dump()}
+        if place.begin(made_from, inputs) == "finished":
+            return load_embedder(str(place.path), MoeeConfig.of(device=config.device))
+        if texts is not None:
+            written = [text for text in texts.texts() if text.strip()]
+            embedder.fit_standard(written)
+            logger.info(f"standard scores fitted on {len(written):,} texts of {texts.name}")
+        if rated is not None:
+            choice = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
+            for alpha, value in choice.tried.items():
+                chosen = "  chosen" if alpha == choice.alpha else ""
+                logger.info(f"alpha {alpha:g}: Spearman {value:.4f}{chosen}")
+            embedder = embedder.with_parts("sum", choice.alpha)
+        embedder.save_to(place)
+    return embedder
+
+
+def evaluate_parts(
+    model: str | Path | MoeEmbedder,
+    data: Any,
+    config: EvaluateConfig | None = None,
+    out: Path | str | None = None,
+    overwrite: bool = False,
+    *,
+    parts: Sequence[str] = PARTS,
+    load_config: MoeeConfig | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Measure hidden states, routing weights and their combinations. Each text is read once for all.
+
+    Args:
+        model: an embedder, its folder, or a mixture-of-experts language model.
+        data, config, out, overwrite: as `evaluate`; those given by name come before `config`.
+        parts: what to measure; a label is the model's name and the part.
+        load_config: how to read a language model; see `MoeEmbedder`.
+
+    Raises:
+        UsageError, InputError: as `evaluate` and `load_embedder`.
+
+    Example:
+        >>> found = evaluate_parts("language-model", "pairs", bootstrap=0, parts=["hs", "rw"])
+        >>> sorted(set(found.to_pandas()["model"]))
+        ['language-model-hs', 'language-model-rw']
+    """
+    if isinstance(model, MoeEmbedder):
+        embedder, name = model, name_of(model)
+    else:
+        embedder, name = load_embedder(str(model), load_config), Path(model).name
+    if out is not None:
+        embedder.cache_states(Path(out) / "states")
+    ending = f"-{embedder.standard}" if embedder.standard else ""
+    variants = {f"{name}-{part}{ending}": embedder.with_parts(part) for part in parts}
+    return evaluate(variants, data, config, out, overwrite, **settings)
