@@ -93,15 +93,24 @@ class RunFile:
             os.fsync(file.fileno())
 
 
-def arguments(description: str | None, *parts: str) -> argparse.Namespace:
-    """The command line of a study: where runs are kept, how many seeds, and which parts of it."""
+def arguments(description: str | None, **choices: Sequence[str]) -> argparse.Namespace:
+    """The command line of a study: the folder of the runs, the number of seeds, and what else it offers.
+
+    Args:
+        description: the study's docstring.
+        **choices: option -> its values; one whose name ends in "s" takes several, by default all; any other
+            takes one, by default the first.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the finished runs")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    if parts:
-        parser.add_argument("--part", nargs="+", choices=parts, default=list(parts))
+    for name, values in choices.items():
+        several: Row = (
+            {"nargs": "+", "default": list(values)} if name.endswith("s") else {"default": values[0]}
+        )
+        parser.add_argument(f"--{name}", choices=values, **several)
     parser.add_argument(
         "--report", action="store_true", help="write the tables of what is finished, and stop"
     )
@@ -190,12 +199,21 @@ def train_steps(
     return spent
 
 
-def cosines(model: SentenceTransformer, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
-    """Cosines of pairs of texts, (pairs,); texts that come several times are encoded once."""
+def cosines(
+    model: SentenceTransformer,
+    first: Sequence[str],
+    second: Sequence[str],
+    prompt: str | None = None,
+    max_length: int | None = None,
+) -> NDArray[np.float64]:
+    """Cosines of pairs of texts behind a prompt, (pairs,); texts in several pairs are encoded once."""
     texts = list(dict.fromkeys([*first, *second]))
     place = {text: number for number, text in enumerate(texts)}
     model.eval()
-    vectors = model.encode(texts, batch_size=64, normalize_embeddings=True, show_progress_bar=False)
+    before, model.max_seq_length = model.max_seq_length, max_length or model.max_seq_length
+    behind = [f"{prompt or ''}{text}" for text in texts]
+    vectors = model.encode(behind, batch_size=64, normalize_embeddings=True, show_progress_bar=False)
+    model.max_seq_length = before
     left, right = (vectors[[place[text] for text in side]] for side in (first, second))
     found: NDArray[np.float64] = (left * right).sum(1).astype(np.float64)
     return found
@@ -226,7 +244,7 @@ class Difference:
     """The first arm minus the second, paired by seed.
 
     Attributes:
-        verdict: "better", "worse", "equal within the margin" or "not told apart".
+        verdict: "better", "worse", "equal within 0.01" (the margin) or "not told apart".
     """
 
     first: str
@@ -235,19 +253,22 @@ class Difference:
     p_holm: float
     verdict: str
 
+    def sizes(self) -> str:
+        """`+0.041 (+0.012 to +0.070)`."""
+        return with_sign(self.estimate)
+
     def cells(self) -> list[str]:
         """A row of the table of differences."""
-        interval = self.estimate.interval()
-        return [
-            f"{self.first} - {self.second}",
-            f"{self.estimate.value:+.3f}",
-            f"{interval.low:+.3f} to {interval.high:+.3f}",
-            f"{self.p_holm:.2g}",
-            self.verdict,
-        ]
+        return [f"{self.first} - {self.second}", self.sizes(), f"{self.p_holm:.2g}", self.verdict]
 
 
-DIFFERENCE_HEADER = ["ROC-AUC, paired by seed", "difference", "95% interval", "p, Holm", "verdict"]
+DIFFERENCE_HEADER = ["ROC-AUC, paired by seed", "difference (95% interval)", "p, Holm", "verdict"]
+
+
+def with_sign(change: Estimate) -> str:
+    """`+0.041 (+0.012 to +0.070)`."""
+    interval = change.interval()
+    return f"{change.value:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
 
 
 def differences(
@@ -291,7 +312,7 @@ def write_study(name: str, about: Mapping[str, Any], runs: RunFile, text: str) -
     head = {**about, "hardware": hardware(), "versions": libraries, "settings": runs.settings}
     rows = [{key: value for key, value in row.items() if key != "settings"} for row in runs.rows]
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-    opened = json.dumps(head, indent=1).rstrip("\n}")
+    opened = json.dumps(head, indent=1).removesuffix("\n}")
     (RESULTS / f"{name}.json").write_text(f'{opened},\n "runs": [\n{lines}\n ]\n}}\n', encoding="utf-8")
     told = ", ".join(f"{library} {number}" for library, number in libraries.items())
     whole = f"{text}\n\n{head['hardware']}, one thread; {told}.\n"

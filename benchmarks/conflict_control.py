@@ -1,0 +1,281 @@
+"""Do experts follow conflicting routes sooner than a dense model does? A control with a known ceiling.
+
+    nice python benchmarks/conflict_control.py --out FOLDER [--seeds 5] [--parts depth3 depth1 ...]
+
+Every text is made of as many bank questions (Banking77) as there are routes, and route j asks for question j
+alone. A test pair has the same intent in one place and different ones in all others: it is alike under one
+route and unlike under the rest. A model blind to the route gives a pair one score, so its mean ROC-AUC over
+the routes is exactly 0.5, whatever it has learned.
+
+Each arm sees the same texts, batches (of one route, in turn) and steps of a seed:
+
+- dense: one model, the instruction "first: " in front of the text; also with three times the rate;
+- experts: MoTE, an expert (MLP and norms) per instruction;
+- experts, tokens: an expert (MLP) per route token in place of [CLS], without instructions.
+
+Curves are measured within one run. No step and no setting is chosen by a figure: sizes were fixed by the time
+that steps take. Takes about an hour of one core.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import studies
+from measuring import table
+from sentence_experts.evaluation.statistics import Runs, ScoredPairs
+from studies import Batch, RunFile
+from study import DATA
+
+NAME = "conflict_control"
+NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+WORDS = (5, 8)  # of a question; longer and shorter ones are left out
+BATCH, RATE, HIGH_RATE = 16, 1e-4, 3e-4
+MEASURED = (20, 40, 80, 160)
+STEPS = MEASURED[-1]
+# Fixed before any run: the primary figure is the mean ROC-AUC at the last step, two routes, three blocks,
+# experts minus dense; differences within the margin count as equal.
+PRIMARY, MARGIN, REACHED = ("depth3", "experts", "dense"), 0.01, 0.9
+SETTINGS = {"words": WORDS, "batch": BATCH, "rates": [RATE, HIGH_RATE], "measured": MEASURED}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """How the base gets its routes, and the learning rate."""
+
+    extend: Mapping[str, Any]
+    rate: float = RATE
+
+
+@dataclass(frozen=True)
+class Part:
+    """Runs that are compared: how many blocks, routes and test pairs, and the arms."""
+
+    blocks: int
+    routes: int
+    test_pairs: int
+    arms: tuple[str, ...]
+
+
+ARMS = {
+    "dense": Arm({"route": "prefix", "layers": "none"}),
+    "dense, 3x rate": Arm({"route": "prefix", "layers": "none"}, HIGH_RATE),
+    "experts": Arm({"route": "prefix", "expert_norms": True}),
+    "experts, tokens": Arm({"route": "token"}),
+}
+MAIN = ("dense", "experts")
+PARTS = {
+    "depth3": Part(3, 2, 240, (*MAIN, "dense, 3x rate")),
+    "depth1": Part(1, 2, 240, (*MAIN, "dense, 3x rate", "experts, tokens")),
+    "routes4": Part(1, 4, 160, MAIN),
+    "routes8": Part(1, 8, 96, MAIN),
+}
+Questions = Mapping[str, Sequence[str]]  # intent -> questions
+
+
+def questions() -> tuple[Questions, Questions]:
+    """Short questions by intent: half of each intent for training, half for the test."""
+    by_intent: dict[str, list[str]] = defaultdict(list)
+    for split in ("train", "test"):
+        with gzip.open(DATA / "eval" / f"banking77_{split}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                if WORDS[0] <= len(row["text"].split()) <= WORDS[1]:
+                    by_intent[row["label"]].append(row["text"])
+    random = np.random.default_rng(0)
+    train, test = {}, {}
+    for intent in sorted(by_intent):
+        order = random.permutation(sorted(set(by_intent[intent]))).tolist()
+        train[intent], test[intent] = order[::2], order[1::2]
+    return train, test
+
+
+@dataclass(frozen=True)
+class TestPairs:
+    """Pairs of texts and the place in which their intents agree, each (pairs,); no question comes twice."""
+
+    first: list[str]
+    second: list[str]
+    agreeing: list[int]
+
+    def by_route(self, routes: int) -> dict[str, ScoredPairs]:
+        """Route -> all pairs with the labels of that route."""
+        first, second = ([f"{side} {number}" for number in range(len(self.agreeing))] for side in "ab")
+        zeros = np.zeros(len(first))
+        agreeing = np.array(self.agreeing)
+        return {
+            NAMES[route]: ScoredPairs(zeros, (agreeing == route).astype(np.int64), first, second)
+            for route in range(routes)
+        }
+
+
+def test_pairs(test: Questions, routes: int, count: int) -> TestPairs:
+    """Test pairs, as many for each route. The same for all arms and seeds.
+
+    Each question stands in one pair only, so pairs are independent of each other.
+    """
+    random = np.random.default_rng(routes)
+    left = {intent: random.permutation(own).tolist() for intent, own in test.items()}
+
+    def drawn(number: int) -> list[str]:
+        """Different intents: those with the most questions left."""
+        intents = random.permutation([intent for intent in left if left[intent]]).tolist()
+        return sorted(intents, key=lambda intent: -len(left[intent]))[:number]
+
+    first: list[str] = []
+    second: list[str] = []
+    agreeing = [number % routes for number in range(count)]
+    for place in agreeing:
+        same = str(random.choice([intent for intent in left if len(left[intent]) > 1]))
+        couple = [left[same].pop(), left[same].pop()]
+        others = random.permutation([one for one in drawn(2 * routes) if one != same][: 2 * routes - 2])
+        rest = [left[intent].pop() for intent in others.tolist()]
+        sides = [rest[: routes - 1], rest[routes - 1 :]]
+        for side, own, texts in zip(sides, couple, (first, second), strict=True):
+            side.insert(place, own)
+            texts.append(" ".join(side))
+    return TestPairs(first, second, agreeing)
+
+
+def batches(train: Questions, routes: int, seed: int, prompts: Sequence[str]) -> Iterator[Batch]:
+    """Batches of one route, the routes in turn. All pairs of a batch have another intent."""
+    random = np.random.default_rng(seed)
+    intents = sorted(train)
+
+    def some() -> str:
+        return str(random.choice(train[str(random.choice(intents))]))
+
+    for step in range(STEPS):
+        route = step % routes
+        columns: tuple[list[str], list[str]] = ([], [])
+        for intent in random.choice(intents, BATCH, replace=False).tolist():
+            couple = random.choice(train[intent], 2, replace=False).tolist()
+            for column, own in zip(columns, couple, strict=True):
+                parts = [own if place == route else some() for place in range(routes)]
+                column.append(prompts[route] + " ".join(parts))
+        yield Batch(*columns, range(BATCH))
+
+
+def run(part: Part, arm: Arm, seed: int, train: Questions, pairs: TestPairs) -> dict[str, Any]:
+    """One run: the curve, and the cosines of the last step."""
+    import sentence_experts
+
+    names = NAMES[: part.routes]
+    model = sentence_experts.extend(studies.first_blocks(part.blocks), list(names), **arm.extend)
+    prompts = [model.prompts[name] or "" for name in names]
+    curve: list[dict[str, Any]] = []
+    scores: dict[str, Any] = {}
+
+    def measure(step: int, seconds: float) -> None:
+        if step not in MEASURED:
+            return
+        for name, prompt in zip(names, prompts, strict=True):
+            scores[name] = studies.cosines(model, pairs.first, pairs.second, prompt)
+        auc = float(studies.auc_of(pairs.by_route(part.routes), scores).values[0])
+        curve.append({"step": step, "seconds": round(seconds, 2), "auc": round(auc, 5)})
+
+    studies.train_steps(model, batches(train, part.routes, seed, prompts), arm.rate, seed, measure)
+    return {"curve": curve, "scores": studies.packed(scores)}
+
+
+def blind_auc(part: Part, pairs: TestPairs) -> float:
+    """The mean ROC-AUC over the routes of the base itself, which does not see them."""
+    scores = studies.cosines(studies.first_blocks(part.blocks), pairs.first, pairs.second)
+    by_route = pairs.by_route(part.routes)
+    return float(studies.auc_of(by_route, dict.fromkeys(by_route, scores.tolist())).values[0])
+
+
+def curve_table(found: Mapping[str, list[studies.Row]]) -> str:
+    """The mean over seeds at each step, and the seconds and steps to `REACHED`."""
+    rows = []
+    for arm, runs in found.items():
+        curves = np.array([[point["auc"] for point in one["curve"]] for one in runs])
+        cells = [f"{mean:.3f}" for mean in curves.mean(0)]
+        first = [next((p for p in one["curve"] if p["auc"] >= REACHED), None) for one in runs]
+        reached = [point for point in first if point is not None]
+        there = f"{len(reached)} of {len(runs)}"
+        if reached:
+            steps = ", ".join(str(step) for step in sorted({point["step"] for point in reached}))
+            there += f", at {steps}, {np.mean([point['seconds'] for point in reached]):.0f} s"
+        whole = np.mean([one["curve"][-1]["seconds"] for one in runs])
+        rows.append([arm, *cells, f"{whole:.0f} s", there])
+    header = [f"mean of {len(runs)} seeds", *(f"{step} steps" for step in MEASURED)]
+    return table([*header, "all steps take", f"runs that reach {REACHED}"], rows)
+
+
+def report(runs: RunFile) -> None:
+    """Write the tables of what is finished."""
+    _, test = questions()
+    sections: list[str] = []
+    primary = "The primary comparison did not run."
+    for name, part in PARTS.items():
+        found = {arm: runs.find(part=name, arm=arm) for arm in part.arms}
+        found = {arm: own for arm, own in found.items() if own}
+        title = f"{part.routes} routes, {part.blocks} block{'s' * (part.blocks > 1)} of MiniLM"
+        if not found:
+            sections.append(f"## {title}\n\nDid not run.")
+            continue
+        pairs = test_pairs(test, part.routes, part.test_pairs)
+        by_route = pairs.by_route(part.routes)
+        arms = {
+            arm: Runs.joined([studies.auc_of(by_route, row["scores"]) for row in own])
+            for arm, own in found.items()
+        }
+        compared = [(one, other) for other in arms for one in arms if "experts" in one and "dense" in other]
+        told = studies.differences(arms, compared, MARGIN)
+        if name == PRIMARY[0]:
+            primary = next((sentence(one) for one in told if (one.first, one.second) == PRIMARY[1:]), primary)
+        figures = table(
+            [f"ROC-AUC at {STEPS} steps", "mean of routes (95% interval)"],
+            [[arm, studies.with_interval(own)] for arm, own in arms.items()],
+        )
+        blind = f"The base, blind to the route: {blind_auc(part, pairs):.3f}. {part.test_pairs} test pairs."
+        differing = table(studies.DIFFERENCE_HEADER, [one.cells() for one in told])
+        sections.append(f"## {title}\n\n{blind}\n\n{curve_table(found)}\n\n{figures}\n\n{differing}")
+    head = (
+        "# Do experts follow conflicting routes sooner than a dense model?\n\n"
+        f"Made by `benchmarks/{NAME}.py`. Batches of {BATCH} pairs, learning rate {RATE:g} (3x rate: "
+        f"{HIGH_RATE:g}); a route-blind model has exactly 0.5. Seconds are processor seconds of one core, "
+        f"without measuring. Primary figure, fixed beforehand: mean ROC-AUC at {STEPS} steps, two routes, "
+        f"three blocks, experts minus dense; margin {MARGIN:g}.\n\n**Verdict**: {primary}"
+    )
+    studies.write_study(NAME, {"made_by": f"benchmarks/{NAME}.py"}, runs, "\n\n".join([head, *sections]))
+
+
+def sentence(primary: studies.Difference) -> str:
+    """The verdict on the primary figure."""
+    words = {"better": "experts are ahead of the dense model", "worse": "experts are behind the dense model"}
+    told = words.get(primary.verdict, f"experts and the dense model: {primary.verdict}")
+    return f"with two conflicting routes and three blocks, after {STEPS} steps, {told}: {primary.sizes()}."
+
+
+def main() -> None:
+    """Make the runs that are missing, then write the tables."""
+    given = studies.arguments(__doc__, parts=tuple(PARTS))
+    runs = RunFile(given.out, NAME, SETTINGS)
+    train, test = questions()
+    # Seed by seed, so that an unfinished study has whole seeds; the arms that are compared first come first.
+    wanted = [
+        (name, arm, seed)
+        for is_main in (True, False)
+        for name in (() if given.report else given.parts)
+        for seed in range(given.seeds)
+        for arm in PARTS[name].arms
+        if (arm in MAIN) == is_main and not runs.done(part=name, arm=arm, seed=seed)
+    ]
+    for name, arm, seed in wanted:
+        part = PARTS[name]
+        made = run(part, ARMS[arm], seed, train, test_pairs(test, part.routes, part.test_pairs))
+        runs.append({"part": name, "arm": arm, "seed": seed, **made})
+        print(name, arm, seed, made["curve"][-1], flush=True)
+    report(runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""A conflict between real criteria: eLife abstracts by subject heading against by research organism.
+
+    nice python benchmarks/real_conflict.py --out FOLDER [--arms ...] [--seeds 5]
+
+Articles with exactly one research organism, split by article. Two routes: under `subject` texts of a heading
+belong together, under `organism` those of an organism. A test pair shares a heading but not the organism, or
+the organism but no heading: it is alike under one route and unlike under the other, so a model blind to the
+route has a mean ROC-AUC over the routes of exactly 0.5, whatever it has learned.
+
+First the upper bound: `separate`, one dense model per route. If it stays below `WORTH` no way of sharing can
+pay, and the study ends there. The other arms take the same batches: dense (instructions, all weights shared),
+experts (MoTE: an expert per instruction) and experts, tokens (route tokens, no instructions). Every model is
+also measured with the words for organisms masked in the test texts. Takes about 20 minutes of one core.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import studies
+from measuring import table
+from sentence_experts.evaluation.statistics import Runs, ScoredPairs
+from studies import Batch, RunFile
+from study import DATA, ELIFE
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+NAME = "real_conflict"
+ROUTES = ("subject", "organism")
+BLOCKS, BATCH, STEPS, MAX_LENGTH, RATE = 3, 12, 60, 64, 1e-4
+MIN_ARTICLES, TEST_SHARE, TEST_PAIRS = 12, 0.35, 200  # articles of a label
+# Fixed before any run: the primary figure is the mean ROC-AUC over the routes, experts minus dense;
+# differences within the margin count as equal. The study ends if the upper bound is below WORTH.
+PRIMARY, MARGIN, WORTH, UPPER = ("experts", "dense"), 0.01, 0.55, "separate"
+EXTEND: Mapping[str, Mapping[str, Any]] = {
+    "dense": {"route": "prefix", "layers": "none"},
+    "experts": {"route": "prefix", "expert_norms": True},
+    "experts, tokens": {"route": "token"},
+}
+ARMS = (UPPER, *EXTEND)
+SETTINGS = {
+    "blocks": BLOCKS, "batch": BATCH, "steps": STEPS, "max_length": MAX_LENGTH, "rate": RATE,
+    "test": [MIN_ARTICLES, TEST_SHARE, TEST_PAIRS],
+}  # fmt: skip
+WORDS = (
+    "mouse|mice|murine|human|humans|patient|patients|men|women|drosophila|melanogaster|fly|flies|"
+    "yeast|yeasts|cerevisiae|saccharomyces|pombe|schizosaccharomyces|coli|escherichia|bacteria|"
+    "bacterium|bacterial|bacillus|subtilis|zebrafish|fish|danio|rerio|elegans|caenorhabditis|"
+    "worm|worms|nematode|nematodes|arabidopsis|thaliana|plant|plants|virus|viruses|viral|hiv|"
+    "influenza|xenopus|frog|frogs|laevis|tropicalis|rat|rats|chicken|chickens|chick|chicks|"
+    "macaque|macaques|monkey|monkeys|rhesus|primate|primates|dictyostelium|plasmodium|malaria|"
+    "mammal|mammals|mammalian|vertebrate|vertebrates"
+)
+SHORT_NAMES = r"[CDES]\. (?:elegans|melanogaster|coli|cerevisiae|pombe)"
+ORGANISMS = re.compile(rf"\b(?:{SHORT_NAMES}|{WORDS})\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Article:
+    """An abstract with its headings and its only organism."""
+
+    text: str
+    subjects: tuple[str, ...]
+    organism: str
+
+    def labels(self, route: str) -> tuple[str, ...]:
+        """What it is by this route."""
+        return self.subjects if route == ROUTES[0] else (self.organism,)
+
+
+def articles(folder: Path) -> list[Article]:
+    """The articles that have a heading, an abstract and exactly one organism; read once, then from a file."""
+    cache = folder / "elife_labels.json"
+    if not cache.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        cache.write_text(json.dumps(list(_read())), encoding="utf-8")
+    found = [
+        Article(text, tuple(own), organism) for text, own, organism in json.loads(cache.read_text("utf-8"))
+    ]
+    common = {route: Counter(label for one in found for label in one.labels(route)) for route in ROUTES}
+    kept = []
+    for one in found:
+        headings = tuple(name for name in one.subjects if common["subject"][name] >= MIN_ARTICLES)
+        if headings and common["organism"][one.organism] >= MIN_ARTICLES:
+            kept.append(Article(one.text, headings, one.organism))
+    return kept
+
+
+def _read() -> Iterator[tuple[str, list[str], str]]:
+    """Title and abstract, headings and organism. The package's import has headings, but no organisms."""
+    from lxml import etree
+
+    from sentence_experts.corpus.formats.articles import read_articles
+    from sentence_experts.corpus.paper import Paper
+
+    with tarfile.open(DATA / ELIFE) as archive:
+        for member in archive:
+            file = archive.extractfile(member) if member.name.endswith(".xml") else None
+            content = re.sub(rb"(?s)<body.*?</body>", b"", file.read()) if file else b""
+            for paper in read_articles(content) if content else ():
+                if not isinstance(paper, Paper) or not paper.title or not paper.abstract:
+                    continue
+                root = etree.fromstring(content, etree.XMLParser(resolve_entities=False, recover=True))
+                named = _labels(root, 'kwd-group[@kwd-group-type="research-organism"]/kwd')
+                headings = _labels(root, 'subj-group[@subj-group-type="heading"]/subject')
+                organisms = set(named) - {"none"}
+                if headings and len(organisms) == 1 and "other" not in organisms:
+                    yield f"{paper.title} {paper.abstract}", headings, organisms.pop()
+
+
+def _labels(root: Any, path: str) -> list[str]:
+    """The texts at a path, in lower case and without markup."""
+    return sorted({" ".join("".join(one.itertext()).split()).lower() for one in root.findall(f".//{path}")})
+
+
+@dataclass(frozen=True)
+class Data:
+    """Articles for training and test; pairs of test articles (their numbers) and the route they agree in."""
+
+    train: Sequence[Article]
+    test: Sequence[Article]
+    pairs: Sequence[tuple[int, int, str]]
+
+    @classmethod
+    def of(cls, found: Sequence[Article]) -> Data:
+        """Split by article; test pairs at random, as many of each kind."""
+        random = np.random.default_rng(0)
+        order = random.permutation(len(found)).tolist()
+        cut = round(len(order) * TEST_SHARE)
+        test, train = [found[n] for n in order[:cut]], [found[n] for n in order[cut:]]
+        kinds: dict[str, list[tuple[int, int, str]]] = {route: [] for route in ROUTES}
+        for one in range(len(test)):
+            for other in range(one):
+                agree = [r for r in ROUTES if {*test[one].labels(r)} & {*test[other].labels(r)}]
+                if len(agree) == 1:
+                    kinds[agree[0]].append((one, other, agree[0]))
+        chosen = [
+            own[n] for own in kinds.values() for n in random.choice(len(own), TEST_PAIRS, replace=False)
+        ]
+        return cls(train, test, chosen)
+
+    def by_route(self) -> dict[str, ScoredPairs]:
+        """Route -> all test pairs with the labels of that route."""
+        first, second = ([str(pair[side]) for pair in self.pairs] for side in (0, 1))
+        zeros = np.zeros(len(self.pairs))
+        return {
+            route: ScoredPairs(zeros, np.array([int(pair[2] == route) for pair in self.pairs]), first, second)
+            for route in ROUTES
+        }
+
+    def score(self, model: SentenceTransformer, prompt: str, masked: bool) -> np.ndarray[Any, Any]:
+        """Cosines of the test pairs under one route."""
+        texts = [ORGANISMS.sub("organism", one.text) if masked else one.text for one in self.test]
+        first, second = (
+            [texts[one] for one in numbers]
+            for numbers in ([first for first, _, _ in self.pairs], [second for _, second, _ in self.pairs])
+        )
+        return studies.cosines(model, first, second, prompt, MAX_LENGTH)
+
+    def batches(self, seed: int, prompts: Mapping[str, str]) -> Iterator[Batch]:
+        """Batches of one route, the routes in turn; labels evenly, and none is a negative of itself."""
+        random = np.random.default_rng(seed)
+        of_label: dict[str, dict[str, list[str]]] = {route: {} for route in ROUTES}
+        for one in self.train:
+            for route in ROUTES:
+                for label in one.labels(route):
+                    of_label[route].setdefault(label, []).append(one.text)
+        for step in range(STEPS):
+            route = ROUTES[step % len(ROUTES)]
+            known = sorted(label for label, own in of_label[route].items() if len(own) > 1)
+            labels = random.choice(len(known), BATCH).tolist()
+            couples = [random.choice(of_label[route][known[n]], 2, replace=False).tolist() for n in labels]
+            prompt = prompts[route]
+            yield Batch(
+                [prompt + one for one, _ in couples], [prompt + other for _, other in couples], labels
+            )
+
+
+def run(data: Data, arm: str, seed: int) -> studies.Row:
+    """One run: the cosines of the last step, plain and masked."""
+    import sentence_experts
+
+    plain: dict[str, Any] = {}
+    masked: dict[str, Any] = {}
+    seconds = 0.0
+    if arm == UPPER:
+        for route in ROUTES:
+            model: SentenceTransformer = studies.first_blocks(BLOCKS)
+            both = enumerate(data.batches(seed, dict.fromkeys(ROUTES, "")))
+            own = [batch for step, batch in both if ROUTES[step % len(ROUTES)] == route]
+            seconds += studies.train_steps(model, own, RATE, seed, max_length=MAX_LENGTH)
+            plain[route], masked[route] = (data.score(model, "", each) for each in (False, True))
+    else:
+        model = sentence_experts.extend(studies.first_blocks(BLOCKS), list(ROUTES), **EXTEND[arm])
+        prompts = {route: model.prompts[route] or "" for route in ROUTES}
+        seconds = studies.train_steps(model, data.batches(seed, prompts), RATE, seed, max_length=MAX_LENGTH)
+        for route in ROUTES:
+            plain[route], masked[route] = (data.score(model, prompts[route], each) for each in (False, True))
+    auc = float(studies.auc_of(data.by_route(), plain).values[0])
+    scores = {"scores": studies.packed(plain), "masked": studies.packed(masked)}
+    return {"auc": round(auc, 5), "seconds": round(seconds, 1), **scores}
+
+
+def report(runs: RunFile, data: Data) -> None:
+    """Write the tables of what is finished."""
+    by_route = data.by_route()
+    found = {arm: rows for arm in ARMS if (rows := runs.find(arm=arm))}
+    arms, masked = (
+        {
+            arm: Runs.joined([studies.auc_of(by_route, row[what]) for row in rows])
+            for arm, rows in found.items()
+        }
+        for what in ("scores", "masked")
+    )
+    base = data.score(studies.first_blocks(BLOCKS), "", masked=False).tolist()
+    blind, subject = (
+        studies.auc_of({route: by_route[route] for route in routes}, dict.fromkeys(routes, base)).values[0]
+        for routes in (ROUTES, ROUTES[:1])
+    )
+    lines = []
+    for arm, rows in found.items():
+        single = [
+            np.mean([studies.auc_of({route: by_route[route]}, row["scores"]).values[0] for row in rows])
+            for route in ROUTES
+        ]
+        figures = [studies.with_interval(arms[arm]), *(f"{mean:.3f}" for mean in single)]
+        seconds = np.mean([row["seconds"] for row in rows])
+        lines.append([arm, str(len(rows)), *figures, studies.with_interval(masked[arm]), f"{seconds:.0f}"])
+    header = ["arm", "seeds", "mean of routes", *ROUTES, "organisms masked in the test", "seconds"]
+    compared = [(one, other) for one in arms for other in ("dense", UPPER) if one != other]
+    compared = [pair for pair in compared if {*pair} <= {*arms} and pair[0] != UPPER]
+    told = studies.differences(arms, compared, MARGIN)
+    labels = [len({label for one in data.train for label in one.labels(route)}) for route in ROUTES]
+    text = (
+        "# A real conflict: subject heading against research organism\n\n"
+        f"Made by `benchmarks/{NAME}.py`. {len(data.train)} eLife articles for training, {len(data.test)} "
+        f"others for the test, {labels[0]} headings, {labels[1]} organisms; title and abstract, {MAX_LENGTH} "
+        f"tokens; {BLOCKS} blocks of MiniLM, {STEPS} steps of {BATCH} pairs in all ({STEPS // 2} for each "
+        f"route), learning rate {RATE:g}. {TEST_PAIRS} test pairs of each kind. Intervals allow for articles "
+        f"in several pairs and for seeds. The base, blind to the route: {blind:.3f} (pairs of one subject "
+        f"above those of one organism: {subject:.3f}). Primary figure, fixed beforehand: mean over the "
+        f"routes, experts minus dense; margin {MARGIN:g}.\n\n**Verdict**: {sentence(arms, told)}"
+    )
+    parts = [text, table(header, lines), table(studies.DIFFERENCE_HEADER, [one.cells() for one in told])]
+    missing = [arm for arm in ARMS if arm not in found]
+    parts += [f"Did not run: {', '.join(missing)}."] if missing else []
+    studies.write_study(NAME, {"made_by": f"benchmarks/{NAME}.py"}, runs, "\n\n".join(parts))
+
+
+def sentence(arms: Mapping[str, Runs], told: Sequence[studies.Difference]) -> str:
+    """The verdict."""
+    if UPPER not in arms:
+        return "the upper bound did not run."
+    upper = f"two separate models reach {studies.with_interval(arms[UPPER])}, a route-blind model 0.5"
+    if arms[UPPER].values.mean() < WORTH:
+        return f"{upper}: that is near 0.5, no way of sharing can pay at this size, and the study ends."
+    primary = next((one for one in told if (one.first, one.second) == PRIMARY), None)
+    if primary is None:
+        return f"{upper}; the primary comparison did not run."
+    words = {"better": "better than", "worse": "worse than"}.get(primary.verdict, f"{primary.verdict}:")
+    return f"{upper}; experts are {words} the dense model with instructions: {primary.sizes()}."
+
+
+def main() -> None:
+    """Make the runs that are missing, the upper bound first, then write the tables."""
+    given = studies.arguments(__doc__, arms=ARMS)
+    runs = RunFile(given.out, NAME, SETTINGS)
+    data = Data.of(articles(given.out))
+    seeds = range(given.seeds)
+    wanted = [(UPPER, seed) for seed in seeds]
+    wanted += [(arm, seed) for seed in seeds for arm in EXTEND]
+    for arm, seed in () if given.report else wanted:
+        if arm not in given.arms or runs.done(arm=arm, seed=seed):
+            continue
+        bound = [row["auc"] for row in runs.find(arm=UPPER)]
+        if arm != UPPER and len(bound) >= given.seeds and np.mean(bound) < WORTH:
+            break
+        runs.append({"arm": arm, "seed": seed, **run(data, arm, seed)})
+        print(arm, seed, runs.rows[-1]["auc"], runs.rows[-1]["seconds"], flush=True)
+    report(runs, data)
+
+
+if __name__ == "__main__":
+    main()

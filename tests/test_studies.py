@@ -1,0 +1,80 @@
+"""What the studies share: finished runs survive a kill, and differences are told as their intervals allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import conflict_control
+import studies
+from sentence_experts.evaluation.statistics import Runs, ScoredPairs
+
+
+def test_a_killed_study_goes_on_after_its_last_whole_run(tmp_path: Path) -> None:
+    runs = studies.RunFile(tmp_path, "some", {"steps": 20})
+    for seed in (1, 0):
+        runs.append({"arm": "dense", "seed": seed})
+    with open(tmp_path / "some.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"arm": "dense", "se')
+    again = studies.RunFile(tmp_path, "some", {"steps": 20})
+    assert [row["seed"] for row in again.find(arm="dense")] == [0, 1]
+    assert [again.done(arm="dense", seed=seed) for seed in (1, 2)] == [True, False]
+    again.append({"arm": "dense", "seed": 2})
+    assert len(studies.RunFile(tmp_path, "some", {"steps": 20}).rows) == 3
+    with pytest.raises(SystemExit, match=r"other settings \(steps\)"):
+        studies.RunFile(tmp_path, "some", {"steps": 40})
+
+
+def test_published_runs_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(studies, "RESULTS", tmp_path / "results")
+    runs = studies.RunFile(tmp_path / "runs", "some", {"steps": 20})
+    runs.append({"arm": "dense", "seed": 0, "scores": {"a": [1, 2]}})
+    studies.write_study("some", {"made_by": "a test"}, runs, "# Title")
+    assert studies.RunFile(tmp_path / "elsewhere", "some", {"steps": 20}).rows == runs.rows
+
+
+def _arm(better_by: float, noise: float) -> Runs:
+    """Five runs on 400 independent pairs; the noise of the pairs is the same for all arms."""
+    random = np.random.default_rng(0)
+    labels = np.arange(400) % 2
+    ids = [[f"{side} {number}" for number in range(400)] for side in "ab"]
+    test = {"only": ScoredPairs(np.zeros(400), labels, *ids)}
+    common = random.normal(size=400)
+    own = np.random.default_rng(round(1000 * better_by))
+    scores = [common + (1 + better_by) * labels + noise * own.normal(size=400) for _ in range(5)]
+    return Runs.joined([studies.auc_of(test, {"only": each.tolist()}) for each in scores])
+
+
+def test_a_difference_is_better_equal_or_not_told_apart() -> None:
+    arms = {
+        "plain": _arm(0.0, 0.01),
+        "same": _arm(0.001, 0.01),
+        "ahead": _arm(0.5, 0.01),
+        "noisy": _arm(0.01, 2),
+    }
+    pairs = [
+        ("ahead", "plain"),
+        ("plain", "ahead"),
+        ("same", "plain"),
+        ("noisy", "plain"),
+        ("absent", "plain"),
+    ]
+    told = {(one.first, one.second): one for one in studies.differences(arms, pairs, margin=0.01)}
+    assert ("absent", "plain") not in told
+    verdicts = {pair: one.verdict for pair, one in told.items()}
+    assert (verdicts["ahead", "plain"], verdicts["plain", "ahead"]) == ("better", "worse")
+    assert verdicts["same", "plain"] == "equal within 0.01"
+    assert told["ahead", "plain"].estimate.value == pytest.approx(-told["plain", "ahead"].estimate.value)
+
+
+def test_what_sees_no_route_scores_one_half_on_conflicting_pairs() -> None:
+    questions = {f"intent {n}": [f"question {n} {m}" for m in range(40)] for n in range(20)}
+    for routes in (2, 4):
+        pairs = conflict_control.test_pairs(questions, routes, 60)
+        texts = [part for text in (*pairs.first, *pairs.second) for part in text.split("question")[1:]]
+        assert len(set(texts)) == len(texts) == 2 * 60 * routes, "no question comes twice"
+        by_route = pairs.by_route(routes)
+        scores = np.random.default_rng(routes).normal(size=60).tolist()
+        assert studies.auc_of(by_route, dict.fromkeys(by_route, scores)).values[0] == pytest.approx(0.5)
