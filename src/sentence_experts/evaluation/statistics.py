@@ -47,6 +47,7 @@ METRICS_WITH_INTERVAL = ("f1_max", "roc_auc")
 ROUNDING = 1e-12  # values below this are 0
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 SEED_QUANTILE = 0.25  # of the chi-squared that bounds the seeds' variance
+MAX_RELATED = 0.5  # share of related pairs in a set that is allowed for
 MIN_DATASETS = 5  # fewer are taken as fixed
 
 Floats = NDArray[np.float64]
@@ -269,6 +270,8 @@ def _clusters(
 
 def _variance_in_clusters(clusters: csr_array, influence: Floats) -> float:
     """The sum of the products of the influences of all pairs that share a cluster."""
+    counted = np.flatnonzero(influence)
+    clusters, influence = clusters[counted], influence[counted]
     total, transposed = 0.0, clusters.T.tocsr()
     step = max(1, CELLS_AT_ONCE // len(influence))
     for start in range(0, len(influence), step):
@@ -377,14 +380,18 @@ def _best_in_replicates(
 
 
 def _centred(values: Floats, pairs: _Pairs) -> Floats:
-    """What each pair adds to the error of its class's mean, shape (pairs,): its deviation within its set."""
+    """What each pair adds to the error of its class's mean, shape (pairs,): its deviation within its set.
+
+    Deviations from a mean are smaller than errors, the more so the more of the pairs are related.
+    """
     found = np.zeros(len(values))
     for label in (0, 1):
         size = int((pairs.labels == label).sum())
         for number in np.unique(pairs.sets):
             own = (pairs.labels == label) & (pairs.sets == number)
             if count := int(own.sum()):
-                correction = np.sqrt(count / max(1, count - 1))
+                related = pairs.sharing.variance(own.astype(np.float64)) / count**2
+                correction = 1 / np.sqrt(1 - min(related, MAX_RELATED))
                 found[own] = (values[own] - values[own].mean()) * correction / size
     return found
 
