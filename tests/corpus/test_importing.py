@@ -14,10 +14,11 @@ import pytest
 
 from helpers.small_articles import jats, papers
 from sentence_experts.corpus import building, parsing
+from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.jobs import Job
 from sentence_experts.corpus.parts import part_key
-from sentence_experts.corpus.simulate import DOI_PREFIX, simulate_corpus
+from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import RECORD, PartStore
@@ -241,10 +242,11 @@ def test_simulated_articles_are_marked_and_reproducible(tmp_path: Path) -> None:
     assert same != {path.name: path.read_bytes() for path in c.iterdir()}
     corpus = import_corpus([a], tmp_path / "out", workers=1)
     for paper in papers(corpus):
-        assert paper["doi"].startswith(DOI_PREFIX)
+        assert paper["doi"].startswith(SIMULATED_DOI)
         assert paper["journal"] == "Simulated Journal"
         assert "simulated" in paper["title"].lower()
         assert "simulated" in paper["abstract"]
         assert len(paper["subjects"]) == 1
+    assert corpus.manifest["counts"]["simulated"] == corpus.manifest["counts"]["papers"]
     with pytest.raises(UsageError):
         simulate_corpus(tmp_path / "d", articles=3)

@@ -72,7 +72,13 @@ def test_page_stands_alone_and_is_well_formed(evaluation):
     assert all(address.startswith(("#", "data:")) for address in page.addresses)
     assert "<script" not in html
     assert {link.removeprefix("#") for link in page.links} == set(page.ids)
-    assert page.headings[:4] == ["All domains, pooled", "Mean of the domains", "crops & <soil>", "neuro"]
+    assert page.headings[:5] == [
+        "Verdict",
+        "All domains, pooled",
+        "Mean of the domains",
+        "crops & <soil>",
+        "neuro",
+    ]
     assert "<b>bad" not in html
     for svg in svgs(page):
         assert etree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +36,13 @@ notes = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highligh
 def show(line: object) -> None:
     """Print a line of results (stdout) as it is, without markup and colours."""
     results.print(line, highlight=False)
+
+
+def show_verdict(lines: Iterable[str]) -> None:
+    """Print the sentences that end a report."""
+    results.print("\nVERDICT", style="bold")
+    for line in lines:
+        show(line)
 
 
 def note(message: str) -> None:

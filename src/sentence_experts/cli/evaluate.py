@@ -10,7 +10,7 @@ import typer
 from pydantic import Field
 from typer.core import TyperGroup
 
-from sentence_experts.cli.console import note, results, show
+from sentence_experts.cli.console import note, results, show, show_verdict
 from sentence_experts.cli.options import Models, MtebNames, Overwrite, TasksFolder, add_verb, one_of
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.evaluation.config import EvaluateConfig
@@ -134,12 +134,14 @@ def show_evaluation(evaluation: Evaluation, report: Path) -> None:
     """
     from sentence_experts.evaluation.mteb.results import TaskEvaluation
     from sentence_experts.evaluation.results import PairEvaluation
+    from sentence_experts.report.verdict import verdict_of
 
     if isinstance(evaluation, PairEvaluation):
         _show_pairs(evaluation)
     else:
         assert isinstance(evaluation, TaskEvaluation)
         _show_tasks(evaluation)
+    show_verdict(verdict_of(evaluation).lines())
     show(f"report: {report}")
     if isinstance(evaluation, TaskEvaluation) and evaluation.missing:
         raise SentenceExpertsError(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import Field
 
-from sentence_experts.cli.console import note, show
+from sentence_experts.cli.console import note, show, show_verdict
 from sentence_experts.cli.evaluate import show_evaluation
 from sentence_experts.cli.help import Group
 from sentence_experts.cli.options import (
@@ -157,6 +157,7 @@ def analyse(
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
     from sentence_experts.moee.loading import load_embedder
     from sentence_experts.report.moee_page import moee_page
+    from sentence_experts.report.verdict import of_analysis
     from sentence_experts.storage import write_text
 
     require("matplotlib", "report")  # before anything is read
@@ -165,6 +166,7 @@ def analyse(
     page = out / "analysis.html"
     write_text(page, moee_page(found.found, found.settings))
     _show_correlations(found.found)
+    show_verdict(of_analysis(found.found, found.settings).lines())
     note("the states are cached: the same command, or another part of it, reads no text again")
     show(f"report: {page}")
 

@@ -22,6 +22,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import MENTIONS, REFERENCES
 from sentence_experts.storage import PartStore
@@ -337,7 +338,8 @@ _DUPLICATES = """
 
 _COUNTS = (
     """SELECT count(*) AS articles, count(*) FILTER (WHERE place > 1) AS duplicates FROM works""",
-    """SELECT count(*) AS papers, count(*) FILTER (WHERE abstract IS NOT NULL) AS with_abstract,
+    f"""SELECT count(*) AS papers, count(*) FILTER (WHERE abstract IS NOT NULL) AS with_abstract,
+        count(*) FILTER (WHERE starts_with(doi, '{SIMULATED_DOI}')) AS simulated,
         count(*) FILTER (WHERE article_type = 'research-article') AS research_articles,
         count(*) FILTER (WHERE retracted) AS retracted
     FROM papers""",

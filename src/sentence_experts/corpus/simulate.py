@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import write_text
 
-DOI_PREFIX = "10.5555/simulated."
 JOURNAL = "Simulated Journal"
 
 # Field (a subject heading) -> topics, each a list of its own words.
@@ -108,7 +108,7 @@ class _Article:
 
     @property
     def doi(self) -> str:
-        return f"{DOI_PREFIX}{self.number:05d}"
+        return f"{SIMULATED_DOI}{self.number:05d}"
 
 
 def simulate_corpus(out: Path | str, seed: int = 0, articles: int = 1440) -> Path:
@@ -176,10 +176,10 @@ def _references(
         name = f"{field}-{article.topic}-{work}"
         title_dice = random.Random(f"simulated work {name}")
         words = [word.replace("-", " ") for word in TOPICS[article.field][article.topic].split()]
-        references.append((f"{DOI_PREFIX}outside.{name}", _title(title_dice, words), 1985 + work % 20))
+        references.append((f"{SIMULATED_DOI}outside.{name}", _title(title_dice, words), 1985 + work % 20))
     for method in dice.sample(range(_METHODS), dice.randrange(1, 3)):
         references.append(
-            (f"{DOI_PREFIX}method.{method}", f"Simulated method {method + 1} for all fields", 1998)
+            (f"{SIMULATED_DOI}method.{method}", f"Simulated method {method + 1} for all fields", 1998)
         )
     dice.shuffle(references)
     return references

@@ -148,6 +148,7 @@ def _evaluate_pairs(
             "pairs": pairs.name,
             "pairs_fingerprint": pairs.fingerprint(),
             "pairs_settings": pairs.settings,
+            "simulated": pairs.are_simulated,
             "split": config.split,
             "split_sha256": pairs.file_hash(f"{config.split}.parquet"),
             "route_map": config.route_map,

@@ -87,6 +87,7 @@ def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) 
         "corpus": {
             "fingerprint": corpus.fingerprint(),
             "licences": corpus.manifest["counts"].get("by_licence"),
+            "simulated": corpus.manifest["counts"].get("simulated", 0),
         },
         **made,
     }

@@ -184,6 +184,11 @@ class Pairs(TableFolder):
         settings: dict[str, Any] = self.manifest.get("settings", {})
         return settings
 
+    @property
+    def are_simulated(self) -> bool:
+        """Whether texts of the corpus are simulated, so that figures on them say nothing about science."""
+        return bool(self.manifest.get("corpus", {}).get("simulated"))
+
     def fingerprint(self) -> str:
         """A hash that changes when the bytes of a split or of the known links do; the same after saving."""
         return sha256_text(*self.hashes().values())

@@ -36,6 +36,12 @@ def document(title: str, body: str) -> str:
     )
 
 
+def verdict(lines: Iterable[str]) -> str:
+    """The section that a page begins with."""
+    listed = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return f'<section class="verdict">\n<h2>Verdict</h2>\n{listed}\n</section>'
+
+
 def table(caption: str, heads: Iterable[str], rows: Iterable[tuple[str, str]]) -> str:
     """A table that scrolls if it is too wide.
 

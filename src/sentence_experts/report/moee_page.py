@@ -10,8 +10,8 @@ from typing import Any
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report import html
 from sentence_experts.report.figures import complementarity_bars, prompt_matrix, stability
+from sentence_experts.report.verdict import PART_NAMES, of_analysis
 
-NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "Exact matching"}
 # Li & Zhou 2024, section 3.2: DeepSeekMoE-16B, the pairs of STS12, nine prompts.
 PUBLISHED_AGREEMENT = {"ami": 0.29, "nmi": 0.29, "jaccard": 0.06, "exact_match": 0.4554}
@@ -39,7 +39,8 @@ def moee_page(found: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         "<p>HS: the hidden state of the last token of a text. RW: the routing weights of all blocks for it. "
         "After Li &amp; Zhou 2024, MoEE.</p>"
     )
-    return html.document(title, f"{lead}\n{body}")
+    verdict = html.verdict(of_analysis(found, settings).lines())
+    return html.document(title, f"{verdict}\n{lead}\n{body}")
 
 
 def _correlations(found: Mapping[str, Any]) -> Iterator[str]:
@@ -48,7 +49,7 @@ def _correlations(found: Mapping[str, Any]) -> Iterator[str]:
         own = {(row["dataset"], row["part"]): row for row in rows if row["prompt"] == prompt}
         cells = (
             (
-                NAMES[part],
+                PART_NAMES[part],
                 "".join(_interval(own[dataset, part]) for dataset in found["datasets"])
                 + html.cell([f"{_mean(own, part, found['datasets']):.2f}"]),
             )
@@ -81,7 +82,7 @@ def _stability(found: Mapping[str, Any]) -> Iterator[str]:
     by_place = {(row["part"], row["dataset"]): row for row in rows}
     cells = (
         (
-            NAMES[part],
+            PART_NAMES[part],
             "".join(
                 html.cell([f"{row['mean']:.3f}", f"{row['variance']:.5f}"])
                 for dataset in found["datasets"]
@@ -163,4 +164,4 @@ def _clusters(found: Mapping[str, Any]) -> Iterator[str]:
         listed = "".join(
             f"<li>{one['texts']:,} texts: {escape(', '.join(one['words']) or '–')}</li>" for one in clusters
         )
-        yield f"<h3>Words of the clusters by {NAMES[part]}</h3><ol>{listed}</ol>"
+        yield f"<h3>Words of the clusters by {PART_NAMES[part]}</h3><ol>{listed}</ol>"

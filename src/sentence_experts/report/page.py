@@ -35,6 +35,7 @@ from sentence_experts.report.tables import (
     seeds_note,
     views,
 )
+from sentence_experts.report.verdict import of_pairs
 
 HEADINGS = {
     "f1_max": "F1max",
@@ -79,6 +80,7 @@ def evaluation_page(found: PairEvaluation) -> str:
     )
     return html.document(
         title,
+        f"{html.verdict(of_pairs(found).lines())}\n"
         "<p>How well the cosine of the vectors of two texts distinguishes linked from unlinked papers of the "
         f"same domain.{_relation(found)}</p>\n<nav>{links}</nav>\n{body}\n"
         f"<section>\n<h2>Meaning of the metrics</h2>\n<dl>{meanings}</dl>\n</section>\n{_settings(found)}",

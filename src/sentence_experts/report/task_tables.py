@@ -9,6 +9,7 @@ from rich.table import Table
 from sentence_experts.evaluation.mteb.results import Bounds, Score, TaskEvaluation
 from sentence_experts.evaluation.statistics import MIN_DATASETS
 from sentence_experts.report.tables import EQUIVALENT, SIGNIFICANT, p_value, terminal_table
+from sentence_experts.report.verdict import of_tasks
 
 METRICS = {
     "ndcg_at_10": "nDCG@10",
@@ -114,7 +115,7 @@ def task_tables(found: TaskEvaluation) -> Iterator[Table]:
 
 def markdown(found: TaskEvaluation) -> str:
     """The whole result as a Markdown page."""
-    parts = ["# Evaluation on tasks"]
+    parts = ["# Evaluation on tasks", "## Verdict", *of_tasks(found).lines()]
     if found.tasks:
         parts += ["## By type", _markdown_table("Type", found, type_rows(found))]
         parts += ["## By task", _markdown_table("Task", found, task_rows(found))]

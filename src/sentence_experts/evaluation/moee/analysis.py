@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,14 @@ from sentence_experts.evaluation.moee.correlation import (
     complementarity,
     correlation,
     mean_between,
+    mean_correlations,
     rank_correlations,
     ranks,
     right_alone,
 )
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+from sentence_experts.evaluation.statistics import Estimate
+from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.prompts import PROMPTS
@@ -172,6 +175,7 @@ def analyse_states(
         "prompts": prompts,
         "alpha": alpha,
         "correlations": correlations,
+        "differences": _differences(datasets, prompts[0], cosines, chosen),
         "stability": _stability(names, correlations),
         "between_prompts": _between_prompts(first, prompts, cosines),
         "complementarity": {
@@ -210,6 +214,29 @@ def _correlations(
         | asdict(correlation(cosines[prompt, data.name][part], data.scores, config.bootstrap, config.seed))
         for prompt, data, part in product(prompts, datasets, PARTS)
     ]
+
+
+def _differences(
+    datasets: Sequence[RatedPairs], prompt: str, cosines: Cosines, config: AnalyseConfig
+) -> list[dict[str, Any]]:
+    """Each part minus each later one: the mean correlation over the datasets, with paired intervals."""
+    if not config.bootstrap:
+        return []
+    means = {
+        part: mean_correlations(
+            [(cosines[prompt, data.name][part], data.scores) for data in datasets],
+            config.bootstrap,
+            config.seed,
+        )
+        for part in PARTS
+    }
+    rows, p_values = [], []
+    for first, second in combinations(PARTS, 2):
+        value = means[first][0] - means[second][0]
+        found = Estimate(value, float(np.nanstd(means[first][1] - means[second][1])), np.inf)
+        rows.append({"first": first, "second": second, "value": value, **asdict(found.interval(-2.0, 2.0))})
+        p_values.append(found.p_value())
+    return [row | {"p_holm": p_holm} for row, p_holm in zip(rows, holm(p_values), strict=True)]
 
 
 def _stability(datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -52,12 +52,30 @@ def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: i
     value = _weighted(first, second, np.ones((1, len(first))))[0]
     if not replicates:
         return Correlation(value, np.nan, np.nan)
-    draws = np.random.default_rng(seed).multinomial(
-        len(first), np.full(len(first), 1 / len(first)), replicates
-    )
-    values = _weighted(first, second, draws.astype(np.float64))
+    values = _weighted(first, second, _draws(len(first), replicates, seed))
     low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Correlation(value, float(low), float(high))
+
+
+def mean_correlations(
+    datasets: Sequence[tuple[Column, Column]], replicates: int = 1000, seed: int = 0
+) -> tuple[float, Column]:
+    """The mean of `correlation` over datasets, and in each replicate, shape (replicates,).
+
+    `datasets` are cosines and scores. Equal scores and seeds draw the same pairs, so two such means can be
+    subtracted.
+    """
+    value, drawn = 0.0, np.zeros(replicates)
+    for number, columns in enumerate(datasets):
+        first, second = (rankdata(column) for column in columns)
+        value += float(_weighted(first, second, np.ones((1, len(first))))[0]) / len(datasets)
+        drawn += _weighted(first, second, _draws(len(first), replicates, [seed, number])) / len(datasets)
+    return value, drawn
+
+
+def _draws(pairs: int, replicates: int, seed: int | list[int]) -> NDArray[np.float64]:
+    shares = np.full(pairs, 1 / pairs)
+    return np.random.default_rng(seed).multinomial(pairs, shares, replicates).astype(np.float64)
 
 
 def rank_correlations(columns: Sequence[Column]) -> NDArray[np.float64]:

@@ -125,4 +125,4 @@ def evaluate_parts(
         embedder.cache_states(Path(out) / "states")
     ending = f"-{embedder.standard}" if embedder.standard else ""
     variants = {f"{name}-{part}{ending}": embedder.with_parts(part) for part in parts}
-    return evaluate(variants, data, config, out, overwrite, **settings)
+    return evaluate((), data, config, out, overwrite, baseline=variants, **settings)

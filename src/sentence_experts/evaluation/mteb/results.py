@@ -12,7 +12,7 @@ equally many; their intervals cover the seeds, and the choice of datasets if the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -73,13 +73,17 @@ class Score:
 
 @dataclass(frozen=True)
 class ModelScores:
-    """The scores of one model: of each task, the average of each type, and the average over all datasets."""
+    """The scores of one model: of each task, the average of each type, and the average over all datasets.
+
+    `trained` says whether it was trained here; baselines were not.
+    """
 
     label: str
     tasks: Mapping[str, Score]
     types: Mapping[str, Score]
     average: Score
     runs: tuple[Run, ...]
+    trained: bool = True
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,8 +142,11 @@ def join_runs(
     settings: Mapping[str, Any] | None = None,
     missing: Mapping[str, str] | None = None,
     margin: float = 0.01,
+    baseline: Collection[str] = (),
 ) -> TaskEvaluation:
     """The scores of all runs, joined by model; `margin` is that of equivalence (`EvaluateConfig`).
+
+    `baseline` are the labels of models that were not trained here.
 
     `settings` and `missing` (task name -> why it was not measured) are recorded in the result.
     """
@@ -149,7 +156,9 @@ def join_runs(
     members: dict[str, list[Run]] = {}
     for run in runs:
         members.setdefault(run.model, []).append(run)
-    models = tuple(_model(label, each, common) for label, each in members.items()) if common else ()
+    models = tuple(
+        _model(label, each, common, label not in baseline) for label, each in members.items() if common
+    )
     of_model = {model.label: _averages(model) for model in models}
     gaps = [
         (first.label, second.label, first.average.value - second.average.value)
@@ -160,7 +169,7 @@ def join_runs(
     return TaskEvaluation(noted, tuple(common), models, differences, missing or {})
 
 
-def _model(label: str, runs: Sequence[Run], tasks: Sequence[Task]) -> ModelScores:
+def _model(label: str, runs: Sequence[Run], tasks: Sequence[Task], trained: bool) -> ModelScores:
     kinds = dict.fromkeys(task.kind for task in tasks)
     return ModelScores(
         label,
@@ -168,6 +177,7 @@ def _model(label: str, runs: Sequence[Run], tasks: Sequence[Task]) -> ModelScore
         {kind: _score(runs, [task.name for task in tasks if task.kind == kind]) for kind in kinds},
         _score(runs, [task.name for task in tasks]),
         tuple(runs),
+        trained,
     )
 
 

@@ -90,7 +90,8 @@ def evaluate_tasks(
     for source in sources:
         metadata = source.make().metadata
         tasks.append(Task(source.name, source.kind, str(metadata.main_score), str(metadata.revision)))
-    return join_runs(tasks, scores, settings, measure.missing, config.margin)
+    baseline = [run.model for run in runs if run.is_baseline]
+    return join_runs(tasks, scores, settings, measure.missing, config.margin, baseline)
 
 
 class _Measure:

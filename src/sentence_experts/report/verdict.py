@@ -1,0 +1,273 @@
+"""The verdict of a report: what was compared on what, who is ahead and how sure, what to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sentence_experts.evaluation.mteb.results import TaskEvaluation
+from sentence_experts.evaluation.results import (
+    PAIR_WEIGHTED_MEAN,
+    POOLED,
+    SEEDS_NEEDED,
+    Difference,
+    Evaluation,
+    PairEvaluation,
+    View,
+)
+from sentence_experts.evaluation.statistics import Interval
+
+SIGNIFICANT = 0.05
+MAX_NAMED = 4  # models in one sentence
+MAX_ADVICE = 3
+SIMULATED = "SIMULATED TEXTS, which show that everything works, and nothing about science: "
+METRICS = {"roc_auc": "ROC-AUC", "f1_max": "F1max"}
+VIEWS = {POOLED: "all pairs pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
+REAL_ARTICLES = "Run the same on real articles: the texts here are SIMULATED."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Sentences: what was compared, what was found and how sure that is, and what to try next."""
+
+    compared: str
+    findings: tuple[str, ...]
+    advice: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """One line per sentence, each saying what it is."""
+        return [self.compared, *self.findings, *(f"Next: {each}" for each in self.advice)]
+
+
+def verdict_of(found: Evaluation) -> Verdict:
+    """The verdict of an evaluation, on pairs or on tasks."""
+    if isinstance(found, PairEvaluation):
+        return of_pairs(found)
+    assert isinstance(found, TaskEvaluation)
+    return of_tasks(found)
+
+
+def of_pairs(found: PairEvaluation) -> Verdict:
+    """By the ROC-AUC within domains, or where that is undefined by F1max on all pairs."""
+    models, simulated = found.models, bool(found.settings.get("simulated"))
+    view, metric = PAIR_WEIGHTED_MEAN, "roc_auc"
+    if any(model.views[view].metrics[metric] is None for model in models):
+        view, metric = POOLED, "f1_max"
+    values = {model.label: model.views[view].metrics[metric] for model in models}
+    known = {label: value for label, value in values.items() if value is not None}
+    gaps = [each for each in found.differences if (each.view, each.metric) == (view, metric)]
+    counts, domains = models[0].pooled, len(models[0].domains)
+    of_domains = f" of {domains} domains" if domains > 1 else ""
+    split = f", {found.settings['split']} split" if found.settings.get("split") else ""
+    compared = (
+        f"{SIMULATED if simulated else ''}{_names(values)} on {counts.pairs:,} pairs{of_domains}, "
+        f"{counts.positives:,} of them linked ({found.settings.get('pairs', 'pairs')}{split})."
+    )
+    findings, order = [], sorted(known, key=lambda label: -known[label])
+    if order:
+        figures = ", ".join(f"{label} {known[label]:.3f}" for label in order)
+        findings = [f"{METRICS[metric]}, {VIEWS[view]}: {figures}.", *standing(order, gaps, _pair_number)]
+    trained = {model.label: model.seeds for model in models if model.trained}
+    findings += _seeds(trained, len(models))
+    margin = float(found.settings.get("margin", 0.01))
+    advice = [
+        *([REAL_ARTICLES] if simulated else []),
+        *_missing_baseline([model.label for model in models if not model.trained], "minilm --baseline tfidf"),
+        *_lost(order, trained, gaps),
+        *_more_seeds(trained, len(models)),
+        *_more_pairs(order, gaps, margin, counts.pairs),
+        *_split(found.settings.get("pairs_settings", {})),
+    ]
+    return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
+
+
+def of_tasks(found: TaskEvaluation) -> Verdict:
+    """By the average over all datasets."""
+    values = {model.label: model.average.value for model in found.models}
+    kinds = ", ".join(f"{kind} {count}" for kind, count in found.types.items())
+    data = found.settings.get("tasks") or ", ".join(found.settings.get("mteb", [])) or "tasks"
+    compared = f"{_names(values)} on {len(found.tasks)} tasks ({kinds}; {data})."
+    if not values:
+        missing = ("Give the command again when the tasks' data can be loaded.",)
+        return Verdict(f"No task of {data} was measured.", (), missing)
+    order = sorted(values, key=lambda label: -values[label])
+    figures = ", ".join(f"{label} {100 * values[label]:.2f}" for label in order)
+    trained = {model.label: len(model.runs) for model in found.models if model.trained}
+    findings = [f"Average over datasets: {figures}.", *standing(order, found.differences, _points)]
+    findings += _seeds(trained, len(values))
+    advice = [
+        *_missing_baseline([model.label for model in found.models if not model.trained], "minilm"),
+        *_lost(order, trained, found.differences),
+        *_more_seeds(trained, len(values)),
+    ]
+    if found.missing:
+        advice.append(f"Give the command again for the {len(found.missing)} tasks whose data was not there.")
+    return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
+
+
+def of_analysis(found: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdict:
+    """By the mean over datasets of the correlation with human scores, under the first prompt."""
+    prompt, datasets = found["prompts"][0], found["datasets"]
+    own = [row for row in found["correlations"] if row["prompt"] == prompt]
+    parts = list(dict.fromkeys(row["part"] for row in own))
+    names = {part: PART_NAMES[part] for part in parts}
+    values = {
+        names[part]: sum(row["value"] for row in own if row["part"] == part) / len(datasets) for part in parts
+    }
+    order = sorted(values, key=lambda name: -values[name])
+    of_prompt = f"prompt {prompt}" + (f", of {len(found['prompts'])}" if len(found["prompts"]) > 1 else "")
+    listed = ", ".join(f"{name} ({count:,})" for name, count in datasets.items())
+    compared = (
+        f"{_names(values)} of {settings.get('model', 'a language model')} on the rated pairs of {listed}; "
+        f"{of_prompt}."
+    )
+    gaps = [
+        Difference(
+            names[each["first"]], names[each["second"]], View("average"), "spearman", each["value"],
+            Interval(each["low"], each["high"]), p_holm=each["p_holm"],
+        )
+        for each in found["differences"]
+    ]  # fmt: skip
+    figures = ", ".join(f"{name} {100 * values[name]:.1f}" for name in order)
+    findings = [f"Spearman's correlation with the scores × 100: {figures}.", *standing(order, gaps, _points)]
+    shares = found["complementarity"]["datasets"].values()
+    alone = sum(each["one_alone"] for each in shares) / max(1, len(shares))
+    findings.append(f"HS or RW alone is right about {alone:.0%} of the pairs: what joining them could gain.")
+    advice = []
+    if len(found["prompts"]) == 1:
+        advice.append("Compare prompts with --prompts: they often matter more than the part.")
+    if "sum" in parts:
+        advice.append("Choose the weight of RW in the sum on pairs of your own: `moee make --develop`.")
+    advice.append("Measure what leads on tasks: `moee evaluate`.")
+    return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
+
+
+PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
+
+
+def standing(order: Sequence[str], gaps: Iterable[Difference], number: Callable[[float], str]) -> list[str]:
+    """Where the first of `order` stands against the others: ahead, equivalent, or not to be told apart.
+
+    Args:
+        order: labels, the best first.
+        gaps: the differences, in either direction, with p-values corrected for their number.
+        number: writes a difference.
+    """
+    if len(order) < 2:
+        return []
+    first, found = order[0], {(each.first, each.second): each for each in gaps}
+    ahead, same, open_, unknown = [], [], [], []
+    for other in order[1:]:
+        gap = found.get((first, other)) or _turned(found.get((other, first)))
+        if gap is None or gap.interval is None or gap.value is None:
+            unknown.append(other)
+            continue
+        text = f"{number(gap.value)} ({number(gap.interval.low)} to {number(gap.interval.high)})"
+        is_ahead = gap.p_holm is not None and gap.p_holm < SIGNIFICANT
+        group = same if gap.equivalent else ahead if is_ahead else open_
+        group.append(f"{other} {text}")
+    sentences = (
+        (ahead, f"{first} is ahead of {{}}; in brackets the 95% interval of the difference."),
+        (same, f"{first} is equivalent, within the margin set beforehand, to {{}}."),
+        (open_, f"{first} cannot be told apart from {{}}: the interval of the difference allows both signs, "
+         "or too many models were compared."),
+        (unknown, f"How sure the lead of {first} over {{}} is, nothing here tells: there are no intervals."),
+    )  # fmt: skip
+    return [text.format(_listed(group)) for group, text in sentences if group]
+
+
+def _turned(gap: Difference | None) -> Difference | None:
+    """The same difference, the other way round."""
+    if gap is None or gap.value is None or gap.interval is None:
+        return gap
+    ends = type(gap.interval)(-gap.interval.high, -gap.interval.low)
+    return Difference(
+        gap.second, gap.first, gap.view, gap.metric, -gap.value, ends, gap.p_value, gap.p_holm, gap.equivalent
+    )
+
+
+def _pair_number(value: float) -> str:
+    return f"{value:+.3f}"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.2f}"
+
+
+def _names(labels: Iterable[str]) -> str:
+    named = _listed(list(labels))
+    return f"Compared {named}" if " and " in named else f"Measured {named}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > MAX_NAMED + 1:
+        return f"{', '.join(names[:MAX_NAMED])} and {len(names) - MAX_NAMED} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def _seeds(trained: Mapping[str, int], models: int) -> list[str]:
+    """How far the intervals cover training."""
+    single = [label for label, seeds in trained.items() if seeds < 2]
+    if not single or models < 2:
+        return []
+    return [f"Of {_listed(single)} there is one training run: another seed may give another order."]
+
+
+def _missing_baseline(baselines: Sequence[str], flags: str) -> list[str]:
+    if baselines:
+        return []
+    return [f"Compare with models that were not trained here: --baseline {flags}."]
+
+
+def _lost(order: Sequence[str], trained: Mapping[str, int], gaps: Iterable[Difference]) -> list[str]:
+    """What to do where a model that was not trained here leads."""
+    if not order or order[0] in trained or not trained:
+        return []
+    return [
+        f"No trained model is ahead of {order[0]}: train on more pairs or for more steps, and look at how "
+        "the validation figure moved (run.json); else use it as it is."
+    ]
+
+
+def _more_seeds(trained: Mapping[str, int], models: int) -> list[str]:
+    few = [label for label, seeds in trained.items() if seeds < SEEDS_ADVISED]
+    if not few or models < 2:
+        return []
+    return [
+        f"Train {_listed(few)} with {SEEDS_ADVISED} seeds and give the runs as --seeds LABEL=MODEL, to "
+        "compare ways of training and not single runs."
+    ]
+
+
+SEEDS_ADVISED = SEEDS_NEEDED + 2
+
+
+def _more_pairs(order: Sequence[str], gaps: Sequence[Difference], margin: float, pairs: int) -> list[str]:
+    """How many pairs would settle the first two, where they cannot be told apart."""
+    two = set(order[:2])
+    gap = next((each for each in gaps if {each.first, each.second} == two and each.interval), None)
+    if gap is None or gap.interval is None or gap.equivalent or (gap.p_holm or 1.0) < SIGNIFICANT:
+        return []
+    half = (gap.interval.high - gap.interval.low) / 2
+    needed = pairs * (half / margin) ** 2
+    if needed <= pairs:
+        return []
+    return [
+        f"To tell differences of {margin:g} between {' and '.join(order[:2])}, take about "
+        f"{_rounded(needed):,} test pairs of as many more papers."
+    ]
+
+
+def _rounded(value: float) -> int:
+    """Two digits."""
+    step = 10 ** max(0, len(str(int(value))) - 2)
+    return int(round(value / step) * step)
+
+
+def _split(settings: Mapping[str, Any]) -> list[str]:
+    if settings.get("split") == "random":
+        return [
+            "Pairs were split at random, so test papers occur in training: `audit` shows what that is worth."
+        ]
+    return ["See with `audit` what of this the training pairs tell without reading."]
