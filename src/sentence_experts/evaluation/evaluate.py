@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
@@ -29,6 +29,9 @@ from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
 from sentence_experts.tasks.dataset import Tasks, open_dataset
+
+if TYPE_CHECKING:
+    from sentence_experts.evaluation.mteb.results import TaskEvaluation
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +57,8 @@ def evaluate(
     """Measure models on labelled pairs, on the tasks of a folder, or on tasks of mteb.
 
     Each text is encoded with the route of its domain (pairs) or of its task's type, if the model has routes.
-    Vectors and mteb's results are cached, so an interrupted evaluation continues where it stopped.
+    Vectors and mteb's results are cached, so an interrupted evaluation continues where it stopped; a finished
+    one in `out` is read back.
 
     Args:
         models: one model or several: folders, hub ids, "minilm", "tfidf" (pairs only), loaded
@@ -93,12 +97,21 @@ def evaluate(
     with output(out, "evaluation", names=NAMES, keeps=CACHES, grows=True, overwrite=overwrite) as place:
         measured = source.fingerprint() if isinstance(source, Pairs | Tasks) else source
         state = place.begin({"data": measured, **identity_of(runs, chosen)})
+        if state == "finished":
+            return _kind_of(source).read(place.path)
         found = _measured(runs, source, chosen, place.path)
-        if state != "finished":
-            found.save(place.path)
-            if not found.missing:  # the data of other tasks may be there next time
-                place.finish(*RESULTS)
+        found.save(place.path)
+        if not found.missing:  # the data of other tasks may be there next time
+            place.finish(*RESULTS)
     return found
+
+
+def _kind_of(source: Pairs | Tasks | list[str]) -> type[PairEvaluation | TaskEvaluation]:
+    if isinstance(source, Pairs):
+        return PairEvaluation
+    from sentence_experts.evaluation.mteb.results import TaskEvaluation
+
+    return TaskEvaluation
 
 
 def _measured(

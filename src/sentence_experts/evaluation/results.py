@@ -8,13 +8,16 @@ from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
+from sentence_experts.errors import InputError
 from sentence_experts.evaluation.router_accuracy import RouterAccuracy
 from sentence_experts.evaluation.statistics import Interval
-from sentence_experts.storage import write_json, write_parquet
+from sentence_experts.storage import read_json, write_json, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +62,28 @@ class Result(ABC):
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the table."""
 
+    @abstractmethod
+    def save(self, out: Path) -> None:
+        """Write the results to a folder."""
+
+    @classmethod
+    def read(cls, out: Path) -> Self:
+        """The results that `save` wrote to a folder.
+
+        Raises:
+            InputError: the files do not hold what this version writes.
+        """
+        try:
+            return cls._read(out)
+        except (ValidationError, LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{out}: not as this version writes it; give `overwrite` to measure again"
+            ) from error
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, out: Path) -> Self: ...
+
     def __repr__(self) -> str:
         """The summary as text, the first column to the left, the others to the right."""
         title, headings, rows = self.summary()
@@ -83,10 +108,6 @@ class Evaluation(Result):
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
-
-    @abstractmethod
-    def save(self, out: Path) -> None:
-        """Write the results to a folder."""
 
 
 @dataclass(frozen=True)
@@ -246,8 +267,23 @@ class PairEvaluation(Evaluation):
 
     def save(self, out: Path) -> None:
         """Write `evaluation.json` and `scores.parquet` to a folder."""
-        write_json(out / "evaluation.json", self.to_json())
+        write_json(out / "evaluation.json", self.to_json(), sort=False)
         write_parquet(out / "scores.parquet", self.scores)
+
+    @classmethod
+    def _read(cls, out: Path) -> Self:
+        found = read_json(out / "evaluation.json")
+        differences, tests = (
+            [without_view(each) for each in found[name]] for name in ("differences", "tests")
+        )
+        return cls(
+            found["settings"],
+            TypeAdapter(tuple[ModelResult, ...]).validate_python(found["models"]),
+            pq.read_table(out / "scores.parquet"),
+            TypeAdapter(tuple[Difference, ...]).validate_python(differences),
+            TypeAdapter(tuple[RankTest, ...]).validate_python(tests),
+            TypeAdapter(dict[str, RouterAccuracy]).validate_python(found["routers"]),
+        )
 
 
 def score_column(label: str) -> str:
@@ -257,6 +293,12 @@ def score_column(label: str) -> str:
 
 def _with_view(found: Difference | RankTest) -> dict[str, Any]:
     return {**asdict(found), "view": found.view.kind, "domain": found.view.domain}
+
+
+def without_view(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a `Difference` or `RankTest`, from its plain values."""
+    view = View(values["view"], values["domain"])
+    return {name: value for name, value in values.items() if name != "domain"} | {"view": view}
 
 
 def library_versions(*more: str) -> dict[str, str]:

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
@@ -25,7 +27,7 @@ from sentence_experts.evaluation.models import Model, ModelRun, identity_of, lab
 from sentence_experts.evaluation.results import Result
 from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.models.routing.route_classifier import AUTO
-from sentence_experts.storage import output, write_json
+from sentence_experts.storage import output, read_json, write_json, write_parquet
 from sentence_experts.tables import Table, TextTable
 
 logger = logging.getLogger(__name__)
@@ -33,7 +35,8 @@ logger = logging.getLogger(__name__)
 Pair = tuple[str, str]
 Cosines = Mapping[Pair, NDArray[np.float64]]  # two routes -> (texts,)
 
-NAMES = ("similarity.json", "similarity.png")
+RESULTS = ("similarity.json", "cosines.parquet")
+NAMES = (*RESULTS, "similarity.png")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Below this a standard deviation is rounding, as between experts that are still copies of each other.
 NO_SPREAD = 1e-6
@@ -105,8 +108,28 @@ class Similarity(Result):
         return {"texts": dict(self.texts), "models": dict(self.settings), "pairs": pairs}
 
     def save(self, out: Path) -> None:
-        """Write `similarity.json` to a folder."""
-        write_json(out / NAMES[0], self.to_json())
+        """Write `similarity.json`, and the cosine of each text in `cosines.parquet`, to a folder."""
+        write_json(out / NAMES[0], self.to_json(), sort=False)
+        rows = [
+            {"model": label, "route": route, "other": other, "cosines": values.tolist()}
+            for label, by_pair in self.cosines.items()
+            for (route, other), values in by_pair.items()
+        ]
+        write_parquet(out / NAMES[1], pa.Table.from_pylist(rows))
+
+    @classmethod
+    def _read(cls, out: Path) -> Self:
+        found = read_json(out / NAMES[0])
+        cosines: dict[str, dict[Pair, NDArray[np.float64]]] = {}
+        for row in pq.read_table(out / NAMES[1]).to_pylist():
+            cosines.setdefault(row["model"], {})[row["route"], row["other"]] = np.array(row["cosines"])
+        tests = {
+            (route, other): Welch(**each["welch_less"])
+            for each in found["pairs"]
+            for route, other in [each["routes"]]
+            if "welch_less" in each
+        }
+        return cls(cosines, tests, found["texts"], found["models"])
 
 
 def similarity(
@@ -124,7 +147,7 @@ def similarity(
     Args:
         model: folder, hub id or loaded model with two routes or more.
         texts: a list of texts, or a table with a column of texts, such as a .txt or .csv file.
-        out: folder for similarity.json.
+        out: folder for similarity.json and cosines.parquet; a finished result there is read back.
         overwrite: begin anew, in place of another result in `out`.
         against: another model with the same routes: a one-sided Welch test for each pair of routes tells
             whether the mean of `model` is lower, that is, whether its routes are more specialised.
@@ -150,10 +173,11 @@ def similarity(
         ]
         source = TextTable(texts, chosen.column)
         state = place.begin(identity_of(runs, chosen), {"texts": source.fingerprint})
+        if state == "finished":
+            return Similarity.read(place.path)
         found = _measured(model, texts, chosen, against)
-        if state != "finished":
-            found.save(place.path)
-            place.finish(NAMES[0])
+        found.save(place.path)
+        place.finish(*RESULTS)
     return found
 
 

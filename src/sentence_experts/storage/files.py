@@ -86,9 +86,9 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON with sorted keys, so that equal values give equal bytes."""
-    write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+def write_json(path: Path, value: Any, sort: bool = True) -> None:
+    """Write JSON, by default with sorted keys, so that equal values give equal bytes."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=sort, ensure_ascii=False) + "\n")
 
 
 def update_json(path: Path, changes: dict[str, Any]) -> None:

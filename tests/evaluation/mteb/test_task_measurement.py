@@ -50,6 +50,18 @@ def test_finished_tasks_are_not_measured_again(task_model, tasks_folder, tmp_pat
     assert written(tmp_path) == before
 
 
+def test_finished_evaluation_is_read_back(task_model, tasks_folder, tmp_path, monkeypatch):
+    first = measured(task_model, tasks_folder, tmp_path)
+
+    def fail(*_):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr("sentence_experts.evaluation.evaluate._measured", fail)
+    again = measured(task_model, tasks_folder, tmp_path, overwrite=False)
+    assert json.dumps(again.to_json()) == json.dumps(first.to_json())
+    assert (again.models, again.rows(), again.types) == (first.models, first.rows(), first.types)
+
+
 def test_changed_model_routes_or_data_are_measured_again(
     task_model, dense_model, tasks_folder, tmp_path, capsys
 ):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, find_leaks
+from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, Overlap, find_leaks
 from sentence_experts.evaluation.config import AuditConfig
 from sentence_experts.evaluation.models import TFIDF, Models, identity_of, model_runs
 from sentence_experts.evaluation.pair_evaluation import measure
@@ -27,7 +29,7 @@ from sentence_experts.evaluation.results import POOLED, PairMetrics, Result
 from sentence_experts.evaluation.scorers import EncoderScorer, MemoryScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
-from sentence_experts.storage import output, write_json, write_parquet
+from sentence_experts.storage import output, read_json, write_json, write_parquet
 
 NAMES = ("audit.json", "leaked_pairs.parquet")
 MEMORY = "memory"
@@ -58,7 +60,8 @@ class Audit(Result):
         pairs: split -> number of pairs.
         leaks: what the splits share.
         measurements: of each model on each set of test pairs.
-        leaked_pairs: the test pairs with any leak, with a column per kind of leak.
+        leaked_pairs: the test pairs with any leak, with their `row` among the test pairs and a column
+            per kind of leak.
         citing: of the articles whose citations made the test pairs, the number that made training pairs too,
             and the number of all; None if the dataset does not record it.
     """
@@ -96,8 +99,24 @@ class Audit(Result):
 
     def save(self, out: Path) -> None:
         """Write `audit.json` and `leaked_pairs.parquet` to a folder."""
-        write_json(out / NAMES[0], self.to_json())
+        write_json(out / NAMES[0], self.to_json(), sort=False)
         write_parquet(out / NAMES[1], self.leaked_pairs)
+
+    @classmethod
+    def _read(cls, out: Path) -> Self:
+        found, leaked = read_json(out / NAMES[0]), pq.read_table(out / NAMES[1])
+        masks = {kind: np.zeros(found["pairs"]["test"], dtype=bool) for kind in LEAKS}
+        for kind, mask in masks.items():
+            mask[leaked["row"].to_numpy()] = leaked[kind].to_numpy()
+        overlaps = tuple(Overlap(**each) for each in found["between_splits"])
+        seen, articles = found["test_articles_seen_in_training"], found["test_articles"]
+        return cls(
+            found["pairs"],
+            Leaks(overlaps, masks, found["contradicted_pairs"]),
+            TypeAdapter(tuple[Measurement, ...]).validate_python(found["figures"]),
+            leaked,
+            None if seen is None else (seen, articles),
+        )
 
 
 def audit(
@@ -117,7 +136,7 @@ def audit(
         models: models to measure, as in `evaluate`; may be empty: `()`.
         data: pairs with a train and a test split: a folder, a table with a column `split`, or a mapping from
             split to table.
-        out: folder for audit.json and leaked_pairs.parquet.
+        out: folder for audit.json and leaked_pairs.parquet; a finished audit there is read back.
         overwrite: begin anew, in place of another audit in `out`.
         config, settings: a `AuditConfig`, or single fields of it.
 
@@ -136,10 +155,11 @@ def audit(
     with output(out, "audit", names=NAMES, grows=True, overwrite=overwrite) as place:
         runs = model_runs(models, allow_none=True)
         state = place.begin({"pairs": pairs.fingerprint(), **identity_of(runs, chosen)})
+        if state == "finished":
+            return Audit.read(place.path)
         found = _audited(pairs, models, chosen)
-        if state != "finished":
-            found.save(place.path)
-            place.finish()
+        found.save(place.path)
+        place.finish()
     return found
 
 
@@ -157,7 +177,7 @@ def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
         for scorer in _scorers(models, chosen, train, test)
         for each in _measured(scorer, test, leaks, chosen)
     ]
-    leaked = test
+    leaked = test.append_column("row", pa.array(range(test.num_rows), pa.int64()))
     for kind in LEAKS:
         leaked = leaked.append_column(kind, pa.array(leaks.masks[kind]))
     counts = {split: table.num_rows for split, table in sets.items()}

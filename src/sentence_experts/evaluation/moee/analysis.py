@@ -32,7 +32,7 @@ from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, Rows, States, joined
-from sentence_experts.storage import output, sha256_text, write_json
+from sentence_experts.storage import output, read_json, sha256_text, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,12 +108,13 @@ def analyse(
     with output(out, "analysis", names=names, keeps=["states"], grows=True, overwrite=overwrite) as place:
         read = {each.name: sha256_text(*each.first, *each.second, str(list(each.scores))) for each in data}
         made_from = {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
-        state = place.begin(made_from)
+        if place.begin(made_from) == "finished":
+            found = read_json(place.path / names[0])
+            return Analysis(found, found.pop("settings"))
         embedder.cache_states(place.path / "states")
         analysis = _analysed(embedder, data, chosen)
-        if state != "finished":
-            write_json(place.path / names[0], {**analysis.found, "settings": analysis.settings})
-            place.finish(names[0])
+        write_json(place.path / names[0], {**analysis.found, "settings": analysis.settings}, sort=False)
+        place.finish(names[0])
     return analysis
 
 

@@ -16,15 +16,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from pydantic import TypeAdapter
 from scipy.stats import t
 
 from sentence_experts.evaluation.differences import compared
-from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference, Evaluation, View
+from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference, Evaluation, View, without_view
 from sentence_experts.evaluation.statistics import Runs, runs_of_datasets
-from sentence_experts.storage import write_json
+from sentence_experts.storage import read_json, write_json
 
 # In the order of the papers' tables; other types follow.
 TYPES = (
@@ -133,7 +134,13 @@ class TaskEvaluation(Evaluation):
 
     def save(self, out: Path) -> None:
         """Write `tasks.json` to a folder."""
-        write_json(out / "tasks.json", self.to_json())
+        write_json(out / "tasks.json", self.to_json(), sort=False)
+
+    @classmethod
+    def _read(cls, out: Path) -> Self:
+        found = read_json(out / "tasks.json")
+        found["differences"] = [without_view(each) for each in found["differences"]]
+        return TypeAdapter(cls).validate_python(found)
 
 
 def join_runs(
