@@ -1,0 +1,286 @@
+"""What does a training pair teach, by how near to each other an article cites its two works?
+
+    OMP_NUM_THREADS=1 python benchmarks/proximity.py --out FOLDER [--part primary levels mixed] [--report]
+
+1,489 articles of eLife with their text; texts are the titles of the works that they cite. The articles are
+divided into those for training and those for the test; no work of a test pair is cited by a training article.
+all-MiniLM-L6-v2 is trained on pairs whose closest level is the article, a section, paragraph, sentence or
+bracket: each time the same articles, the same number of pairs of each, the same steps.
+
+Test: two works cited in one sentence or bracket, against (1) unlinked works, the positives' own ends paired
+anew, and (2) the anchor with another work of the same article, never in one paragraph with it.
+
+Beside these five, one model is trained on as many pairs, a fifth of each level: dense, or with an expert for
+each level; both are tested by the route of the sentence.
+
+Budget, measured before the first result: 0.7 CPU seconds per step, 7 per test; 5 seeds of the five dense
+models 16 CPU minutes, the two mixed models 6 more. Every run is one line of FOLDER/proximity.jsonl, so the
+study goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import sentence_experts as se
+from pair_study import (
+    Citing,
+    Clock,
+    areas,
+    compared,
+    cosines,
+    difference,
+    ends,
+    gap,
+    only_article,
+    pairs_of,
+    verdict,
+    with_column,
+)
+from sentence_experts.pairs.dataset import PAIR_COLUMNS
+from sentence_experts.pairs.levels import LEVELS
+from studies import RunFile, arguments, write_study
+from study import BASE, DATA, ELIFE
+
+# All fixed before the first result.
+TRAINING_ARTICLES = 0.6
+STEPS, BATCH, PAIRS_PER_ARTICLE = 40, 16, 2
+TRAINING: dict[str, Any] = {"max_steps": STEPS, "batch_size": BATCH, "learning_rate": 5e-5, "max_length": 32}
+TEST_POSITIVES, TEST_PER_ARTICLE = 500, 1
+PRIMARY = "ROC-AUC against works of the same article, trained on the same sentence minus on the same article"
+MARGIN = 0.01
+
+DENSE = {f"pairs of one {level}": level for level in LEVELS}
+COMPARED = ["pairs of one article", "pairs of one sentence"]  # by the primary figure
+OTHERS = ("bracket", "paragraph", "section")
+# One model for the pairs of all levels, an expert for each or none; tested by the route of the sentence.
+MIXED = {"all levels, an expert each": "all", "all levels, dense": "none"}
+UNTRAINED = "all-MiniLM-L6-v2"
+TESTS = {
+    "same_article": ("positive", "same-article"),
+    "unlinked": ("positive", "unlinked"),
+}
+
+
+def corpora(out: Path) -> dict[str, se.CorpusFolder]:
+    """The articles for training, and those for the test, as two corpora."""
+    names = ("training", "test")
+    archives = {name: out / f"{name}-articles.tar" for name in names}
+    with tarfile.open(DATA / ELIFE) as source:
+        members = sorted((m for m in source.getmembers() if m.isfile()), key=lambda member: member.name)
+        order = np.random.default_rng(0).permutation(len(members))
+        chosen = {members[place].name for place in order[: round(TRAINING_ARTICLES * len(members))]}
+    if not all(archive.exists() for archive in archives.values()):
+        with tarfile.open(DATA / ELIFE) as source:
+            parts = {name: Path(f"{path}.part") for name, path in archives.items()}
+            with tarfile.open(parts["training"], "w") as training, tarfile.open(parts["test"], "w") as test:
+                for member in source:
+                    if member.isfile():
+                        to = training if member.name in chosen else test
+                        to.addfile(member, source.extractfile(member))
+            for name, part in parts.items():
+                part.rename(archives[name])
+    return {name: se.import_corpus([archives[name]], out=out / name) for name in names}
+
+
+class TrainingPairs:
+    """Pairs of each level; of an article that has enough at all levels, each seed draws as many of each."""
+
+    def __init__(self, corpus: se.CorpusFolder, out: Path) -> None:
+        settings: dict[str, Any] = {"unit": "title", "frequency": "proximity", "split": "random"}
+        settings |= {"fractions": [0.98, 0.01, 0.01], "max_eval_per_domain": 10}
+        settings |= {"negatives": "cited", "negatives_min_cited": 0, "threads": 1}
+        pairs = se.compile_pairs(corpus, out=out / "training-pairs", **settings)
+        self.known_links = pairs.known_links()
+        self.table = pairs.split("train")
+        self._rows: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+        articles = only_article(self.table, Citing(corpus))
+        for row, key in enumerate(zip(self.table["within"].to_pylist(), articles, strict=True)):
+            self._rows[key].append(row)
+        enough = {key for key, rows in self._rows.items() if len(rows) >= PAIRS_PER_ARTICLE}
+        named = sorted({article for _, article in enough if article is not None})
+        self.articles = [each for each in named if all((level, each) in enough for level in LEVELS)]
+
+    def of_level(self, level: str, seed: int, pairs: int = STEPS * BATCH) -> pa.Table:
+        """The same articles for all levels; other articles and pairs for each seed."""
+        random = np.random.default_rng([seed, 1])
+        order = random.permutation(len(self.articles))[: pairs // PAIRS_PER_ARTICLE]
+        random = np.random.default_rng([seed, 2, LEVELS.index(level)])
+        rows = [self._rows[level, self.articles[place]] for place in order]
+        drawn = [random.choice(each, PAIRS_PER_ARTICLE, replace=False) for each in rows]
+        return self.table.take(pa.array(np.concatenate(drawn)))
+
+    def of_all_levels(self, seed: int) -> pa.Table:
+        """As many pairs in total, a fifth of each level, which is their domain."""
+        parts = []
+        share = STEPS * BATCH // len(LEVELS)
+        for number, level in enumerate(LEVELS):
+            part = self.of_level(level, seed).slice(number * share, share)
+            parts.append(with_column(part, "domain", level))
+        return pa.concat_tables(parts)
+
+
+def test_pairs(folders: dict[str, se.CorpusFolder], out: Path) -> pa.Table:
+    """Positives and both kinds of negatives, in a column `kind`."""
+    settings: dict[str, Any] = {"unit": "title", "within": "sentence", "negatives": "same-article"}
+    settings |= {"split": "random", "fractions": [0.01, 0.01, 0.98], "threads": 1}
+    table = se.compile_pairs(folders["test"], out=out / "test-pairs", **settings).split("test")
+    seen, citing = Citing(folders["training"]), Citing(folders["test"])
+    new = [not any(map(seen.cites, pair)) for pair in ends(table)]
+    table = table.filter(pa.array(new))
+    others: dict[str, list[int]] = defaultdict(list)
+    labels, anchors = table["label"].to_pylist(), table["anchor_id"].to_pylist()
+    for row in np.flatnonzero(np.array(labels) == 0).tolist():
+        others[anchors[row]].append(row)
+    articles = only_article(table, citing)
+    taken: dict[str, int] = defaultdict(int)
+    positives: list[int] = []
+    negatives: list[int] = []
+    for row in np.random.default_rng(0).permutation(np.flatnonzero(np.array(labels) == 1)).tolist():
+        article = articles[row]
+        if article is None or taken[article] == TEST_PER_ARTICLE or not others[anchors[row]]:
+            continue
+        taken[article] += 1
+        positives.append(row)
+        negatives.append(others[anchors[row]].pop())
+        if len(positives) == TEST_POSITIVES:
+            break
+    near, far = table.take(pa.array(positives)), table.take(pa.array(negatives))
+    parts = {"positive": near, "same-article": far, "unlinked": paired_anew(near, citing)}
+    return pa.concat_tables(
+        [
+            part.select(PAIR_COLUMNS).append_column("kind", pa.array([kind] * len(part)))
+            for kind, part in parts.items()
+        ]
+    )
+
+
+def paired_anew(positives: pa.Table, citing: Citing) -> pa.Table:
+    """The same anchors and the same other works, so that each work is in as many pairs of both classes, but
+    no two linked works together.
+    """
+    works, size = ends(positives), len(positives)
+    random = np.random.default_rng(0)
+    order = random.permutation(size)
+
+    def wrong(row: int) -> bool:
+        one, other = works[row][0], works[order[row]][1]
+        return one == other or citing.linked(one, other)
+
+    while bad := [row for row in range(size) if wrong(row)]:
+        for row in bad:
+            partner = random.integers(size)
+            order[row], order[partner] = order[partner], order[row]
+    other = positives.take(pa.array(order))
+    columns = {name: positives[name] for name in ("anchor", "anchor_id", "domain")}
+    columns |= {name: other[name] for name in ("positive", "positive_id")}
+    columns |= {name: pa.array([0] * size, pa.int64()) for name in ("label", "count")}
+    return pa.table({name: columns[name] for name in PAIR_COLUMNS})
+
+
+def run(arm: str, seed: int, training: TrainingPairs, test: pa.Table) -> dict[str, Any]:
+    """Train and test one model."""
+    clock = Clock()
+    settings = {**TRAINING, "keep": "last", "seed": seed}
+    if arm in DENSE:
+        data = pairs_of(training.of_level(DENSE[arm], seed), training.known_links)
+        model, routes = se.load(BASE, device="cpu"), {}
+        settings["batches"] = "mixed"
+    else:
+        data = pairs_of(training.of_all_levels(seed), training.known_links)
+        model, routes = se.extend(BASE, list(LEVELS), layers=MIXED[arm]), {"*": "sentence"}
+        settings["batches"] = "homogeneous" if MIXED[arm] == "all" else "mixed"
+    result = se.train(model, data, **settings)
+    losses = [round(loss, 4) for _, loss in result.losses]
+    return {"cosines": cosines(result.model, test, routes), "losses": losses, "seconds": clock.seconds()}
+
+
+def report(runs: RunFile, test: pa.Table, seeds: int) -> None:
+    """Write the study's page and its figures."""
+    whole = [arm for arm in (*DENSE, *MIXED) if len(runs.find(arm=arm)) >= seeds]
+    arms = {arm: runs.find(arm=arm)[:seeds] for arm in (UNTRAINED, *whole)}
+    found = {}
+    for name, kinds in TESTS.items():
+        rows = np.flatnonzero(np.isin(test["kind"].to_pylist(), kinds))
+        scores = {arm: [np.array(run["cosines"])[rows] for run in each] for arm, each in arms.items()}
+        found[name] = compared(test.take(pa.array(rows)), scores, MARGIN, [UNTRAINED])
+    table = ["| trained on | same article | gain | unlinked | gain |", "|---|---|---|---|---|"]
+    for arm in arms:
+        cells = [
+            cell
+            for each in found.values()
+            for cell in (areas(each, arm), "" if arm == UNTRAINED else gap(each, arm, UNTRAINED))
+        ]
+        table.append(f"| {'nothing: ' * (arm == UNTRAINED)}{arm} | {' | '.join(cells)} |")
+    article, sentence = COMPARED
+    wanted = [(arm, article) for arm in DENSE if arm in arms and arm != article]
+    if set(MIXED) <= arms.keys():
+        experts, dense = MIXED
+        wanted += [(experts, dense), (experts, sentence), (dense, sentence)]
+    gaps = ["| difference of two arms | same article | unlinked |", "|---|---|---|"]
+    for pair in wanted:
+        gaps.append(f"| {' - '.join(pair)} | {' | '.join(gap(each, *pair) for each in found.values())} |")
+    said = verdict(difference(found["same_article"], sentence, article), PRIMARY, MARGIN)
+    spent = sum(row["seconds"] for row in runs.rows) / 60
+    text = [
+        "# What does a pair teach, by how near to each other its works are cited?",
+        "",
+        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/proximity.py --out FOLDER`.",
+        "",
+        f"{STEPS} steps of {BATCH} pairs, {PAIRS_PER_ARTICLE} of each article, {seeds} seeds. Test: "
+        f"{len(test) // 3:,} pairs of new articles and works, cited in one sentence, against as many of each "
+        "kind. ROC-AUC with 95% intervals over works and seeds; differences are paired by seed.",
+        "",
+        *table,
+        "",
+        *gaps,
+        "",
+        f"**{said}**",
+        "",
+        f"{len(runs.rows)} runs, {spent:.0f} CPU minutes.",
+    ]
+    write_study("proximity", {"verdict": said}, runs, "\n".join(text))
+
+
+def main() -> None:
+    """Train and test what is missing, and write the results."""
+    given = arguments(__doc__, "primary", "levels", "mixed")
+    folders = corpora(given.out)
+    test = test_pairs(folders, given.out)
+    settings = {"training": TRAINING, "pairs_per_article": PAIRS_PER_ARTICLE, "primary": PRIMARY}
+    settings |= {"margin": MARGIN, "test": se.Pairs.from_tables(test=test).fingerprint()}
+    runs = RunFile(given.out, "proximity", settings)
+    clock = Clock()
+    if not runs.done(arm=UNTRAINED):
+        found = cosines(BASE, test)
+        runs.append({"arm": UNTRAINED, "seed": 0, "cosines": found, "seconds": clock.seconds()})
+    # Together, so that these have as many runs wherever the study stops.
+    groups = {
+        "primary": [COMPARED],
+        "levels": [[f"pairs of one {level}"] for level in OTHERS],
+        "mixed": [[*MIXED]],
+    }
+    wanted = [
+        (arm, seed)
+        for part in given.part
+        for group in groups[part]
+        for seed in range(given.seeds)
+        for arm in group
+    ]
+    missing = [(arm, seed) for arm, seed in wanted if not runs.done(arm=arm, seed=seed)]
+    if missing and not given.report:
+        training = TrainingPairs(folders["training"], given.out)
+        for arm, seed in missing:
+            runs.append({"arm": arm, "seed": seed, **run(arm, seed, training, test)})
+            print(arm, seed, runs.rows[-1]["seconds"], flush=True)
+    report(runs, test, given.seeds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The studies of pairs: negatives of the same works, differences in either direction, finished runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pair_study import COSINES, Citing, compared, difference, ends, verdict
+from proximity import paired_anew
+from sentence_experts.corpus.tables import open_corpus
+from sentence_experts.evaluation.results import Difference, View
+from sentence_experts.evaluation.statistics import Interval
+from sentence_experts.pairs.dataset import PAIR_COLUMNS
+
+
+def pairs(rows: list[tuple[str, str, int]]) -> pa.Table:
+    full = [(f"text {one}", f"text {other}", label, "all", label, one, other) for one, other, label in rows]
+    columns = map(list, zip(*full, strict=True))
+    return pa.table(dict(zip(PAIR_COLUMNS, columns, strict=True)))
+
+
+def test_works_paired_anew_keep_their_degrees_and_are_unlinked() -> None:
+    rows = [("p", cited) for cited in "abcd"] + [("q", cited) for cited in "efgh"]
+    rows += [("r", cited) for cited in "ijkl"]
+    papers = pa.table({"paper_id": [*"pqr"], "title": [*"PQR"]})
+    citations = pa.table({"citing": [row[0] for row in rows], "cited": [row[1] for row in rows]})
+    positives = pairs(
+        [("a", "b", 1), ("c", "d", 1), ("e", "f", 1), ("g", "h", 1), ("i", "j", 1), ("k", "l", 1)]
+    )
+    with open_corpus((papers, citations)) as corpus:
+        citing = Citing(corpus)
+    negatives = paired_anew(positives, citing)
+    for side in (0, 1):
+        assert Counter(pair[side] for pair in ends(negatives)) == Counter(
+            pair[side] for pair in ends(positives)
+        )
+    assert not any(citing.linked(*pair) for pair in ends(negatives))
+    assert all(citing.linked(*pair) for pair in ends(positives))
+    assert negatives["label"].to_pylist() == [0] * len(positives)
+    texts = dict(zip(negatives["positive_id"].to_pylist(), negatives["positive"].to_pylist(), strict=True))
+    assert all(text == f"text {work}" for work, text in texts.items())
+
+
+def test_a_difference_turned_round_has_the_opposite_interval() -> None:
+    random = np.random.default_rng(0)
+    test = pairs([(f"a{n}", f"b{n}", n % 2) for n in range(60)])
+    labels = np.array(test["label"].to_pylist())
+    noise = {arm: random.normal(size=(3, 60)) for arm in ("good", "bad")}
+    scores = {
+        arm: [(COSINES * (0.5 * labels * (arm == "good") + 0.1 * each)).astype(int) for each in noise[arm]]
+        for arm in noise
+    }
+    found = compared(test, scores, margin=0.01)
+    forth, back = difference(found, "good", "bad"), difference(found, "bad", "good")
+    assert forth.value > 0.3
+    assert back.value == -forth.value
+    assert (back.interval.low, back.interval.high) == (-forth.interval.high, -forth.interval.low)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "begins"),
+    [
+        (0.001, 0.02, "Yes"),
+        (-0.02, -0.001, "No, the reverse"),
+        (-0.002, 0.003, "No:"),
+        (-0.02, 0.03, "Not shown"),
+    ],
+)
+def test_a_verdict_says_what_the_interval_supports(low: float, high: float, begins: str) -> None:
+    equivalent = max(-low, high) < 0.01
+    middle = (low + high) / 2
+    found = Difference(
+        "one", "other", View("pooled"), "roc_auc", middle, Interval(low, high), 0.5, None, equivalent
+    )
+    assert verdict(found, "one minus other", 0.01).startswith(begins)
