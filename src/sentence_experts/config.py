@@ -75,8 +75,8 @@ class SettingError(UsageError):
             return cls(name, unknown_setting(name, known))
         place, value = "", settings.get(name)
         for part in first["loc"][1:]:  # pydantic also names types, which the user did not write
-            found = isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
-            if found or (isinstance(value, Mapping) and part in value):
+            in_list = isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
+            if in_list or (isinstance(value, Mapping) and part in value):
                 place, value = f"{place}{part}: ", value[part]  # type: ignore[index]
         message, got = (
             first["msg"].removeprefix("Value error, "),

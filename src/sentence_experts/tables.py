@@ -57,18 +57,18 @@ def name_of_table(source: Table) -> str:
     return str(source) if is_path(source) else "the table"
 
 
-def check_columns(where: str, wanted: Iterable[str], found: Iterable[str]) -> None:
+def check_columns(where: str, wanted: Iterable[str], columns: Iterable[str]) -> None:
     """Check that all wanted columns were found; `where` names the table.
 
     Raises:
         InputError: some are missing.
     """
-    found = list(found)
-    missing = [name for name in wanted if name not in found]
+    columns = list(columns)
+    missing = [name for name in wanted if name not in columns]
     if missing:
         raise InputError(
             f"{where} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
-            f"it has: {', '.join(found) or 'none'}"
+            f"it has: {', '.join(columns) or 'none'}"
         )
 
 

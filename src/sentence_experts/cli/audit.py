@@ -55,12 +55,12 @@ def audit(
         show(f"written to {out}")
 
 
-def _show(found: Audit) -> None:
+def _show(audited: Audit) -> None:
     from sentence_experts.report.model_tables import audit_tables
 
-    for table in audit_tables(found):
+    for table in audit_tables(audited):
         results.print(table)
-    show(f"\npairs both linked and not: {found.leaks.contradictions:,}")
-    if found.citing is not None:
-        seen, articles = found.citing
+    show(f"\npairs both linked and not: {audited.leaks.contradictions:,}")
+    if audited.citing is not None:
+        seen, articles = audited.citing
         show(f"articles behind test pairs that are behind training pairs too: {seen:,} of {articles:,}")

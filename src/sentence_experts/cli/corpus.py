@@ -176,8 +176,8 @@ def _show_estimate(estimate: FetchEstimate) -> None:
     table.add_column("domain")
     table.add_column("found", justify="right")
     table.add_column("to fetch", justify="right")
-    for name, found in estimate.articles.items():
-        table.add_row(name, f"{found:,}", f"{estimate.taken[name]:,}")
+    for name, count in estimate.articles.items():
+        table.add_row(name, f"{count:,}", f"{estimate.taken[name]:,}")
     results.print(table)
     for name, titles in estimate.examples.items():
         for title in titles:

@@ -47,8 +47,8 @@ def demo(
     for label, f1_max, roc_auc in measured(out):
         table.add_row(label, f"{f1_max:.3f}", f"{roc_auc:.3f}")
     results.print(table)
-    for found in searches(material, out):
-        show(f"\n{found}")
+    for result in searches(material, out):
+        show(f"\n{result}")
     minutes = (time.monotonic() - began) / 60
     show(f"\ndone in {minutes:.1f} minutes, on {material.name}")
     show(f"report: {out / 'evaluation' / 'report.html'}")

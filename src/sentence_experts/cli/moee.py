@@ -130,8 +130,8 @@ def evaluate(
     from sentence_experts.moee.vectors import PARTS
     from sentence_experts.report.write import write_report
 
-    found = evaluate_parts(model, data, evaluation, out, overwrite, parts=parts or PARTS, load_config=config)
-    show_evaluation(found, write_report(found, out))
+    result = evaluate_parts(model, data, evaluation, out, overwrite, parts=parts or PARTS, load_config=config)
+    show_evaluation(result, write_report(result, out))
 
 
 def analyse(
@@ -162,20 +162,20 @@ def analyse(
 
     require("matplotlib", "report")  # before anything is read
     data = [RatedPairs.read(file, analysis) for file in pairs]
-    found = analyse_parts(load_embedder(model, config), data, analysis, out, overwrite)
+    compared = analyse_parts(load_embedder(model, config), data, analysis, out, overwrite)
     page = out / "analysis.html"
-    write_text(page, moee_page(found.found, found.settings))
-    _show_correlations(found.found)
-    show_verdict(of_analysis(found.found, found.settings).lines())
+    write_text(page, moee_page(compared.found, compared.settings))
+    _show_correlations(compared.found)
+    show_verdict(of_analysis(compared.found, compared.settings).lines())
     note("the states are cached: the same command, or another part of it, reads no text again")
     show(f"report: {page}")
 
 
-def _show_correlations(found: dict[str, Any]) -> None:
+def _show_correlations(tables: dict[str, Any]) -> None:
     """The first prompt's correlations, one line per part."""
     first: dict[str, list[str]] = {}
-    for row in found["correlations"]:
-        if row["prompt"] == found["prompts"][0]:
+    for row in tables["correlations"]:
+        if row["prompt"] == tables["prompts"][0]:
             first.setdefault(row["part"], []).append(f"{row['dataset']} {100 * row['value']:.2f}")
     for part, values in first.items():
         show(f"{part:6} {'  '.join(values)}")

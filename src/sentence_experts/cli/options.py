@@ -160,8 +160,8 @@ def _field_of(parameter: inspect.Parameter) -> FieldInfo | None:
 
 def _given(fields: Mapping[str, FieldInfo], values: dict[str, Any]) -> dict[str, Any]:
     """The values of the flags of `fields` that are given, taken out of `values`."""
-    found = {name: _parsed(name, field, values.pop(name, None)) for name, field in fields.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    parsed = {name: _parsed(name, field, values.pop(name, None)) for name, field in fields.items()}
+    return {name: value for name, value in parsed.items() if value is not None}
 
 
 def _has_flag(field: FieldInfo) -> bool:
@@ -290,16 +290,16 @@ def _parsed(name: str, field: FieldInfo, value: Any) -> Any:
 def _mapping(name: str, values: list[str], kind: _Kind) -> dict[str, Any]:
     if kind.mapped_to_numbers:
         values = [part for value in values for part in value.split(",")]
-    found: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
     for value in values:
         key, equals, text = value.partition("=")
         key = key.strip()
         if not (key and equals):
             raise UsageError(f"`{name}`: {value!r} is not of the form {kind.metavar}")
         if kind.mapped_to_lists:
-            found.setdefault(key, []).append(text)
-        elif key in found:
+            pairs.setdefault(key, []).append(text)
+        elif key in pairs:
             raise UsageError(f"`{name}`: {key!r} is given twice")
         else:
-            found[key] = text
-    return found
+            pairs[key] = text
+    return pairs

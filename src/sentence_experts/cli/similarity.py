@@ -48,7 +48,7 @@ def similarity(
     from sentence_experts.report.model_tables import similarity_table
 
     require("matplotlib", "report")  # before anything is encoded
-    found = measure(model, texts, config, out, overwrite, against=against)
-    write_similarity_figure(out / FIGURE, found.cosines, found.tests)
-    results.print(similarity_table(found))
+    measured = measure(model, texts, config, out, overwrite, against=against)
+    write_similarity_figure(out / FIGURE, measured.cosines, measured.tests)
+    results.print(similarity_table(measured))
     show(f"{out / FIGURES}, {out / FIGURE}")

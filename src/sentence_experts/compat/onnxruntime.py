@@ -38,16 +38,16 @@ def int8_linear(
     Returns:
         (rows, out) float32.
     """
-    found = torch.empty(len(rows), weight.shape[1])
+    output = torch.empty(len(rows), weight.shape[1])
     if not len(rows):
-        return found
+        return output
     session = _session(torch.get_num_threads())
     binding = session.io_binding()
     for name, value in zip("xwvszb", (rows, weight, weight_scales, scale, zero, bias), strict=True):
         binding.bind_input(name, "cpu", 0, _TYPES[value.dtype], value.shape, value.data_ptr())
-    binding.bind_output("y", "cpu", 0, np.float32, found.shape, found.data_ptr())
+    binding.bind_output("y", "cpu", 0, np.float32, output.shape, output.data_ptr())
     session.run_with_iobinding(binding)
-    return found
+    return output
 
 
 @lru_cache(maxsize=8)

@@ -238,14 +238,14 @@ def _check_counts(out: Path, parts: PartStore, counts: Mapping[str, Any], stated
     Raises:
         InputError: they differ, so something was lost.
     """
-    found = {name: pq.read_metadata(out / name).num_rows for name in (PAPERS, CITATIONS)}
-    found["the parts"] = sum(pq.read_metadata(part).num_rows for part in parts.paths())
+    written = {name: pq.read_metadata(out / name).num_rows for name in (PAPERS, CITATIONS)}
+    written["the parts"] = sum(pq.read_metadata(part).num_rows for part in parts.paths())
     expected = {PAPERS: counts["papers"], CITATIONS: counts["citations"], "the parts": stated}
     for name, rows in expected.items():
-        if found[name] != rows:
+        if written[name] != rows:
             raise InputError(
-                f"{out}: {name} has {found[name]:,} rows where {rows:,} were counted; give the same command "
-                "again"
+                f"{out}: {name} has {written[name]:,} rows where {rows:,} were counted; give the same "
+                "command again"
             )
 
 

@@ -92,12 +92,12 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
         source = RECORD_SOURCES[config.source](requests, config)
         articles = {name: source.count(query) for name, query in config.domains.items()}
         examples = {name: source.examples(query) for name, query in config.domains.items()}
-        taken = {name: min(count, config.max_articles or count) for name, count in articles.items()}
-        total = sum(taken.values())
+        limited = {name: min(count, config.max_articles or count) for name, count in articles.items()}
+        total = sum(limited.values())
         names = [name for name in config.citations if not (name == "icite" and config.citation_table)]
         costs = [source.cost(total), *(CITATION_SOURCES[name](requests).cost(total) for name in names)]
         count, seconds = (sum(part) for part in zip(*costs, strict=True))
-        return FetchEstimate(articles, examples, taken, int(count), seconds / 60)
+        return FetchEstimate(articles, examples, limited, int(count), seconds / 60)
 
 
 def fetch_corpus(
@@ -167,17 +167,17 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
 
 def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
     source = RECORD_SOURCES[config.source](requests, config)
-    found = {}
+    sampled = {}
     for name, query in config.domains.items():
         ids = source.find(query)
-        found[name] = sample(ids, config.max_articles)
-        of_all = f" of {len(ids):,}" if len(ids) > len(found[name]) else ""
-        logger.info(f"{name}: {len(found[name]):,}{of_all} articles")
-    all_ids = sorted({one for ids in found.values() for one in ids})
+        sampled[name] = sample(ids, config.max_articles)
+        of_all = f" of {len(ids):,}" if len(ids) > len(sampled[name]) else ""
+        logger.info(f"{name}: {len(sampled[name]):,}{of_all} articles")
+    all_ids = sorted({one for ids in sampled.values() for one in ids})
     with progress("articles", len(all_ids)) as advance:
         source.fetch(all_ids, advance)
     names = dict(source.names(all_ids))
-    fetched = Fetched(config, source, found, all_ids, names, requests.set_aside)
+    fetched = Fetched(config, source, sampled, all_ids, names, requests.set_aside)
     fetched.extras.append(FetchedPapers(source, all_ids))
     pmids = pmids_of(names.items())
     for name in config.citations:

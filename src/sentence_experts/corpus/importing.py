@@ -50,14 +50,14 @@ def import_corpus(
     """
     config = ImportConfig.of(config, **settings)
     paths = [sources] if isinstance(sources, str | Path) else sources
-    found = find_sources([Path(path) for path in paths])
+    files = find_sources([Path(path) for path in paths])
     tables = UserTables.of(papers, citations)
-    if not found and tables is None:
+    if not files and tables is None:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
     extras = [tables] if tables else []
     if out is None:
-        return corpus_in_memory(lambda folder: _import(folder, found, extras, config, False))
-    return _import(Path(out), found, extras, config, overwrite)
+        return corpus_in_memory(lambda folder: _import(folder, files, extras, config, False))
+    return _import(Path(out), files, extras, config, overwrite)
 
 
 def _import(

@@ -68,7 +68,7 @@ def measured(out: Path) -> list[tuple[str, float, float]]:
     """Label, F1max and ROC-AUC of each evaluated model, over the pairs of all domains."""
     models = read_json(out / "evaluation" / "evaluation.json")["models"]
     metrics = [(model["label"], model["pooled"]["metrics"]) for model in models]
-    return [(label, found["f1_max"], found["roc_auc"]) for label, found in metrics]
+    return [(label, figures["f1_max"], figures["roc_auc"]) for label, figures in metrics]
 
 
 def searches(material: Material, out: Path) -> Iterator[SearchResult]:

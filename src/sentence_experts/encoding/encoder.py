@@ -127,8 +127,8 @@ class BatchEncoder:
             vectors = self._parallel_cpu.encode(texts, prompt, normalize)
         else:
             options: dict[str, Any] = {"batch_size": self.texts_at_once, "normalize_embeddings": normalize}
-            found = self.model.encode(list(texts), prompt=prompt, show_progress_bar=False, **options)
-            vectors = np.asarray(found, dtype=np.float32)
+            encoded = self.model.encode(list(texts), prompt=prompt, show_progress_bar=False, **options)
+            vectors = np.asarray(encoded, dtype=np.float32)
         bad = ~np.isfinite(vectors).all(axis=1)
         if bad.any():
             start = texts[int(np.argmax(bad))][:60]

@@ -71,8 +71,8 @@ class ParallelCpuEncoder:
             min(self.workers, len(batches)), initializer=torch.set_num_threads, initargs=(1,)
         )
         try:
-            found = pool.map(lambda batch: self.encode_rows([rows[n] for n in batch], normalize), batches)
-            for batch, part in zip(batches, found, strict=True):
+            encoded = pool.map(lambda batch: self.encode_rows([rows[n] for n in batch], normalize), batches)
+            for batch, part in zip(batches, encoded, strict=True):
                 if vectors is None:
                     vectors = np.empty((len(texts), part.shape[1]), np.float32)
                 vectors[batch] = part
@@ -134,10 +134,10 @@ class ParallelCpuEncoder:
             else:
                 batch[name] = torch.stack([features[name][row] for features, row in rows]).to(device)
         with torch.inference_mode():
-            found = self.model(batch)["sentence_embedding"]
+            output = self.model(batch)["sentence_embedding"]
             if self.model.truncate_dim is not None:
-                found = found[:, : self.model.truncate_dim]
+                output = output[:, : self.model.truncate_dim]
             if normalize:
-                found = torch.nn.functional.normalize(found, dim=1)
-            vectors: NDArray[np.float32] = found.float().cpu().numpy()
+                output = torch.nn.functional.normalize(output, dim=1)
+            vectors: NDArray[np.float32] = output.float().cpu().numpy()
             return vectors

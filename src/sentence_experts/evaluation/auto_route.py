@@ -94,12 +94,17 @@ class AutoRouteResult:
         """One row per domain: `texts`, `accuracy`, `below_confidence`, `accuracy_above_confidence`."""
         import pandas as pd
 
-        found = self.choices
-        if found is None:
+        choices = self.choices
+        if choices is None:
             return pd.DataFrame()
-        measures = (found.texts, found.accuracy, found.below_confidence, found.accuracy_above_confidence)
-        rows = [{each.__name__: each(domain) for each in measures} for domain in found.domains]
-        return pd.DataFrame(rows, index=pd.Index(found.domains, name="domain")).reset_index()
+        measures = (
+            choices.texts,
+            choices.accuracy,
+            choices.below_confidence,
+            choices.accuracy_above_confidence,
+        )
+        rows = [{each.__name__: each(domain) for each in measures} for domain in choices.domains]
+        return pd.DataFrame(rows, index=pd.Index(choices.domains, name="domain")).reset_index()
 
 
 def auto_route(
@@ -160,10 +165,10 @@ def _taught_and_saved(
             there = load(model, device=config.device, int8=False)
             assert isinstance(there, AutoRoutedEncoder)
             return AutoRouteResult(there, sum(there.classifier.trained_on.values()), None, None)
-        found = _taught(model, pairs, texts, config)
-        found.model.write_auto_routes(model)
+        taught = _taught(model, pairs, texts, config)
+        taught.model.write_auto_routes(model)
         place.finish()
-    return found
+    return taught
 
 
 def _taught(
@@ -250,11 +255,11 @@ def cost_of_mistakes(
     averaging = replace(model.classifier, fallback="average")
     model = AutoRoutedEncoder(model.without_auto_routes(), averaging, model.averaged)
     encoder = BatchEncoder(model, batch_size, "model")
-    found = []
+    costs = []
     for what, route_map in (("true routes", {}), ("automatic routes", dict.fromkeys(domains, AUTO))):
         scorer = EncoderScorer(encoder, domains, what, route_map)
-        found.append(measure(table, score_pairs(scorer, table), replicates=0).figures)
-    true, automatic = found
+        costs.append(measure(table, score_pairs(scorer, table), replicates=0).figures)
+    true, automatic = costs
     return {view: (true[view].metrics["f1_max"], automatic[view].metrics["f1_max"]) for view in true}
 
 

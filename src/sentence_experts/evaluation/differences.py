@@ -25,17 +25,19 @@ def compared(
         view, metric: what they are of.
         margin: two models are equivalent if the interval of their difference lies within plus and minus this.
     """
-    found = []
+    differences = []
     for first, second, value in gaps:
         known = value is not None and first in runs
         estimated = estimate(*runs[first].minus(runs[second])) if known else None
         if estimated is None:
-            found.append(Difference(first, second, view, metric, value))
+            differences.append(Difference(first, second, view, metric, value))
             continue
         bounds = estimated.interval()
         equivalent = -margin < bounds.low and bounds.high < margin
-        found.append(
+        differences.append(
             Difference(first, second, view, metric, value, bounds, estimated.p_value(), None, equivalent)
         )
-    corrected = iter(holm([each.p_value for each in found if each.p_value is not None]))
-    return tuple(each if each.p_value is None else replace(each, p_holm=next(corrected)) for each in found)
+    corrected = iter(holm([each.p_value for each in differences if each.p_value is not None]))
+    return tuple(
+        each if each.p_value is None else replace(each, p_holm=next(corrected)) for each in differences
+    )

@@ -63,8 +63,8 @@ def router_accuracy(
         if (name := route or domain) in experts:
             texts = distinct_texts(table, domain)[:max_texts]
             prompt = encoder.routes[route] if route else ""
-            found = router_choices(encoder.model, texts, prompt, encoder.texts_at_once)
-            hits[domain], blocks = found.chosen == experts[name], found.blocks
+            choices = router_choices(encoder.model, texts, prompt, encoder.texts_at_once)
+            hits[domain], blocks = choices.chosen == experts[name], choices.blocks
     if not hits:
         return None
     every = np.concatenate(list(hits.values()))  # (texts, blocks)

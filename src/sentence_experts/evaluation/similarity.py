@@ -175,10 +175,10 @@ def similarity(
         state = place.begin(identity_of(runs, chosen), {"texts": source.fingerprint})
         if state == "finished":
             return Similarity.read(place.path)
-        found = _measured(model, texts, chosen, against)
-        found.save(place.path)
+        measured = _measured(model, texts, chosen, against)
+        measured.save(place.path)
         place.finish(*RESULTS)
-    return found
+    return measured
 
 
 def _measured(model: Model, texts: Table, chosen: SimilarityConfig, against: Model | None) -> Similarity:
@@ -291,7 +291,7 @@ def welch_less(first: NDArray[np.float64], second: NDArray[np.float64]) -> Welch
 
 def welch_by_pair(cosines: Cosines, others: Cosines) -> dict[Pair, Welch]:
     """`welch_less` for each pair of routes, corrected for their number (Holm)."""
-    found = {pair: welch_less(values, others[pair]) for pair, values in cosines.items()}
-    tested = {pair: test.p_value for pair, test in found.items() if test.p_value is not None}
+    tests = {pair: welch_less(values, others[pair]) for pair, values in cosines.items()}
+    tested = {pair: test.p_value for pair, test in tests.items() if test.p_value is not None}
     corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
-    return {pair: Welch(test.difference, test.p_value, corrected.get(pair)) for pair, test in found.items()}
+    return {pair: Welch(test.difference, test.p_value, corrected.get(pair)) for pair, test in tests.items()}

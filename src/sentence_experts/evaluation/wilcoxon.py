@@ -38,10 +38,10 @@ Areas = NDArray[np.float64]  # a value per block, NaN if all pairs of the block 
 
 def areas_by_view(domains: Mapping[str, ScoredPairs]) -> dict[View, Areas]:
     """View -> the blocks' areas. Blocks are within domains, except in the pooled view."""
-    found = {domain: block_areas(pairs) for domain, pairs in domains.items()}
-    mean = np.concatenate(list(found.values()))
+    of_domain = {domain: block_areas(pairs) for domain, pairs in domains.items()}
+    mean = np.concatenate(list(of_domain.values()))
     means = {POOLED: block_areas(joined(list(domains.values()))), PAIR_WEIGHTED_MEAN: mean}
-    return means | {view_of_domain(domain): areas for domain, areas in found.items()}
+    return means | {view_of_domain(domain): areas for domain, areas in of_domain.items()}
 
 
 def block_areas(pairs: ScoredPairs) -> Areas:
@@ -78,15 +78,15 @@ def rank_tests(areas: Mapping[str, Mapping[View, Areas]]) -> tuple[RankTest, ...
     """
     tests: list[RankTest] = []
     for view in next(iter(areas.values()), {}):
-        found = [
+        compared = [
             (first, second, *signed_rank(areas[first][view], areas[second][view]))
             for first, second in combinations(areas, 2)
             if np.isfinite(areas[first][view]).any()
         ]
-        corrected = holm([p_value for *_, p_value in found])
+        corrected = holm([p_value for *_, p_value in compared])
         tests += [
             RankTest(first, second, view, blocks, p_value, p_holm)
-            for (first, second, blocks, p_value), p_holm in zip(found, corrected, strict=True)
+            for (first, second, blocks, p_value), p_holm in zip(compared, corrected, strict=True)
         ]
     return tuple(tests)
 

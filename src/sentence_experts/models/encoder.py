@@ -165,17 +165,17 @@ class ExpertEncoder(SentenceTransformer):
         """The experts behind names of routes, experts, or prompts that begin with a route."""
         known = {route.name: route.expert for route in self.routes}
         known |= {name: number for number, name in enumerate(self.experts) if name not in known}
-        found = set()
+        experts = set()
         for name in [names] if isinstance(names, str) else names:
             prompt = self.prompts.get(name) or ""
             behind = next((route.expert for route in self.routes if prompt.startswith(route.text)), None)
             expert = known.get(name, behind)
             if expert is None:
                 raise RouteError(f"no route is named {name!r}; routes that can be loaded: {', '.join(known)}")
-            found.add(expert)
-        if not found:
+            experts.add(expert)
+        if not experts:
             raise RouteError("name at least one route to load")
-        return found
+        return experts
 
     @takes_sentences
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:

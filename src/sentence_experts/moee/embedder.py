@@ -255,14 +255,14 @@ class MoeEmbedder(SentenceTransformer):
         if not texts:
             return np.zeros((0, self.get_embedding_dimension() or 0), np.float32)
         rows = self.vectors([lead + text for text in texts])[:, :truncate_dim]
-        found: Any = torch.from_numpy(rows)
+        vectors: Any = torch.from_numpy(rows)
         if normalize_embeddings:
-            found = torch.nn.functional.normalize(found, dim=1)
+            vectors = torch.nn.functional.normalize(vectors, dim=1)
         if precision not in (None, "float32"):
-            found = torch.as_tensor(quantize_embeddings(found, precision=precision))  # type: ignore[arg-type]
+            vectors = torch.as_tensor(quantize_embeddings(vectors, precision=precision))  # type: ignore[arg-type]
         if not convert_to_tensor:
-            found = found.numpy() if convert_to_numpy else list(found)
-        return found[0] if isinstance(inputs, str) else found
+            vectors = vectors.numpy() if convert_to_numpy else list(vectors)
+        return vectors[0] if isinstance(inputs, str) else vectors
 
     def vectors(self, texts: Sequence[str]) -> Rows:
         """The vectors of texts, not truncated."""

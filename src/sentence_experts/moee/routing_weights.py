@@ -77,11 +77,11 @@ def text_weights(
         family, weights: as of `scored`.
         tokens: "last" or "mean".
     """
-    found = []
+    of_layers = []
     for record in records:
         by_text = record.reshape(*mask.shape, record.shape[-1])
         if tokens == "last":  # only these tokens need scores
-            found.append(scored(last_tokens(by_text, mask), family, weights))
+            of_layers.append(scored(last_tokens(by_text, mask), family, weights))
         else:
-            found.append(mean_tokens(scored(by_text, family, weights), mask))
-    return torch.cat([each.to(found[0].device) for each in found], dim=1)
+            of_layers.append(mean_tokens(scored(by_text, family, weights), mask))
+    return torch.cat([each.to(of_layers[0].device) for each in of_layers], dim=1)

@@ -102,5 +102,7 @@ def _moments(rows: Rows) -> Rows:
 
 def _scores(rows: Rows, moments: Rows) -> Rows:
     mean, deviation = moments
-    found: Rows = np.where(deviation > MIN_DEVIATION, (rows - mean) / np.maximum(deviation, MIN_DEVIATION), 0)
-    return found.astype(np.float32)
+    scores: Rows = np.where(
+        deviation > MIN_DEVIATION, (rows - mean) / np.maximum(deviation, MIN_DEVIATION), 0
+    )
+    return scores.astype(np.float32)

@@ -182,8 +182,8 @@ class MoeTransformer(Transformer):
     def _check_routers(self) -> RouterFamily:
         model_type = str(self.model.config.model_type)
         family = family_of(model_type)
-        found = bool(self._gates(family)) if family.gate else records_router_logits(self.model)
-        if not found or getattr(self.model.config, "is_encoder_decoder", False):
+        has_routers = bool(self._gates(family)) if family.gate else records_router_logits(self.model)
+        if not has_routers or getattr(self.model.config, "is_encoder_decoder", False):
             raise InputError(
                 f"{self.name} is a {model_type} model without routers; choose a mixture-of-experts language "
                 "model, such as allenai/OLMoE-1B-7B-0924"

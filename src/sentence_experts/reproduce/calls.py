@@ -36,8 +36,8 @@ def evaluate(
     """Evaluate models, label -> folder or the folders of its seeds, and write the report."""
     from sentence_experts.report.write import write_report
 
-    found = sentence_experts.evaluate(models, data, out=out, baseline=baseline, **settings)
-    write_report(found, out)
+    evaluation = sentence_experts.evaluate(models, data, out=out, baseline=baseline, **settings)
+    write_report(evaluation, out)
 
 
 def evaluate_language_model(

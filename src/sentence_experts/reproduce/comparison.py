@@ -135,8 +135,8 @@ def orders(figures: Sequence[Compared]) -> Iterator[str]:
         ours = max(row, key=lambda other: other.value or 0)
         measured = ", ".join(f"{other.published.column} {_ours(other)}" for other in row)
         agrees = "here too" if ours is one else f"here {ours.published.column}"
-        said = f"{place.table}, {place.row}: {place.column} is the highest by the paper's text"
-        yield f"{said}; {agrees} ({measured})"
+        claim = f"{place.table}, {place.row}: {place.column} is the highest by the paper's text"
+        yield f"{claim}; {agrees} ({measured})"
 
 
 def _marks(experiment: Experiment, model: Model) -> tuple[str, ...]:

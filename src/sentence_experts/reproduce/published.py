@@ -214,8 +214,8 @@ class Published(Strict):
 
     def averaged(self, name: str) -> list[str]:
         """The tasks that an average in a table is over; in a drawing all tasks."""
-        drawn = any(drawing.figure == name for drawing in self.drawings)
-        rows = self.tasks if drawn else self.table(name).rows
+        is_drawing = any(drawing.figure == name for drawing in self.drawings)
+        rows = self.tasks if is_drawing else self.table(name).rows
         return [task for task in rows if task not in AVERAGES]
 
     def figures(self) -> Iterator[PublishedFigure]:

@@ -173,10 +173,10 @@ def _is_unchanged(file: Path, stamp: Mapping[str, Any]) -> bool:
 
 def describe_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, Any]]:
     """The `PAPER_COLUMNS` that the corpus has, of the papers in `rows`, in their order."""
-    found = pq.ParquetFile(corpus.papers).read(columns=PAPER_COLUMNS)  # leaves out what is not there
+    table = pq.ParquetFile(corpus.papers).read(columns=PAPER_COLUMNS)  # leaves out what is not there
     # From a buffer, since pyarrow imports pandas to look at a list.
     places = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.array(rows, np.int64))])
-    papers: list[dict[str, Any]] = found.take(places).to_pylist()
+    papers: list[dict[str, Any]] = table.take(places).to_pylist()
     return papers
 
 

@@ -60,9 +60,9 @@ def remove_leftovers(path: Path) -> None:
             os.replace(retired, path)
             break
     for file in _entries(path):
-        if (found := _INNER.fullmatch(file.name)) is None or _is_in_use(path, *found.groups()):
+        if (match := _INNER.fullmatch(file.name)) is None or _is_in_use(path, *match.groups()):
             continue
-        replaced = path / found[1][1:]
+        replaced = path / match[1][1:]
         if file.suffix == ".old" and not os.path.lexists(replaced):
             os.replace(file, replaced)
         leftovers.append(file)

@@ -113,20 +113,20 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: {error.strerror}") from error
 
 
-def check_version(where: Path | str, found: Any, newest: int) -> int:
+def check_version(where: Path | str, version: Any, newest: int) -> int:
     """The format version that was found in `where`; this version of the package reads up to `newest`.
 
     Raises:
         InputError: it is no version, or a newer one.
     """
-    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-        raise InputError(f"{where}: damaged: {found!r} is no format version")
-    if found > newest:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise InputError(f"{where}: damaged: {version!r} is no format version")
+    if version > newest:
         raise InputError(
-            f"{where}: written by a newer sentence-experts (format version {found}, this one reads up to "
+            f"{where}: written by a newer sentence-experts (format version {version}, this one reads up to "
             f"{newest}): update it with `pip install -U sentence-experts`"
         )
-    return found
+    return version
 
 
 def check_kinds(path: Path, value: Mapping[str, Any], **kinds: type) -> None:

@@ -43,8 +43,8 @@ def note_changes(folder: Path, names: Iterable[str]) -> None:
             continue
         prefix = "" if home == folder else f"{folder.name}/"
         if home == folder or any(name.startswith(prefix) for name in record["files"]):
-            found = hashes_of(folder, names)
-            files = record["files"] | {f"{prefix}{name}": digest for name, digest in found.items()}
+            hashes = hashes_of(folder, names)
+            files = record["files"] | {f"{prefix}{name}": digest for name, digest in hashes.items()}
             write_json(home / RECORD, record | {"files": files})
 
 
@@ -211,8 +211,8 @@ def _is_sound(record: Mapping[str, Any]) -> bool:
 
 def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """File -> SHA-256 of all files under the names."""
-    found = {name for each in names for name in _files_under(folder, each)}
-    return {name: sha256_file(folder / name) for name in sorted(found)}
+    files = {name for each in names for name in _files_under(folder, each)}
+    return {name: sha256_file(folder / name) for name in sorted(files)}
 
 
 def _files_under(folder: Path, name: str) -> set[str]:
@@ -223,24 +223,24 @@ def files_in(path: Path) -> set[str]:
     """The files in a folder, relative to it, temporary ones and locks aside; "" for a file itself."""
     if not path.is_dir():
         return {""} if os.path.lexists(path) else set()
-    found = set()
+    files = set()
     for inner, folders, names in os.walk(path):
         folders[:] = [name for name in folders if not _is_temporary(name)]
-        found |= {Path(inner, name).relative_to(path).as_posix() for name in names if not _is_temporary(name)}
-    return found
+        files |= {Path(inner, name).relative_to(path).as_posix() for name in names if not _is_temporary(name)}
+    return files
 
 
 def entries_in(folder: Path) -> set[str]:
     """All files, links and empty folders in a folder, relative to it, but what this process writes there."""
-    found = set()
+    entries = set()
     for inner, folders, names in os.walk(folder):
         ends = [name for name in folders if os.path.islink(os.path.join(inner, name))]
         if not (folders or names) and inner != str(folder):
             ends.append("")
-        found |= {Path(inner, name).relative_to(folder).as_posix() for name in (*names, *ends)}
+        entries |= {Path(inner, name).relative_to(folder).as_posix() for name in (*names, *ends)}
     return {
         name
-        for name in found
+        for name in entries
         if not re.search(rf"(^|/)\.[^/]+\.{os.getpid()}(\.scratch\.\w+)?\.tmp(/|$)", name)
     }
 

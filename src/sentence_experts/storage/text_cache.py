@@ -124,12 +124,12 @@ class TextCache:
         result: dict[str, NDArray[np.float32]] = {}
         for part, rows in wanted.items():
             table = _read(part)
-            places, taken = map(list, zip(*rows, strict=True))
+            places, rows_of_parts = map(list, zip(*rows, strict=True))
             for name in table.drop_columns([_ID]).column_names:
                 numbers = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
                 values = numbers.reshape(len(table), -1)
                 empty = np.empty((len(texts), values.shape[1]), np.float32)
-                result.setdefault(name, empty)[places] = values[taken]
+                result.setdefault(name, empty)[places] = values[rows_of_parts]
         return result
 
     def _refresh(self) -> None:

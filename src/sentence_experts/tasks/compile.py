@@ -171,9 +171,9 @@ def _drop_duplicates(dataset: Dataset) -> None:
     if not dataset.task.of.trainable or dataset.task.of.labelled:
         return
     first = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
-    kept = list(reversed(first.values()))
-    dataset.removed["duplicate"] = len(dataset.rows) - len(kept)
-    dataset.rows = kept
+    distinct = list(reversed(first.values()))
+    dataset.removed["duplicate"] = len(dataset.rows) - len(distinct)
+    dataset.rows = distinct
 
 
 def _split(dataset: Dataset, reading: Reading, settings: TasksConfig) -> None:
@@ -185,8 +185,8 @@ def _split(dataset: Dataset, reading: Reading, settings: TasksConfig) -> None:
     elif not reading.splits:
         dataset.rows = assign(rows, fractions, settings.seed)
         shares = dict(zip(SPLITS, fractions, strict=True))
-        found = {row.split for row in dataset.rows}
-        empty = [split for split in SPLITS if shares[split] and split not in found]
+        splits = {row.split for row in dataset.rows}
+        empty = [split for split in SPLITS if shares[split] and split not in splits]
         if empty:
             raise InputError(
                 f"{dataset.where}: the {empty[0]} split got none of the {len(rows)} rows; give it a "

@@ -182,8 +182,8 @@ def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record
 def _read_table(source: Source, kind: Kind, folder: Path) -> Reading:
     table = to_arrow(source.table)
     check_columns("the table", wanted_columns(source, kind), table.column_names)
-    found = table["split"].unique().to_pylist() if "split" in table.column_names else []
-    splits = tuple(name for name in get_args(Split) if name in found)
+    named = table["split"].unique().to_pylist() if "split" in table.column_names else []
+    splits = tuple(name for name in get_args(Split) if name in named)
     records = (
         Record(f"row {number}", row["split"] if splits else None, row)
         for number, row in enumerate(table.to_pylist(), start=1)

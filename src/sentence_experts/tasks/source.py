@@ -88,5 +88,5 @@ def resolved(written: str, folder: Path) -> Path:
     for name in VARIABLE.findall(written):
         if name not in os.environ:
             raise InputError(f"{written}: the environment variable {name} is not set")
-    filled = VARIABLE.sub(lambda found: os.environ[found.group(1)], written)
+    filled = VARIABLE.sub(lambda match: os.environ[match.group(1)], written)
     return folder / Path(filled).expanduser()

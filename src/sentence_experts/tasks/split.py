@@ -69,7 +69,7 @@ def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row],
     Returns:
         The rows, the number of removed rows, and the number of removed negatives.
     """
-    kept: list[Row] = []
+    others: list[Row] = []
     gone = negatives = 0
     for row in rows:
         if row.split == split:
@@ -79,8 +79,8 @@ def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row],
             if row.negative is not None and text_key(row.negative) in seen:
                 row = replace(row, negative=None)
                 negatives += 1
-        kept.append(row)
-    return kept, gone, negatives
+        others.append(row)
+    return others, gone, negatives
 
 
 def sample(rows: Sequence[Row], maximum: int | None, seed: int) -> list[Row]:

@@ -94,8 +94,8 @@ def _rows(training: TrainingSet, best: dict[str, Any]) -> str:
 def _figures(route: TrainedRoute, best: dict[str, Any]) -> str:
     """Two cells: the first two figures of the route."""
     keys = {f"eval_validation_{route.name}/{metric}": title for metric, title in TITLES.items()}
-    found = [f"{title} {best[key]:.4f}" for key, title in keys.items() if key in best]
-    return f"{' | '.join([*found, '', ''][:2])} |"
+    figures = [f"{title} {best[key]:.4f}" for key, title in keys.items() if key in best]
+    return f"{' | '.join([*figures, '', ''][:2])} |"
 
 
 def _notes(config: dict[str, Any]) -> str:

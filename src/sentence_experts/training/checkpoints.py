@@ -43,8 +43,10 @@ def last_whole_checkpoint(folder: Path) -> str | None:
 
     The trainer rotates and counts checkpoints by folder name, whole or not.
     """
-    found = sorted(folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"), key=lambda path: int(path.name.split("-")[1]))
-    for checkpoint in reversed(found):
+    checkpoints = sorted(
+        folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"), key=lambda path: int(path.name.split("-")[1])
+    )
+    for checkpoint in reversed(checkpoints):
         if is_whole(checkpoint):
             return str(checkpoint)
         shutil.rmtree(checkpoint)

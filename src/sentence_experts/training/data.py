@@ -97,11 +97,11 @@ def _of_expert(
     if routed is None or expert not in routed.config.experts:
         return routes  # `choose_trainable` says what is wrong
     number = list(routed.config.experts).index(expert)
-    found = tuple(route for route in routes if number in route.experts)
-    if not found:
+    own = tuple(route for route in routes if number in route.experts)
+    if not own:
         names = ", ".join(route.name for route in routes)
         raise UsageError(f"`only_expert={expert}`: none of the routes {names} leads to it")
-    return found
+    return own
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ class TrainingSet:
         for pool, (name, _) in enumerate(self.pools):
             lacking = (pools == pool) & (counts == 0)
             if lacking.any() and counts[pools == pool].any():
-                found = Counter(names[source] for source in self.places[lacking, 1])
-                sources = ", ".join(f"{source} ({rows:,})" for source, rows in found.items())
+                lacking_in = Counter(names[source] for source in self.places[lacking, 1])
+                sources = ", ".join(f"{source} ({rows:,})" for source, rows in lacking_in.items())
                 logger.info(f"{name}: mined negatives are not used, some pairs have none: {sources}")
         keep = np.arange(has.shape[1]) < fewest[pools][:, None]
         numbers = self.numbers.copy()

@@ -54,14 +54,14 @@ def with_hard_negatives(
     mined = np.array([row or [NONE] * count for row in pq.read_table(file)["negatives"].to_pylist()])
     texts = pa.chunked_array([*training.anchors.chunks, *training.positives.chunks])
     numbers = training.numbers[:, :2].T.ravel()
-    found = np.where(mined == NONE, NONE, numbers[mined])  # (rows, count)
+    negatives = np.where(mined == NONE, NONE, numbers[mined])  # (rows, count)
     columns = [texts.take(pa.array(mined[:, place], mask=mined[:, place] == NONE)) for place in range(count)]
     if training.negatives:
         # Routes with negatives of their own have one per pair.
-        kept = found[:, 0] == NONE
-        found[:, 0] = np.where(kept, training.numbers[:, 2], found[:, 0])
-        columns[0] = pc.if_else(pa.array(kept), training.negatives[0].combine_chunks(), columns[0])
-    numbers = np.column_stack([training.numbers[:, :2], found])
+        without = negatives[:, 0] == NONE
+        negatives[:, 0] = np.where(without, training.numbers[:, 2], negatives[:, 0])
+        columns[0] = pc.if_else(pa.array(without), training.negatives[0].combine_chunks(), columns[0])
+    numbers = np.column_stack([training.numbers[:, :2], negatives])
     return replace(training, negatives=tuple(columns), numbers=numbers)
 
 
@@ -82,7 +82,7 @@ def _mine(training: TrainingSet, model: SentenceTransformer, count: int, file: P
         # Each text once; those of the anchors too if the two sides may change places.
         keys = np.stack([numbers[sides], text_of[sides]], axis=1)
         candidates = sides[np.unique(keys, axis=0, return_index=True)[1]]
-        found = _nearest(
+        nearest = _nearest(
             torch.from_numpy(training.numbers[own, :2]),
             vectors[text_of[own]],
             torch.from_numpy(numbers[candidates]),
@@ -90,12 +90,12 @@ def _mine(training: TrainingSet, model: SentenceTransformer, count: int, file: P
             training.known,
             count,
         )
-        if found is None:
+        if nearest is None:
             raise InputError(
                 f"`hard_negatives={count}`: {route.name} has {len(candidates)} texts, too few without the "
                 "known positives"
             )
-        for row, negatives in zip(own, found, strict=True):
+        for row, negatives in zip(own, nearest, strict=True):
             mined[row] = candidates[negatives].tolist()
     write_parquet(file, pa.table({"negatives": pa.array(mined, pa.list_(pa.int64()))}))
 
@@ -113,15 +113,15 @@ def _nearest(
     # Among that many neighbours there are always enough that are no known positives.
     links = int(known.degrees()[pairs].sum(dim=1).max()) + 2
     near = min(len(numbers), count + links * int(torch.bincount(numbers).max()))
-    found = []
+    chosen = []
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         part = pairs[start : start + PAIRS_AT_ONCE]
         nearest = (anchors[start : start + PAIRS_AT_ONCE] @ candidates.T).topk(near).indices
         linked = known(part[:, :1], numbers[nearest]) | known(part[:, 1:], numbers[nearest])
         if int((~linked).sum(dim=1).min()) < count:
             return None
-        found.append(nearest.gather(1, linked.int().argsort(dim=1, stable=True)[:, :count]))
-    return torch.cat(found).numpy()
+        chosen.append(nearest.gather(1, linked.int().argsort(dim=1, stable=True)[:, :count]))
+    return torch.cat(chosen).numpy()
 
 
 def _vectors(texts: list[str], model: SentenceTransformer) -> Tensor:

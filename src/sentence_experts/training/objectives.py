@@ -289,8 +289,8 @@ def _numbers_of_negatives(table: pa.Table, anchors: Numbers, positives: Numbers,
 
 def _numbers(ids: pa.ChunkedArray, known: pa.Array) -> Numbers:
     places = pc.index_in(ids.cast(pa.string()), value_set=known).fill_null(NONE)
-    found: Numbers = places.to_numpy().astype(np.int64)
-    return found
+    numbers: Numbers = places.to_numpy().astype(np.int64)
+    return numbers
 
 
 def _check_instructions(route: TrainedRoute, known: Mapping[str, str], config: TrainConfig) -> None:

@@ -97,10 +97,10 @@ def read_space(source: Mapping[str, Any] | Path | str | None) -> SearchSpace:
         raise problem(
             f"{where}: a search space is lines such as 'batch_size: {{type: int, low: 5, high: 20}}'"
         )
-    for name, drawn in content.items():
-        if not isinstance(drawn, Mapping | Range | Categories):
+    for name, values in content.items():
+        if not isinstance(values, Mapping | Range | Categories):
             form = "{type: float, low: 0, high: 0.5}"
-            raise problem(f"{where}: {name}: give a range, such as {form}, not {drawn!r}")
+            raise problem(f"{where}: {name}: give a range, such as {form}, not {values!r}")
     try:
         space = _READER.validate_python(content)
     except ValidationError as error:
@@ -114,10 +114,10 @@ def read_space(source: Mapping[str, Any] | Path | str | None) -> SearchSpace:
 
 def _wrong_setting(space: SearchSpace) -> str | None:
     """Why a setting is not one of `train`, or may not take every value in its range; None if all is well."""
-    for name, drawn in space.items():
+    for name, values in space.items():
         if name not in TrainConfig.model_fields:
             return f"{name}: {unknown_setting(name, TrainConfig.model_fields)}"
-        for value in drawn.extremes:
+        for value in values.extremes:
             try:
                 TrainConfig(**{name: value})
             except SettingError as error:
@@ -135,7 +135,7 @@ def without_fixed(space: SearchSpace, config: TrainConfig, given: Collection[str
         UsageError: nothing is left to search.
     """
     overridden = {weaker for stronger, weaker in OVERRIDES.items() if getattr(config, stronger) is not None}
-    left = {name: drawn for name, drawn in space.items() if name not in {*given, *overridden}}
+    left = {name: values for name, values in space.items() if name not in {*given, *overridden}}
     if not left:
         raise UsageError(f"nothing to search: {', '.join(space)} are given; leave one out, or give a `space`")
     return left

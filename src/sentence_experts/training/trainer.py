@@ -250,17 +250,19 @@ class RunCallback(TrainerCallback):
 
         The model before training is the first candidate for the best one.
         """
-        found = metrics or {}
+        measured = metrics or {}
         chooses = args.metric_for_best_model is not None
         if state.global_step == 0:
-            self.start = found
+            self.start = measured
             if chooses:
-                state.best_metric, state.best_global_step = found[BEST_BY], 0
-        figures = [f"{title} {found[metric]:.4f}" for metric, title in self._shown.items() if metric in found]
+                state.best_metric, state.best_global_step = measured[BEST_BY], 0
+        figures = [
+            f"{title} {measured[metric]:.4f}" for metric, title in self._shown.items() if metric in measured
+        ]
         losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
         loss = f"training loss {losses[-1]:.4f}, " if losses else ""
         logger.info(f"  step {state.global_step}: {loss}validation {', '.join(figures)}")
-        if state.best_metric is None or found[BEST_BY] > state.best_metric:
+        if state.best_metric is None or measured[BEST_BY] > state.best_metric:
             return
         if chooses and is_over(state, self._patience):
             control.should_training_stop = True

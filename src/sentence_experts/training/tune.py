@@ -144,8 +144,8 @@ def tune(
         best = best_of(trials)
         if best.start is not None and best.best == best.start:
             logger.warning(f"no trial made the model better than it was before training ({best.start:.4f})")
-        found = search.trial_config(best.settings)
-        best_config = TrainConfig.of(found, fraction=1.0)
+        of_best_trial = search.trial_config(best.settings)
+        best_config = TrainConfig.of(of_best_trial, fraction=1.0)
         best_config.write(place.path / BEST)
         place.finish(BEST)
     return TuneResult(trials, best, best_config, None if out is None else folder)

@@ -138,9 +138,9 @@ class Validator(SentenceEvaluator):
         figures = {MEAN: fmean(counted)}
         for part in measured:
             figures |= part.figures
-        found = {f"{self.name}_{name}": float(figure) for name, figure in figures.items()}
-        self.store_metrics_in_model_card_data(model, found, epoch, steps)
-        return found
+        named_figures = {f"{self.name}_{name}": float(figure) for name, figure in figures.items()}
+        self.store_metrics_in_model_card_data(model, named_figures, epoch, steps)
+        return named_figures
 
 
 class PairValidation:
@@ -166,7 +166,7 @@ class PairValidation:
         kinds: dict[str, set[int]] = {domain: set() for domain in domains_of(self.table)}
         for domain, label in labels:
             kinds[domain].add(label)
-        self.without_figure = [domain for domain, found in kinds.items() if len(found) < 2]
+        self.without_figure = [domain for domain, given in kinds.items() if len(given) < 2]
         pooled = set().union(*kinds.values()) if metric == "pooled_f1_max" else set()
         self.has_figure = len(pooled) > 1 or len(self.without_figure) < len(kinds)
 
@@ -180,7 +180,7 @@ class PairValidation:
         measured = measure(self.table, score_pairs(scorer, self.table), replicates=0)
         views = {"": measured.figures[POOLED]}
         views |= {f"{domain}/": figures for domain, figures in measured.by_domain().items()}
-        found = {
+        values = {
             f"{view}{metric}": value
             for view, figures in views.items()
             for metric in PAIR_METRICS
@@ -191,9 +191,9 @@ class PairValidation:
             counted = ["f1_max"]
         accuracy = router_accuracy(encoder, self.table, scorer.routes, TEXTS_WHILE_TRAINING)
         if accuracy is not None:
-            found["router_accuracy"] = accuracy.mean
-            found |= {f"router_accuracy_block_{block}": share for block, share in accuracy.by_block.items()}
-        return Measured(found, [name for name in counted if name in found])
+            values["router_accuracy"] = accuracy.mean
+            values |= {f"router_accuracy_block_{block}": share for block, share in accuracy.by_block.items()}
+        return Measured(values, [name for name in counted if name in values])
 
 
 @dataclass(frozen=True)
@@ -244,14 +244,14 @@ class SearchSet:
             anchors: (anchors, dimensions) of length one.
             candidates: (candidates, dimensions) of length one.
         """
-        found: list[float] = []
+        gains: list[float] = []
         for start in range(0, len(anchors), ANCHORS_AT_ONCE):
             part = slice(start, start + ANCHORS_AT_ONCE)
             same = self.same[part].toarray() > 0
             relevant = (self.relevant[part].toarray() > 0) & ~same
             scores = np.where(same, -np.inf, anchors[part] @ candidates.T)
-            found.extend(ndcg_at(CUTOFF, scores, relevant))
-        return fmean(found) if found else None
+            gains.extend(ndcg_at(CUTOFF, scores, relevant))
+        return fmean(gains) if gains else None
 
 
 @dataclass(frozen=True)
@@ -285,8 +285,8 @@ class SearchValidation:
         """Measure a model."""
         figures = {}
         for route, searches in self.searches.items():
-            found = [search.measure(encoder) for search in searches]
-            figures[f"{route}/{NDCG}"] = fmean(figure for figure in found if figure is not None)
+            values = [search.measure(encoder) for search in searches]
+            figures[f"{route}/{NDCG}"] = fmean(figure for figure in values if figure is not None)
         return Measured(figures, list(figures))
 
 

@@ -181,14 +181,14 @@ def _subjects(meta: Element) -> tuple[str, ...]:
 
 
 def _keywords(meta: Element, *, mesh: bool) -> tuple[str, ...]:
-    found: list[str | None] = []
+    keywords: list[str | None] = []
     for group in meta.iterfind("kwd-group"):
         kind = " ".join(group.get(name, "") for name in ("kwd-group-type", "vocab", "content-type")).lower()
         if ("mesh" in kind.replace("-", "").split() or kind.strip().startswith("mesh")) is not mesh:
             continue
         if "abbreviation" not in kind:
-            found.extend(_keyword(node) for node in group.iter("kwd", "compound-kwd"))
-    return unique(found)
+            keywords.extend(_keyword(node) for node in group.iter("kwd", "compound-kwd"))
+    return unique(keywords)
 
 
 def _keyword(node: Element) -> str | None:
@@ -211,7 +211,7 @@ def _says_it_is_retracted(kind: str | None, title: str | None, related: Iterable
 
 
 def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, ...]:
-    found: dict[Citation, None] = {}
+    retracted: dict[Citation, None] = {}
     for node in related:
         relation = node.get("related-article-type") or ""
         if relation == "retracted-article" or (
@@ -220,10 +220,10 @@ def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, .
             value = node.get(XLINK) or clean("".join(node.itertext())) or ""
             link = node.get("ext-link-type") or ""
             if link in ("pmid", "pubmed"):
-                found[Citation(pmid=normalise_pmid(value))] = None
+                retracted[Citation(pmid=normalise_pmid(value))] = None
             elif link in ("pmc", "pmcid"):
-                found[Citation(pmcid=normalise_pmcid(value))] = None
+                retracted[Citation(pmcid=normalise_pmcid(value))] = None
             else:
                 doi, pmid, pmcid = identifiers_in_url(value)
-                found[Citation(doi=doi, pmid=pmid, pmcid=pmcid)] = None
-    return tuple(citation for citation in found if citation != Citation())
+                retracted[Citation(doi=doi, pmid=pmid, pmcid=pmcid)] = None
+    return tuple(citation for citation in retracted if citation != Citation())

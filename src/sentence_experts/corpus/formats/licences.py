@@ -28,21 +28,21 @@ def _short_name(kind: str, version: str | None, place: str | None = None) -> str
 
 def licence_from_text(text: str) -> str | None:
     """`CC-BY-4.0`, `CC0-1.0` or similar from an address or a sentence; None if it names no such licence."""
-    if found := _CC_URL.search(text):
-        return _short_name(found["kind"], found["version"], found["place"])
-    if found := _PUBLIC_URL.search(text):
-        name = "CC0" if found["kind"].lower() == "zero" else "PDM"
-        return f"{name}-{found['version'] or '1.0'}"
+    if match := _CC_URL.search(text):
+        return _short_name(match["kind"], match["version"], match["place"])
+    if match := _PUBLIC_URL.search(text):
+        name = "CC0" if match["kind"].lower() == "zero" else "PDM"
+        return f"{name}-{match['version'] or '1.0'}"
     if re.search(r"\bCC0\b|CC Zero", text, re.I):
         return "CC0-1.0"
-    if found := _CC_NAME.search(text):
-        kind = found["kind"].lower()
+    if match := _CC_NAME.search(text):
+        kind = match["kind"].lower()
         parts = ["BY"] + [
             short
             for short, pattern in (("NC", r"non|\bnc"), ("ND", r"deriv|\bnd"), ("SA", r"share|\bsa"))
             if re.search(pattern, kind)
         ]
-        return _short_name("-".join(parts), found["version"])
+        return _short_name("-".join(parts), match["version"])
     return None
 
 

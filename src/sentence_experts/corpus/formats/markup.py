@@ -153,8 +153,8 @@ def plain_text(node: Element) -> str | None:
 
 def first_text(node: Element, *paths: str) -> str | None:
     """The text of the first of some descendants that has any."""
-    found = (child for child in map(node.find, paths) if child is not None)
-    return next(filter(None, map(plain_text, found)), None)
+    nodes = (child for child in map(node.find, paths) if child is not None)
+    return next(filter(None, map(plain_text, nodes)), None)
 
 
 def unique(texts: Iterable[str | None]) -> tuple[str, ...]:

@@ -231,12 +231,12 @@ class ArticleText:
         if self._nested:  # those were read before the text around them
             marks.sort(key=lambda mark: (mark[0][_PARAGRAPH], mark[0][_POSITION]))
         first_sectioned = next((number for number, mark in enumerate(marks) if mark[0][0]), 0)
-        found = []
+        all_mentions = []
         for number, (place, cited) in enumerate(_cited(marks, references)):
             if number < first_sectioned:
                 place = (0, None, INTRODUCTION, *place[3:])
-            found += [Mention(citation, *place) for citation in cited]
-        return tuple(found)
+            all_mentions += [Mention(citation, *place) for citation in cited]
+        return tuple(all_mentions)
 
 
 def _mark(xref: Element) -> tuple[int | None, int | None]:

@@ -31,7 +31,7 @@ def read_descriptors(path: Path) -> list[Descriptor]:
     Raises:
         InputError: the file is missing, not XML, or holds no descriptor.
     """
-    found: list[Descriptor] = []
+    descriptors: list[Descriptor] = []
     try:
         records = etree.iterparse(
             str(path), tag="DescriptorRecord", resolve_entities=False, no_network=True, load_dtd=False
@@ -39,13 +39,13 @@ def read_descriptors(path: Path) -> list[Descriptor]:
         for _, record in records:
             numbers = tuple(str(node.text) for node in record.findall("TreeNumberList/TreeNumber"))
             name = record.findtext("DescriptorName/String") or ""
-            found.append(Descriptor(record.findtext("DescriptorUI") or "", name.strip(), numbers))
+            descriptors.append(Descriptor(record.findtext("DescriptorUI") or "", name.strip(), numbers))
             record.clear()
     except (OSError, etree.XMLSyntaxError) as error:
         raise InputError(f"{path}: cannot be read as a MeSH descriptor file: {error}") from error
-    if not found:
+    if not descriptors:
         raise InputError(f"{path}: has no DescriptorRecord; give NLM's MeSH descriptor XML (desc20XX.xml)")
-    return found
+    return descriptors
 
 
 class MeshTree:

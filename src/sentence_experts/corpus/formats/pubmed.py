@@ -227,8 +227,8 @@ _ANY_YEAR = re.compile(rf"(?<!\d){_YEAR}(?!\d)")
 
 def _cited_year(text: str) -> int | None:
     for pattern in _CITED_YEARS:
-        if found := pattern.search(text):
-            return int(found.group(1))
+        if match := pattern.search(text):
+            return int(match.group(1))
     years = set(_ANY_YEAR.findall(text))
     return int(years.pop()) if len(years) == 1 else None
 

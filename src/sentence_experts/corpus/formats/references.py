@@ -35,8 +35,8 @@ _TYPED = ("pub-id-type", "object-id-type", "article-id-type")
 
 def year_in(text: str | None) -> int | None:
     """The first plausible year (1500-2099) in a text such as `2010a`."""
-    found = _YEAR.search(text) if text else None
-    return int(found.group()) if found else None
+    match = _YEAR.search(text) if text else None
+    return int(match.group()) if match else None
 
 
 def citations_of(ref: Element) -> Iterator[Citation]:

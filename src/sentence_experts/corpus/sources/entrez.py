@@ -63,18 +63,20 @@ class Entrez:
             InputError: one day alone has more records than a query may give.
         """
         key = f"esearch/{database}/{sha256_text(query)[:16]}"
-        kept = self._requests.once(key, lambda: json.dumps(self._all_ids(database, query)).encode(), are_ids)
-        ids: list[str] = json.loads(kept.body or b"[]")
+        answer = self._requests.once(
+            key, lambda: json.dumps(self._all_ids(database, query)).encode(), are_ids
+        )
+        ids: list[str] = json.loads(answer.body or b"[]")
         return ids
 
     def _all_ids(self, database: str, query: str) -> list[str]:
         whole = self._search(database, query, None)
         if whole.count <= MAX_RESULTS:
-            found = self._ids(database, query, whole)
+            ids = self._ids(database, query, whole)
         else:
             days = self._by_date(database, query, _FIRST_DAY, _LAST_DAY, whole.count)
-            found = list(chain.from_iterable(days))
-        return sorted(set(found), key=int)
+            ids = list(chain.from_iterable(days))
+        return sorted(set(ids), key=int)
 
     def _by_date(
         self, database: str, query: str, first: date, last: date, count: int | None = None
@@ -120,23 +122,23 @@ class Entrez:
 
     def _ids(self, database: str, query: str, search: Search) -> list[str]:
         """The ids of a search, page by page from the history server, so that all belong to one answer."""
-        found: list[str] = []
-        while len(found) < search.count:
+        ids: list[str] = []
+        while len(ids) < search.count:
             where = {"term": f"#{search.query_key}", "WebEnv": search.environment, "usehistory": "y"}
-            wanted = min(_PAGE, search.count - len(found))
-            root = self._ask("esearch", db=database, retstart=len(found), retmax=wanted, **where)
+            wanted = min(_PAGE, search.count - len(ids))
+            root = self._ask("esearch", db=database, retstart=len(ids), retmax=wanted, **where)
             page = [node.text or "" for node in root.iterfind("IdList/Id")]
             if not page:
                 raise FailedError(
-                    f"{database}: esearch says {search.count:,} records and gives {len(found):,}: {query!r}"
+                    f"{database}: esearch says {search.count:,} records and gives {len(ids):,}: {query!r}"
                 )
-            found += page
-        odd = {one for one in found if not ID.fullmatch(one)}
+            ids += page
+        odd = {one for one in ids if not ID.fullmatch(one)}
         for one in sorted(odd):
             self._requests.set_odd_aside(
                 database, one[:100], ValueError("esearch gave an id that is no number")
             )
-        return [one for one in found if one not in odd]
+        return [one for one in ids if one not in odd]
 
     def records(self, pmids: list[str]) -> Iterator[None]:
         """Fetch PubMed records into the journal under `pubmed/PMID`; yields after each batch.
@@ -176,15 +178,15 @@ class Entrez:
     def titles(self, database: str, ids: list[str]) -> dict[str, str]:
         """The titles of a few records, by esummary; ids that it does not know are left out."""
         root = self._ask("esummary", db=database, id=",".join(ids))
-        found = (
+        titled = (
             (node.findtext("Id"), node.findtext("Item[@Name='Title']")) for node in root.iterfind("DocSum")
         )
-        return {one or "": title for one, title in found if title}
+        return {one or "": title for one, title in titled if title}
 
     def links(self, name: str, ids: list[str]) -> dict[str, list[str]]:
         """The records that each record is linked to, such as those that cite it (`pubmed_pubmed_citedin`)."""
         origin, target, _ = name.split("_", 2)
-        found: dict[str, list[str]] = {}
+        links: dict[str, list[str]] = {}
 
         def ask(batch: list[str]) -> dict[str, list[str]]:
             key = f"elink/{name}/{sha256_text(*batch)[:24]}"
@@ -199,8 +201,8 @@ class Entrez:
             return answered
 
         for answered in self._requests.in_turn("elink", batches_of(ids, _LINKS_PER_REQUEST), ask):
-            found.update(answered)
-        return found
+            links.update(answered)
+        return links
 
     def _ask(self, utility: str, **params: str | int | list[str]) -> Element:
         """The root of the answer; one that names an error raises RefusedError."""
@@ -218,15 +220,15 @@ class Entrez:
 
 def linked(root: Element, name: str) -> dict[str, list[str]]:
     """Id -> the ids that it is linked to under a name, from an elink answer with one LinkSet per record."""
-    found: dict[str, list[str]] = {}
+    linked_ids: dict[str, list[str]] = {}
     for links in root.iterfind("LinkSet"):
         origins = _numbers(links.iterfind("IdList/Id"))
         targets = _numbers(links.iterfind(f"LinkSetDb[LinkName='{name}']/Link/Id"))
         if len(origins) == 1:
-            found.setdefault(origins[0], []).extend(targets)
+            linked_ids.setdefault(origins[0], []).extend(targets)
         elif targets:
             raise FailedError(f"elink gave the links of {len(origins)} records in one set")
-    return found
+    return linked_ids
 
 
 def _numbers(nodes: Iterable[Element]) -> list[str]:

@@ -45,10 +45,10 @@ class EuropePmc:
 
     def count(self, query: str) -> int:
         """The number of papers that a query finds now; none is a UsageError."""
-        found = self._page(query, "*", 1).hit_count
-        if not found:
+        hits = self._page(query, "*", 1).hit_count
+        if not hits:
             raise UsageError(f"Europe PMC: no record matches {query!r}")
-        return found
+        return hits
 
     def examples(self, query: str) -> list[str]:
         """The titles of the first few records that a query finds; nothing is stored."""
@@ -61,8 +61,8 @@ class EuropePmc:
         journal, name = self._requests.journal, f"epmc-search/{sha256_text(query)[:16]}"
         mark: str | None = "*"
         for number in range(1_000_000):
-            kept = self._requests.stored(f"{name}/{number:06d}", fits(StoredPage))
-            if kept is None:
+            stored_page = self._requests.stored(f"{name}/{number:06d}", fits(StoredPage))
+            if stored_page is None:
                 page = self._page(query, str(mark), _PAGE)
                 ids = []
                 for record in self._records(page):
@@ -76,14 +76,14 @@ class EuropePmc:
                     "next": page.next_cursor_mark if more else None,
                     "count": page.hit_count,
                 }
-                kept = journal.put(f"{name}/{number:06d}", json.dumps(stored).encode())
-            found = shaped(StoredPage, kept.body)
-            if found.ids:
-                yield found.ids
+                stored_page = journal.put(f"{name}/{number:06d}", json.dumps(stored).encode())
+            parsed = shaped(StoredPage, stored_page.body)
+            if parsed.ids:
+                yield parsed.ids
             # The last page repeats the mark of its request, or has none.
-            if not found.next or found.next == mark:
+            if not parsed.next or parsed.next == mark:
                 return
-            mark = found.next
+            mark = parsed.next
 
     def _records(self, page: SearchPage) -> Iterator[dict[str, Any]]:
         """The records of a page; one of another shape is set aside."""
@@ -104,7 +104,7 @@ class EuropePmc:
     def linked(self, relation: str, paper: str) -> list[str]:
         """The works that a paper (`SOURCE/ID`) cites (`references`), or that cite it (`citations`):
         `pmid:...`, `pmc:PMC...` or `doi:...`."""
-        found: list[str] = []
+        keys: list[str] = []
         for number in range(1, 1_000):
             page = self._links(paper, relation, number)
             items = page.items(relation)
@@ -114,10 +114,10 @@ class EuropePmc:
                 except ValueError as error:
                     self._requests.set_odd_aside("europe pmc", f"{paper} {relation}", error)
                     continue
-                found += [key] if key else []
+                keys += [key] if key else []
             if not items or number * _PAGE >= page.hit_count:
                 break
-        return found
+        return keys
 
     def _links(self, paper: str, relation: str, number: int) -> LinkPage:
         params: dict[str, str | int | list[str]] = {"page": number, "pageSize": _PAGE, "format": "json"}

@@ -54,8 +54,8 @@ def fetch_links(requests: Requests, pmids: list[str]) -> Iterator[None]:
                 continue
             if record.pmid in left:
                 left.discard(record.pmid)
-                kept = record.model_dump(include={"cited_by", "references"})
-                journal.put(f"icite/{record.pmid}", json.dumps(kept).encode())
+                links = record.model_dump(include={"cited_by", "references"})
+                journal.put(f"icite/{record.pmid}", json.dumps(links).encode())
         # A bad record without a name may be that of any paper that is left.
         for pmid in () if nameless else left:
             journal.put(f"icite/{pmid}", None, "iCite does not know it")

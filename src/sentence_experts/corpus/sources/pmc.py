@@ -134,7 +134,7 @@ class Bucket:
         root = xml_root(listing)
         prefixes = [node.text or "" for node in root.iter(f"{_S3}Prefix", "Prefix")]
         numbers = [
-            int(found[1]) for found in (_VERSION.fullmatch(one, len(pmcid)) for one in prefixes) if found
+            int(match[1]) for match in (_VERSION.fullmatch(one, len(pmcid)) for one in prefixes) if match
         ]
         if not numbers:
             return None, None
@@ -171,7 +171,7 @@ def converted(requests: Requests, ids: list[str], to: str) -> dict[str, str]:
     the other is left out."""
     given = "pmcid" if to == "pmid" else "pmid"
     normalise = {"pmid": normalise_pmid, "pmcid": normalise_pmcid}
-    found: dict[str, str] = {}
+    pmcids: dict[str, str] = {}
 
     def ask(batch: list[str]) -> dict[str, str]:
         params = {"ids": ",".join(batch), "idtype": given, "format": "json", "versions": "no"}
@@ -196,5 +196,5 @@ def converted(requests: Requests, ids: list[str], to: str) -> dict[str, str]:
         return pairs
 
     for pairs in requests.in_turn("id converter", batches_of(ids, _IDS_PER_REQUEST), ask):
-        found.update(pairs)
-    return found
+        pmcids.update(pairs)
+    return pmcids

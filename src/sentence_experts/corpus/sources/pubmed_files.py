@@ -50,7 +50,7 @@ def download(client: Getter, base_url: str, folder: Path) -> list[Path]:
     """
     base_url = base_url.rstrip("/") + "/"
     page = client.get(base_url).decode("utf-8", "replace")
-    names = sorted({found.group(1) for found in _LINK.finditer(page)})
+    names = sorted({match.group(1) for match in _LINK.finditer(page)})
     if not names:
         raise InputError(f"{base_url} lists no PubMed files (pubmed26n0001.xml.gz and so on)")
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,10 +92,10 @@ def checksum_file(path: Path) -> Path:
 
 def _digest_in(content: bytes, where: str) -> str:
     """The digest in `MD5(pubmed26n0001.xml.gz)= 0123...`."""
-    found = _DIGEST.search(content.decode("ascii", "replace"))
-    if not found:
+    match = _DIGEST.search(content.decode("ascii", "replace"))
+    if not match:
         raise InputError(f"{where}: holds no MD5 checksum")
-    return found.group().lower()
+    return match.group().lower()
 
 
 def _digest_of(path: Path) -> str:
@@ -159,35 +159,35 @@ def _last_states(path: Path, wanted: Callable[[Paper], bool]) -> dict[tuple[str,
     checksum = checksum_file(path)
     if checksum.exists() and _digest_of(path) != _digest_in(checksum.read_bytes(), str(checksum)):
         raise InputError(f"{path}: its MD5 checksum is not that of {checksum.name}; fetch it again")
-    found: dict[tuple[str, int], Paper | _State] = {}
+    states: dict[tuple[str, int], Paper | _State] = {}
     try:
         with open(path, "rb") as file:
             for outcome in read_articles(unpacked(file)):
                 if isinstance(outcome, Deletion):
-                    found[outcome.pmid, outcome.version] = _State.GONE
+                    states[outcome.pmid, outcome.version] = _State.GONE
                 elif isinstance(outcome, Paper) and outcome.pmid and outcome.version:
                     key = (outcome.pmid, outcome.version)
-                    found[key] = outcome if wanted(outcome) else _State.OTHER
+                    states[key] = outcome if wanted(outcome) else _State.OTHER
                 elif isinstance(outcome, UnreadableArticleError) and outcome.reason != "no-pmid":
                     raise outcome
     except (OSError, UnreadableArticleError) as error:
         raise InputError(f"{path}: cannot be read as a PubMed file ({error}); fetch it again") from error
-    return found
+    return states
 
 
 def _files(folder: Path) -> list[Path]:
     """The PubMed files under a folder in the order of their numbers; logs gaps."""
-    found = {path.name: path for path in sorted(Path(folder).rglob("*.xml.gz")) if _NAME.fullmatch(path.name)}
-    if not found:
+    files = {path.name: path for path in sorted(Path(folder).rglob("*.xml.gz")) if _NAME.fullmatch(path.name)}
+    if not files:
         raise InputError(f"{folder}: holds no PubMed files (pubmed26n0001.xml.gz and so on)")
-    names = sorted(found, key=_place)
+    names = sorted(files, key=_place)
     missing = _gaps(map(_place, names))
     if missing:
         logger.info(
             f"warning: {folder} lacks {len(missing)} of the PubMed files between its first and last "
             f"({', '.join(missing[:3])}): their records and revisions are missing"
         )
-    return [found[name] for name in names]
+    return [files[name] for name in names]
 
 
 def _place(name: str) -> tuple[int, int]:

@@ -47,8 +47,8 @@ class PubmedFilesSource(RecordSource):
         matches = self._matcher(query)
         answers = self._requests.journal.answers(f"{self._prefix}/")
         papers = (_paper(answer.body or b"{}") for answer in answers)
-        found = [paper.pmid for paper in papers if paper.pmid and any(map(matches, paper.mesh))]
-        return sorted(found, key=int)
+        pmids = [paper.pmid for paper in papers if paper.pmid and any(map(matches, paper.mesh))]
+        return sorted(pmids, key=int)
 
     @override
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
@@ -73,9 +73,9 @@ class PubmedFilesSource(RecordSource):
 
     @override
     def left_out(self, ids: list[str]) -> Iterator[Rejection]:
-        kept = {pmid for pmid, _ in self.papers(ids)}
+        known = {pmid for pmid, _ in self.papers(ids)}
         for pmid in ids:
-            if pmid not in kept:
+            if pmid not in known:
                 yield Rejection("pubmed-files", None, pmid, "retracted", "PubMed marks it as retracted")
 
     @cached_property

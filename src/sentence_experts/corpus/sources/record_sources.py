@@ -125,8 +125,8 @@ class PmcSource(_EntrezSource):
     @override
     def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
         versions = ((pmcid, self._bucket.version(pmcid)) for pmcid in ids)
-        kept = {pmcid: version for pmcid, version in versions if version and self._filter.admits(version)}
-        pmids = {pmcid: version.pmid() for pmcid, version in kept.items()}
+        admitted = {pmcid: version for pmcid, version in versions if version and self._filter.admits(version)}
+        pmids = {pmcid: version.pmid() for pmcid, version in admitted.items()}
         pmids |= converted(self._requests, [pmcid for pmcid, pmid in pmids.items() if pmid is None], "pmid")
         for pmcid, pmid in pmids.items():
             yield pmcid, {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
@@ -213,8 +213,8 @@ class PubmedSource(_EntrezSource):
         if not self._filtered:
             return {}
         pmcids = converted(self._requests, ids, "pmcid")
-        found = ((pmid, self._bucket.version(pmcid)) for pmid, pmcid in pmcids.items())
-        return {pmid: version for pmid, version in found if version is not None}
+        versions = ((pmid, self._bucket.version(pmcid)) for pmid, pmcid in pmcids.items())
+        return {pmid: version for pmid, version in versions if version is not None}
 
     def _admitted(self, ids: list[str]) -> list[str]:
         if not self._filtered:
@@ -296,4 +296,4 @@ def _both(query: str, also: str) -> str:
 
 def pmids_of(names: Iterable[tuple[str, Names]]) -> list[str]:
     """The distinct PMIDs among the names, in numeric order."""
-    return sorted({found["pmid"] for _, found in names if "pmid" in found}, key=int)
+    return sorted({entry["pmid"] for _, entry in names if "pmid" in entry}, key=int)

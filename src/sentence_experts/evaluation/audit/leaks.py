@@ -82,7 +82,7 @@ def find_leaks(
         known_links: columns `left_id`, `right_id`: links of training papers, sampled as pairs or not.
     """
     texts = {split: _distinct_texts(table) for split, table in sets.items()}
-    bands = {split: signatures(found) for split, found in texts.items()}
+    bands = {split: signatures(of_split) for split, of_split in texts.items()}
     overlaps, near_training = [], np.array([], dtype=object)
     for first, second in combinations(sets, 2):
         rows, *_ = near_duplicates(texts[second], texts[first], threshold, bands[second], bands[first])

@@ -61,9 +61,9 @@ def near_duplicates(
     """
     bands = signatures(texts) if bands is None else bands
     other_bands = signatures(others) if other_bands is None else other_bands
-    found = [np.empty((0, 2), dtype=np.int64)]
-    found += [_equal(bands[:, band], other_bands[:, band]) for band in range(BANDS)]
-    candidates = np.unique(np.concatenate(found), axis=0)
+    by_band = [np.empty((0, 2), dtype=np.int64)]
+    by_band += [_equal(bands[:, band], other_bands[:, band]) for band in range(BANDS)]
+    candidates = np.unique(np.concatenate(by_band), axis=0)
     left, right = candidates[:, 0], candidates[:, 1]
     similarity = np.concatenate([np.empty(0), *_similarities(texts, others, left, right)])
     near = similarity >= threshold

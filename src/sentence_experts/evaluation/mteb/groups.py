@@ -82,8 +82,8 @@ def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
     Raises:
         UsageError: an unknown name, a task that is not on texts alone, or an unknown name in `only`.
     """
-    found = dict.fromkeys(task for given in names for name in _split(given) for task in _named(name))
-    return selected(list(found), only)
+    tasks = dict.fromkeys(task for given in names for name in _split(given) for task in _named(name))
+    return selected(list(tasks), only)
 
 
 def selected(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:

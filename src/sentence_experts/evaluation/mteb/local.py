@@ -116,8 +116,8 @@ class LocalTask:
         """Id -> text of the documents: the positives and given negatives of every split."""
         tables = [self._rows(split) for split in (TEST, *SPLITS)]
         rows = pa.concat_tables(tables).select(["positive_id", "positive", "negative"]).to_pylist()
-        found = {row["positive_id"]: row["positive"] for row in rows}
-        return found | {text_id(row["negative"]): row["negative"] for row in rows if row["negative"]}
+        texts = {row["positive_id"]: row["positive"] for row in rows}
+        return texts | {text_id(row["negative"]): row["negative"] for row in rows if row["negative"]}
 
     def _rows(self, split: str) -> pa.Table:
         read = self.folder.texts if SHAPES[self.kind].labelled else self.folder.pairs
@@ -214,15 +214,15 @@ def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
         relevant[row["anchor_id"]][row["positive_id"]] = 1
         if row["negative"]:
             negatives[row["anchor_id"]][text_id(row["negative"])] = None
-    found = RetrievalSplitData(
+    data = RetrievalSplitData(
         corpus=_dataset(id=list(documents), text=list(documents.values())),
         queries=_dataset(id=list(queries), text=list(queries.values())),
         relevant_docs=relevant,
         top_ranked=None,
     )
     if source.kind == "Reranking":
-        found["top_ranked"] = candidates(queries, documents, relevant, negatives)
-    return {"default": {TEST: found}}
+        data["top_ranked"] = candidates(queries, documents, relevant, negatives)
+    return {"default": {TEST: data}}
 
 
 def candidates(

@@ -83,8 +83,8 @@ class Int8Linear(nn.Module):
         """(..., in) -> (..., out)."""
         smoothed = hidden if self.multiply is None else hidden * self.multiply
         rows = smoothed.reshape(-1, hidden.shape[-1]).contiguous()
-        found = int8_linear(rows, self.weight, self.weight_scales, self.scale, self.zero, self.bias)
-        return found.view(*hidden.shape[:-1], -1)
+        output = int8_linear(rows, self.weight, self.weight_scales, self.scale, self.zero, self.bias)
+        return output.view(*hidden.shape[:-1], -1)
 
 
 def calibrate(encoder: SentenceTransformer, texts: Sequence[str], batch_size: int = 32) -> dict[str, Tensor]:

@@ -108,7 +108,7 @@ def _largest_difference(encoder: SentenceTransformer, file: Path) -> float:
     differences = []
     for texts in CHECKED:
         features = encoder.preprocess(list(texts))
-        (found,) = session.run([VECTOR], {name: features[name].numpy() for name in wanted})
+        (vectors,) = session.run([VECTOR], {name: features[name].numpy() for name in wanted})
         expected = encoder.encode(list(texts), prompt="", batch_size=len(texts), show_progress_bar=False)
-        differences.append(float(np.abs(found - expected).max()))
+        differences.append(float(np.abs(vectors - expected).max()))
     return max(differences)

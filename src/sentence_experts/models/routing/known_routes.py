@@ -55,10 +55,10 @@ class KnownRoutes:
         if not folder.is_dir() or any((folder / file).is_file() for file in OPENERS):
             return None
         files = {name: folder / name for name in (SETTINGS, "config.json")}
-        found = {name: read_json(file) if file.is_file() else {} for name, file in files.items()}
-        if (config := found["config.json"]).get("model_type") in MODEL_TYPES:
+        content = {name: read_json(file) if file.is_file() else {} for name, file in files.items()}
+        if (config := content["config.json"]).get("model_type") in MODEL_TYPES:
             check_version(files["config.json"], config.get("format_version", FORMAT_VERSION), FORMAT_VERSION)
-        prompts, default = (found[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
+        prompts, default = (content[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
         return cls.of(source_name(str(source)), prompts, default, config.get("experts"))
 
     def choose(self, route: str | None) -> str | None:

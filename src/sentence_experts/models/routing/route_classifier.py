@@ -76,17 +76,19 @@ class RouteClassifier:
             settings["fallback"] = settings.pop("otherwise")
         arrays = read_arrays(model / FOLDER / WEIGHTS, ("weights", "biases"))
         try:
-            found = cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
-            fits = found.weights.ndim == 2 and found.biases.shape == (len(found.weights),) == (
-                len(found.routes),
+            classifier = cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
+            fits = classifier.weights.ndim == 2 and classifier.biases.shape == (len(classifier.weights),) == (
+                len(classifier.routes),
             )
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(
                 f"{model / FOLDER / SETTINGS}: cannot be read ({brief(error)}); {AGAIN}"
             ) from error
         if not fits:
-            raise InputError(f"{model / FOLDER / WEIGHTS}: not of these {len(found.routes)} routes; {AGAIN}")
-        return found
+            raise InputError(
+                f"{model / FOLDER / WEIGHTS}: not of these {len(classifier.routes)} routes; {AGAIN}"
+            )
+        return classifier
 
 
 def auto_route_output(model: Path, overwrite: bool) -> AbstractContextManager[Output]:

@@ -175,6 +175,6 @@ def initialize_routers(model: nn.Module, seed: int) -> None:
     config: Any = model.config
     for name, weight in model.named_parameters():
         if is_router(name):
-            drawn = torch.randn(weight.shape, generator=generator) * config.initializer_range
+            values = torch.randn(weight.shape, generator=generator) * config.initializer_range
             with torch.no_grad():
-                weight.copy_(drawn)
+                weight.copy_(values)

@@ -27,12 +27,12 @@ def _key(kind: str, role: str | None) -> str:
 
 def with_task_types(prompts: Mapping[str, str | None], default: str | None) -> dict[str, str | None]:
     """Add mteb's task types to a model's prompts: each has its route's prompt, or else the default prompt."""
-    found = dict(prompts)
+    extended = dict(prompts)
     for (kind, role), route in ROUTE_OF_TYPE.items():
         name = route if prompts.get(route) else default
         if name is not None and prompts.get(name):
-            found.setdefault(_key(kind, role), prompts[name])
-    return found
+            extended.setdefault(_key(kind, role), prompts[name])
+    return extended
 
 
 def without_task_types(prompts: Mapping[str, str | None]) -> dict[str, str | None]:

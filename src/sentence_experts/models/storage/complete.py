@@ -79,10 +79,10 @@ def transformers_of(model: SentenceTransformer) -> list[Any]:
 def _check_values(file: str, report: LoadStateDictInfo) -> None:
     """Refuse weights of other shapes, and those that could not be put together from the file's."""
     if report.mismatched_keys:
-        name, found, expected = min(report.mismatched_keys)
+        name, shape, expected = min(report.mismatched_keys)
         others = named(each[0] for each in report.mismatched_keys)
         raise InputError(
-            f"{file}: weights have another shape than the config says: {others}; {name} is {tuple(found)}, "
+            f"{file}: weights have another shape than the config says: {others}; {name} is {tuple(shape)}, "
             f"not {tuple(expected)}; {REMEDY}"
         )
     if report.conversion_errors:

@@ -89,8 +89,8 @@ def fingerprint_of(model: SentenceTransformer) -> str:
     known, usual = origin.changes, origin.usual_changes
     if any(count > known.get(name, usual) for name, count in _changes(model).items()):
         return weights_fingerprint(model)  # it has been trained since
-    found = source_fingerprint(origin.place, origin.commit) or weights_fingerprint(model)
-    return sha256_text(found, origin.arithmetic) if origin.arithmetic else found
+    fingerprint = source_fingerprint(origin.place, origin.commit) or weights_fingerprint(model)
+    return sha256_text(fingerprint, origin.arithmetic) if origin.arithmetic else fingerprint
 
 
 def source_fingerprint(place: str, commit: str | None) -> str | None:

@@ -145,21 +145,21 @@ class Residency:
             for number in range(len(experts))
             for name in _names(path, number, _modules(experts.expert(number)))
         }
-        found = self.files.expert_weights()
-        check_names(weights_file(self.files.source), known - found, found - known)
+        in_files = self.files.expert_weights()
+        check_names(weights_file(self.files.source), known - in_files, in_files - known)
 
     def idle_weights(self) -> dict[str, Tensor]:
         """The weights of the idle experts by name: what the model's `state_dict` lacks."""
-        found: dict[str, Tensor] = {}
+        weights: dict[str, Tensor] = {}
         for number in sorted(self.idle):
             for path, experts in self._blocks().items():
                 place = experts.idle(number)
                 names = _names(path, number, place.blueprint)
                 if place.kept is None:
-                    found |= self._read(list(names))
+                    weights |= self._read(list(names))
                 else:
-                    found |= {name: place.kept.state_dict()[own] for name, own in names.items()}
-        return {name: weight.to(self._model.dtype) for name, weight in found.items()}
+                    weights |= {name: place.kept.state_dict()[own] for name, own in names.items()}
+        return {name: weight.to(self._model.dtype) for name, weight in weights.items()}
 
     def bytes_per_expert(self) -> int:
         """The memory that one expert takes, over all blocks."""

@@ -43,8 +43,8 @@ def check_names(source: str | Path, missing: Iterable[str], unexpected: Iterable
         InputError: there are some; the message names `source` and the first few.
     """
     faults = (("weights are missing", set(missing)), ("weights are not of this model", set(unexpected)))
-    if found := [f"{fault}: {named(names)}" for fault, names in faults if names]:
-        raise InputError(f"{source}: {'; '.join(found)}; {REMEDY}")
+    if messages := [f"{fault}: {named(names)}" for fault, names in faults if names]:
+        raise InputError(f"{source}: {'; '.join(messages)}; {REMEDY}")
 
 
 def weights_file(source: str) -> str:
@@ -123,8 +123,8 @@ class WeightFiles:
         """The path of a file, which is fetched from the hub if it must be; None if there is none."""
         from sentence_transformers.util import load_file_path
 
-        found: str | None = load_file_path(self.source, name, **self.options)
-        return found
+        path: str | None = load_file_path(self.source, name, **self.options)
+        return path
 
     def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
         """The weights with these names, one at a time, mapped from the files.

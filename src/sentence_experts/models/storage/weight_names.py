@@ -22,8 +22,8 @@ _IN_EXPERT = re.compile(r"(?P<block>.*)\.experts\.(?P<number>\d+)\.(?P<inside>.*
 
 def expert_of(name: str) -> int | None:
     """Return the index of the expert that a weight or module belongs to; None for a shared one."""
-    found = _IN_EXPERT.fullmatch(name)
-    return int(found["number"]) if found else None
+    match = _IN_EXPERT.fullmatch(name)
+    return int(match["number"]) if match else None
 
 
 def is_expert(name: str) -> bool:
@@ -57,8 +57,8 @@ def base_name(family: Family, name: str) -> str:
     >>> base_name(FAMILIES[1], "layers.3.experts.1.mlp.Wi.weight")
     'layers.3.mlp.Wi.weight'
     """
-    found = _IN_EXPERT.fullmatch(name)
-    if found is None:
+    match = _IN_EXPERT.fullmatch(name)
+    if match is None:
         return name
-    module, *rest = found["inside"].split(".")
-    return ".".join([found["block"], family.owned(expert_norms=True)[module], *rest])
+    module, *rest = match["inside"].split(".")
+    return ".".join([match["block"], family.owned(expert_norms=True)[module], *rest])

@@ -75,8 +75,8 @@ def with_new_rows(weight: Tensor, shape: torch.Size) -> Tensor:
     """A weight as it is, or an embedding with rows dropped from or added at its end, the new ones zero."""
     if weight.shape == shape:
         return weight
-    kept = weight[: shape[0]]
-    return torch.nn.functional.pad(kept, (0, 0, 0, shape[0] - len(kept)))
+    rows = weight[: shape[0]]
+    return torch.nn.functional.pad(rows, (0, 0, 0, shape[0] - len(rows)))
 
 
 def pooler_option(model: Any) -> dict[str, bool]:

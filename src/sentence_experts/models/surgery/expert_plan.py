@@ -116,8 +116,10 @@ class ExpertPlan:
         instructed = prefix_routes(tokenizer, self.instructions, owners)
         if not self.domains:
             return tokenizer, instructed
-        tokenizer, found = with_domain_tokens(tokenizer, self.domains, list(self.instructions.values()))
-        domains = [replace(route, expert=numbers[route.name]) for route in found]
+        tokenizer, token_routes = with_domain_tokens(
+            tokenizer, self.domains, list(self.instructions.values())
+        )
+        domains = [replace(route, expert=numbers[route.name]) for route in token_routes]
         return tokenizer, domains + behind_instruction_token(tokenizer, instructed)
 
 

@@ -163,8 +163,8 @@ def _base_weights(encoder: ExpertEncoder, base: SentenceTransformer | str | Path
     routed: Any = encoder.routed_model
     weights: dict[str, Tensor] = model.state_dict()
     family = family_of(routed.config.model_type)
-    if (found := model.config.model_type) != (wanted := family.base_model_type):
-        raise InputError(f"the base is of type {found!r}; this model was made of a {wanted}")
+    if (model_type := model.config.model_type) != (wanted := family.base_model_type):
+        raise InputError(f"the base is of type {model_type!r}; this model was made of a {wanted}")
     for name, value in routed.state_dict().items():
         source = base_name(family, name)
         if is_expert(name) and (source not in weights or weights[source].shape != value.shape):

@@ -156,14 +156,14 @@ def _read_settings(model: PreTrainedModel, folder: Path) -> dict[str, Any]:
     if not (folder / "adapter_config.json").is_file():
         raise InputError(f"{folder}: no adapter here (no adapter_config.json)")
     try:
-        found = peft.PeftConfig.from_pretrained(str(folder)).to_dict()
-        settings = {"rank": found["r"], "alpha": found["lora_alpha"], "dropout": found["lora_dropout"]}
+        saved = peft.PeftConfig.from_pretrained(str(folder)).to_dict()
+        settings = {"rank": saved["r"], "alpha": saved["lora_alpha"], "dropout": saved["lora_dropout"]}
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder}/adapter_config.json: not the config of a LoRA adapter: {error}"
         ) from error
     ours = _peft_config(model, settings).to_dict()
-    other = [key for key, value in ours.items() if key not in NOTES and found.get(key) != value]
+    other = [key for key, value in ours.items() if key not in NOTES and saved.get(key) != value]
     if other:
         raise InputError(
             f"{folder}: this adapter is not LoRA on the attention of a {model.config.model_type} "

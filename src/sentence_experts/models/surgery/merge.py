@@ -103,12 +103,12 @@ def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, st
     """The prompts, with one for each role: a stock encoder has empty ones, and would use them silently."""
     shared = set(prompts.values())
     other = prompts.get(default or "") or (next(iter(shared)) if len(shared) == 1 else "")
-    found = {QUERY: other, DOCUMENT: prompts.get("passage", other), **prompts}
-    if any(shared) and (plain := [role for role in ROLES if not found[role]]):
+    extended = {QUERY: other, DOCUMENT: prompts.get("passage", other), **prompts}
+    if any(shared) and (plain := [role for role in ROLES if not extended[role]]):
         logger.info(
             f"nothing stands in front of a text that is encoded as {' or '.join(plain)}: name a prompt"
         )
-    return found
+    return extended
 
 
 def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, float]:

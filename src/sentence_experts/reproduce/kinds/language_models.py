@@ -26,12 +26,12 @@ class LanguageModelExperiment(Experiment):
         """Compile the test sets at hand; the full scale loads those of mteb."""
         self.words, self.data = FULL_DATA, Path()
         if self.small:
-            found = data_folder()
-            if found is None:
+            folder = data_folder()
+            if folder is None:
                 raise InputError(
                     f"the small scale measures on real texts: set {DATA_VARIABLE} to their folder"
                 )
-            self.words, self.data, self.folder = SMALL_DATA, found, self.root / "tasks"
+            self.words, self.data, self.folder = SMALL_DATA, folder, self.root / "tasks"
             self.file = self.root / "tasks.yaml"
             self.writes_first = f"{self.file}: the tasks, with the folder of their data"
             compiled = {"source": self.file, "out": self.folder}

@@ -82,9 +82,9 @@ class PairsExperiment(Experiment):
             write_text(self.rules, yaml.safe_dump({**content, "domains": used}, sort_keys=False))
             self.material.prepare()
             return
-        found = CorpusFolder.open(self.corpus).domains
+        domains = CorpusFolder.open(self.corpus).domains
         if self.rules is None:
-            known = set(pq.read_table(found)["domain"].to_pylist()) if found else set()
+            known = set(pq.read_table(domains)["domain"].to_pylist()) if domains else set()
             if missing := sorted(set(self.routes) - known):
                 raise InputError(
                     f"{self.corpus}: was fetched without the paper's domain {', '.join(missing)}"

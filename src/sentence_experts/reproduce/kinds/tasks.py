@@ -115,13 +115,13 @@ class TasksExperiment(Experiment):
     ) -> tuple[float | None, tuple[float, float] | None]:
         """The value and interval of a row; an average is over the datasets of `tasks`."""
         if row in AVERAGES:
-            found = []
+            values = []
             for task in tasks:
                 value = self._value(task, models, tasks, evaluation)[0]
                 if value is not None:
-                    found.append((_datasets(evaluation, task), value))
-            datasets = sum(count for count, _ in found)
-            return (sum(count * value for count, value in found) / datasets if found else None), None
+                    values.append((_datasets(evaluation, task), value))
+            datasets = sum(count for count, _ in values)
+            return (sum(count * value for count, value in values) / datasets if values else None), None
         # Of models of one task each, the one that was trained on this, or on what it is read as.
         trained_on = self.published.tasks[row].read_as or row
         model = next(one for one in models if one.route in (None, trained_on))
