@@ -93,7 +93,8 @@ def example_lines(found: dict) -> list[str]:
         lines += ["| sentence 1 | sentence 2 | score | HS | RW |", "|---|---|---:|---:|---:|"]
         for one in found["cases"][DATASETS[0]][key]:
             numbers = " | ".join(
-                f"{one[name]:.2f} ({one['ranks'][name]:.0%})" for name in ("score", "hs", "rw")
+                f"{one[name]:.{digits}f} ({one['ranks'][name]:.0%})"
+                for name, digits in (("score", 2), ("hs", 4), ("rw", 4))
             )
             texts = " | ".join(one[side].replace("|", "/") for side in ("first", "second"))
             lines.append(f"| {texts} | {numbers} |")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -115,6 +116,48 @@ def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
         "38.26",
     ):
         assert part in page
+
+
+def test_the_analysis_sets_the_papers_examples_beside_ours(recipes, tmp_path, capsys, monkeypatch):
+    """The paper's pairs are found whatever their letter case and punctuation; others are named as missing."""
+    rows = (tmp_path / "eval" / "sts12.jsonl").read_text()
+    printed = Published.read(SHIPPED / "analysis" / "published.yaml").cases
+    here = {"sentence1": printed[0].first.upper(), "sentence2": f"{printed[0].second}!", "score": 5}
+    with gzip.open(tmp_path / "eval" / "sts12.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write(f"{rows}{json.dumps(here)}\n")
+    monkeypatch.setattr("sentence_experts.reproduce.kinds.analysis.data_folder", lambda: tmp_path)
+    recipe = recipes / "analysis.yaml"
+    content = yaml.safe_load(recipe.read_text())
+    content["protocol"]["small"]["base"] = str(tmp_path / "tiny")
+    content["protocol"]["analyse"] = {"clusters": 2, "bootstrap": 0, "cases": 2, "prompts": ["none", "tone"]}
+    recipe.write_text(yaml.safe_dump(content, sort_keys=False))
+    out = tmp_path / "out"
+    for _ in range(2):
+        with pytest.raises(SystemExit) as stop:
+            main(["reproduce", str(recipe), "--out", str(out)])
+        assert not stop.value.code, capsys.readouterr().err
+    assert "is done" in capsys.readouterr().err
+    folder = out / "small" / "moee-analysis" / "analysis"
+    found = json.loads((folder / "analysis.json").read_text())
+    own, *others = found["published_cases"]
+    assert own["first"] == here["sentence1"]
+    assert own["right"] in ("hs", "rw", "both", "neither")
+    assert others == [None] * 9
+    figures = {
+        one["published"]["column"]: one for one in json.loads((folder / "report.json").read_text())["figures"]
+    }
+    assert figures["ami"]["value"] == found["clusters"]["agreement"]["ami"]
+    assert figures["hs_rw"]["value"] == found["between_prompts"]["means"]["hs_rw"]
+    assert figures["exact_match"]["published"]["printed"] == 0.4554
+    page = (folder / "report.md").read_text()
+    assert page.count("not among the pairs") == 9
+    assert "Examples here: RW alone is right" in page
+
+
+def test_the_analysis_needs_its_pairs(tmp_path, monkeypatch):
+    monkeypatch.setattr("sentence_experts.reproduce.kinds.analysis.data_folder", lambda: tmp_path)
+    with pytest.raises(InputError, match="set SENTENCE_EXPERTS_DATA to a folder with eval/sts12"):
+        plan_recipe("moee/analysis", out=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def _case(one: Mapping[str, Any]) -> tuple[str, str]:
     texts = f"{escape(one['first'])}<br>{escape(one['second'])}"
     cells = (
         html.cell([f"{one[name]:.{digits}f}", f"{one['ranks'][name]:.0%}"])
-        for name, digits in (("score", 2), ("hs", 3), ("rw", 3))
+        for name, digits in (("score", 2), ("hs", 4), ("rw", 4))
     )
     return texts, "".join(cells)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
+from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, TextTable, changed_settings
 from sentence_experts.reproduce.published import ALL_DOMAINS, PublishedFigure
 
 if TYPE_CHECKING:
@@ -42,15 +42,6 @@ class Compared:
     interval: tuple[float, float] | None
     domain_here: str | None
     differs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """One published table with our figures in it, as text."""
-
-    title: str
-    headings: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +105,7 @@ def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> Compariso
         scale="small" if experiment.small else "full",
         legend=LEGEND + (DRAWN if any(one.published.printed is None for one in figures) else ""),
         figures=tuple(figures),
-        tables=tuple(_tables(figures)),
+        tables=(*_tables(figures), *experiment.more_tables(evaluations)),
         differences=(*differences(experiment), *experiment.notes(evaluations)),
         choices=tuple(f"{each.what} ({each.kind}). Here: {each.here}" for each in recipe.protocol.choices),
         notes=(*orders(figures), *experiment.published.notes),

@@ -53,6 +53,15 @@ class OwnFigure:
     interval: tuple[float, float] | None = None
 
 
+@dataclass(frozen=True)
+class TextTable:
+    """A table of a report, as text."""
+
+    title: str
+    headings: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
 class Experiment(ABC):
     """One recipe at one scale, ready to run. The kinds of recipes are its subclasses.
 
@@ -134,6 +143,10 @@ class Experiment(ABC):
     def notes(self, evaluations: Mapping[str, Any]) -> list[str]:
         """More lines on what differs from the paper."""
         return []
+
+    def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[TextTable]:
+        """Tables after those of the published figures."""
+        yield from ()
 
     @property
     def manifest(self) -> Path:

@@ -136,6 +136,14 @@ class PublishedDrawing(Strict):
                 )
 
 
+class PublishedCase(Strict):
+    """A pair of texts that a paper prints because one part of its model is right about it: "hs" or "rw"."""
+
+    right: str
+    first: str
+    second: str
+
+
 class PublishedTask(Strict):
     """A type of task of a benchmark.
 
@@ -179,6 +187,7 @@ class Published(Strict):
     notes: tuple[str, ...] = ()
     tables: tuple[PublishedTable, ...]
     drawings: tuple[PublishedDrawing, ...] = ()
+    cases: tuple[PublishedCase, ...] = ()
     tasks: dict[str, PublishedTask] = Field(default_factory=dict)
     models: dict[str, PublishedModel] = Field(default_factory=dict)
     sizes: dict[str, DomainSizes] = Field(default_factory=dict)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.config import EvaluateConfig
+from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
 from sentence_experts.models.surgery.config import ExtendConfig
 from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS
@@ -34,9 +34,10 @@ TRUST = "trust_remote_code"
 Settings = dict[str, Any]
 # What a protocol of each kind must have.
 NEEDED = {
-    "pairs": ("domains", "plan", "queries", "pairs", "train"),
-    "tasks": ("tasks", "train"),
-    "language_models": ("prompts",),
+    "pairs": ("domains", "plan", "queries", "pairs", "train", "evaluate"),
+    "tasks": ("tasks", "train", "evaluate"),
+    "language_models": ("prompts", "evaluate"),
+    "analysis": ("analyse",),
 }
 
 
@@ -148,12 +149,13 @@ class Protocol(Strict):
             settings of `compile_pairs`.
         tasks, compile: (tasks) the task file, settings of `compile_tasks`.
         prompts, read: (language models) the prompts, settings of the embedder.
+        analyse: (analysis of a language model) settings of `analyse`.
         evaluate: name of an evaluation -> settings of `evaluate`; `mteb` names a benchmark.
         seeds: number of training runs per model.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
-    kind: Literal["pairs", "tasks", "language_models"]
+    kind: Literal["pairs", "tasks", "language_models", "analysis"]
     file: Path
     faithful: bool = True
     published: Path
@@ -166,7 +168,8 @@ class Protocol(Strict):
     prompts: tuple[str, ...] = ()
     read: Settings = Field(default_factory=dict)
     train: Settings = Field(default_factory=dict)
-    evaluate: dict[str, Settings] = Field(min_length=1)
+    analyse: Settings = Field(default_factory=dict)
+    evaluate: dict[str, Settings] = Field(default_factory=dict)
     seeds: int = Field(1, ge=1)
     choices: tuple[Choice, ...] = ()
     small: SmallScale
@@ -259,6 +262,7 @@ Group = tuple[str, type[Config], Mapping[str, Any]]
 
 
 def _groups_of_protocol(protocol: Protocol) -> Iterator[Group]:
+    yield "analyse", AnalyseConfig, protocol.analyse
     for inside, part in (("", protocol), ("small.", protocol.small)):
         yield f"{inside}pairs", PairsConfig, part.pairs
         yield f"{inside}compile", TasksConfig, part.compile
@@ -316,7 +320,7 @@ def _check_protocol(protocol: Protocol, published: Published) -> None:
 
 def _check_names(recipe: Recipe, published: Published, path: Path) -> None:
     """Check names of models, tables, columns and domains against each other."""
-    if recipe.protocol.kind == "language_models":
+    if recipe.protocol.kind in ("language_models", "analysis"):
         if recipe.model not in published.models:
             raise InputError(f"{path}: model: {recipe.model!r} is none of {', '.join(published.models)}")
         return

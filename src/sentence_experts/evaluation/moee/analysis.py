@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
@@ -69,7 +70,7 @@ class Analysis:
 
 def analyse(
     model: str | Path | MoeEmbedder,
-    pairs: Sequence[Path | str | RatedPairs] | Path | str,
+    pairs: Sequence[Path | str | RatedPairs] | Path | str | RatedPairs,
     config: AnalyseConfig | None = None,
     out: Path | str | None = None,
     overwrite: bool = False,
@@ -99,7 +100,7 @@ def analyse(
         ['concat', 'hs', 'rw', 'sum']
     """
     chosen = AnalyseConfig.of(config, **settings)
-    given = [pairs] if isinstance(pairs, Path | str) else pairs
+    given = [pairs] if isinstance(pairs, Path | str | RatedPairs) else pairs
     data = [each if isinstance(each, RatedPairs) else RatedPairs.read(Path(each), chosen) for each in given]
     embedder = model if isinstance(model, MoeEmbedder) else load_embedder(str(model))
     if out is None:
@@ -283,19 +284,63 @@ def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[s
 
     Equal pairs are listed once.
     """
-    columns = {"score": data.scores, HIDDEN: cosines[HIDDEN], ROUTING: cosines[ROUTING]}
-    places = {name: ranks(values) for name, values in columns.items()}
+    described = _describer(data, cosines)
 
     def listed(right: str, wrong: str) -> list[dict[str, Any]]:
         pairs: dict[tuple[str, str], dict[str, Any]] = {}
-        for place in right_alone(cosines[right], cosines[wrong], data.scores):
-            texts = data.first[place], data.second[place]
-            own = {name: round(float(values[place]), 4) for name, values in columns.items()}
-            own_ranks = {name: round(float(values[place]), 4) for name, values in places.items()}
-            pairs.setdefault(texts, {"first": texts[0], "second": texts[1], **own, "ranks": own_ranks})
+        for place in right_alone(cosines[right], cosines[wrong], data.scores).tolist():
+            pairs.setdefault((data.first[place], data.second[place]), described(place))
         return list(pairs.values())[:most]
 
     return {"only_rw": listed(ROUTING, HIDDEN), "only_hs": listed(HIDDEN, ROUTING)}
+
+
+def find_cases(
+    embedder: MoeEmbedder, data: RatedPairs, pairs: Sequence[tuple[str, str]]
+) -> list[dict[str, Any] | None]:
+    """What the two parts say of some pairs of a dataset; None for a pair that is not in it.
+
+    Letter case and punctuation do not matter. `right`: "hs", "rw", "both" or "neither".
+    """
+    prompt = embedder.settings["prompt"]
+    cosines = _pair_cosines(
+        data,
+        prompt,
+        lambda _, texts: embedder.states(texts),
+        lambda states, part: embedder.with_parts(part).combined(states),
+    )
+    described = _describer(data, cosines)
+    places = {_words(pair): place for place, pair in enumerate(zip(data.first, data.second, strict=True))}
+    found = [places.get(_words(pair)) for pair in pairs]
+    return [None if place is None else described(place) for place in found]
+
+
+def _words(pair: tuple[str, str]) -> tuple[str, ...]:
+    return tuple(" ".join(re.findall(r"\w+", text.casefold())) for text in pair)
+
+
+def _describer(data: RatedPairs, cosines: Mapping[str, Column]) -> Callable[[int], dict[str, Any]]:
+    """Describes a pair by its place: texts, score and cosines, their ranks, and which part is right."""
+    columns = {"score": data.scores, HIDDEN: cosines[HIDDEN], ROUTING: cosines[ROUTING]}
+    places = {name: ranks(values) for name, values in columns.items()}
+
+    def described(place: int) -> dict[str, Any]:
+        own = {name: round(float(values[place]), 4) for name, values in columns.items()}
+        own_ranks = {name: float(values[place]) for name, values in places.items()}
+        right = [
+            part
+            for part in (HIDDEN, ROUTING)
+            if abs(own_ranks[part] - own_ranks["score"]) <= MAX_RANK_DISTANCE
+        ]
+        return {
+            "first": data.first[place],
+            "second": data.second[place],
+            **own,
+            "ranks": {name: round(value, 4) for name, value in own_ranks.items()},
+            "right": {0: "neither", 1: "".join(right), 2: "both"}[len(right)],
+        }
+
+    return described
 
 
 def _clusters(data: RatedPairs, states: States, combine: Combine, config: AnalyseConfig) -> dict[str, Any]:

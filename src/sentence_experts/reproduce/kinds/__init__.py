@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sentence_experts.reproduce.experiment import Experiment
+from sentence_experts.reproduce.kinds.analysis import AnalysisExperiment
 from sentence_experts.reproduce.kinds.language_models import LanguageModelExperiment
 from sentence_experts.reproduce.kinds.pairs import PairsExperiment
 from sentence_experts.reproduce.kinds.tasks import TasksExperiment
@@ -11,4 +12,5 @@ KINDS: dict[str, type[Experiment]] = {
     "pairs": PairsExperiment,
     "tasks": TasksExperiment,
     "language_models": LanguageModelExperiment,
+    "analysis": AnalysisExperiment,
 }

@@ -46,16 +46,8 @@ class LanguageModelExperiment(Experiment):
     def plan(self) -> None:
         """An evaluation under each prompt."""
         recipe, protocol = self.recipe, self.recipe.protocol
-        hub = self.published.models[str(recipe.model)].hub
-        model = str(protocol.file.parent / protocol.small.base) if self.small else hub
-        self.pretrained = [model]
-        base = Path(model).name if self.small else hub
-        self.models = [Model(str(recipe.model), str(recipe.model), (model,), base, hub)]
+        model, read = self.find_model()
         ((_, settings),) = recipe.evaluate_settings(self.small).items()
-        read = recipe.read_settings(self.small)
-        self.unlike_published = list(changed_settings("reading", recipe.read_settings(False), read))
-        if self.trusts_code and not self.small:
-            read = {**read, TRUST: True}
         for prompt in protocol.prompts:
             file = self.evaluations[prompt] = self.report / prompt / self.result
             arguments = {
@@ -70,6 +62,18 @@ class LanguageModelExperiment(Experiment):
             chosen = without_benchmark(settings)
             step = Step("evaluate_language_model", arguments, file, chosen, made_from, can_be_replaced=True)
             self.steps.append(step)
+
+    def find_model(self) -> tuple[str, dict[str, Any]]:
+        """The language model, a folder or hub id, and how it is read."""
+        recipe, protocol = self.recipe, self.recipe.protocol
+        hub = self.published.models[str(recipe.model)].hub
+        model = str(protocol.file.parent / protocol.small.base) if self.small else hub
+        self.pretrained = [model]
+        base = Path(model).name if self.small else hub
+        self.models = [Model(str(recipe.model), str(recipe.model), (model,), base, hub)]
+        read = recipe.read_settings(self.small)
+        self.unlike_published = list(changed_settings("reading", recipe.read_settings(False), read))
+        return model, {**read, TRUST: True} if self.trusts_code and not self.small else read
 
     def applies(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> bool:
         """Whether it is an average of the recipe's model."""
