@@ -151,11 +151,19 @@ def show_evaluation(evaluation: Evaluation, report: Path) -> None:
 
 
 def _show_pairs(evaluation: PairEvaluation) -> None:
-    from sentence_experts.report.tables import difference_table, evaluation_tables, router_table, seeds_note
+    from sentence_experts.report.tables import (
+        difference_table,
+        evaluation_tables,
+        router_table,
+        seeds_note,
+        text_free_table,
+    )
 
     for table in (*evaluation_tables(evaluation), difference_table(evaluation), router_table(evaluation)):
         if table is not None:
             results.print(table)
+    if evaluation.text_free:
+        results.print(text_free_table(evaluation.text_free))
     if (seeds := seeds_note(evaluation)) is not None:
         show(f"\n{seeds}")
 

@@ -21,9 +21,9 @@ from sentence_experts.evaluation.models import (
     model_runs,
     setting_of,
 )
-from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
+from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure_text_free
 from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, texts_by_domain
-from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions
+from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, suspicion
 from sentence_experts.evaluation.router_accuracy import router_accuracy
 from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
@@ -173,7 +173,12 @@ def _evaluate_pairs(
     routers = {
         scorer.label: router_accuracy(scorer.encoder, table, scorer.routes) for scorer in _encoders(models)
     }
-    return replace(found, routers={label: each for label, each in routers.items() if each is not None})
+    kept = {label: each for label, each in routers.items() if each is not None}
+    by_article = config.cluster == "article"
+    text_free = measure_text_free(table, pairs.works(), config.bootstrap, config.seed, by_article)
+    if warning := suspicion(text_free):
+        logger.warning(warning)
+    return replace(found, routers=kept, text_free=text_free)
 
 
 def _scorers(

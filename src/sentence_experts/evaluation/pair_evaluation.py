@@ -39,6 +39,7 @@ from sentence_experts.evaluation.results import (
     view_of_domain,
 )
 from sentence_experts.evaluation.statistics import METRICS_WITH_INTERVAL, Runs, estimate, joined, runs_of
+from sentence_experts.evaluation.text_free import text_free_scorers
 from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, rank_tests
 
 
@@ -197,6 +198,25 @@ def evaluate_scorers(
         differences(means, margin),
         rank_tests(single),
     )
+
+
+def measure_text_free(
+    table: pa.Table, works: pa.Table | None, replicates: int = 1000, seed: int = 0, by_article: bool = False
+) -> tuple[ModelResult, ...]:
+    """What separates the classes of a checked table without comparing texts (`text_free`).
+
+    Nothing if the pairs are of one class.
+    """
+    table = checked_table(table)
+    if len(table["label"].unique()) < 2:
+        return ()
+    found = []
+    for scorer in text_free_scorers(table, works):
+        measured = measure(table, score_pairs(scorer, table), replicates, seed, by_article=by_article)
+        found.append(
+            _result(scorer.label, measured, [_Run(scorer.label, scorer.settings(), measured, {})], False)
+        )
+    return tuple(found)
 
 
 def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Difference, ...]:

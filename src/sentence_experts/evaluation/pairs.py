@@ -89,7 +89,7 @@ def score_pairs(scorer: PairScorer, table: pa.Table) -> NDArray[np.float64]:
     """The similarity of each row of a checked table, shape (pairs,)."""
     scores = np.empty(table.num_rows, dtype=np.float64)
     for domain in domains_of(table):
-        rows = _rows_of(table, domain)
+        rows = rows_of(table, domain)
         part = table.take(pa.array(rows))
         scores[rows] = scorer.score(part["anchor"].to_pylist(), part["positive"].to_pylist(), domain)
     return scores
@@ -123,12 +123,13 @@ def scored_by_domain(
     # So that the order of the pairs does not change the last digit of a sum.
     order = pc.sort_indices(table, [(name, "ascending") for name in ("anchor_id", "positive_id", "label")])
     for domain in domains_of(table):
-        rows = order.to_numpy()[np.isin(order.to_numpy(), _rows_of(table, domain))]
+        rows = order.to_numpy()[np.isin(order.to_numpy(), rows_of(table, domain))]
         columns = ("anchor_id", "positive_id", *((LINKED_BY,) if by_article else ()))
         ids = [table[column].take(pa.array(rows)).to_pylist() for column in columns]
         sets[domain] = ScoredPairs(scores[rows], labels[rows], *ids)
     return sets
 
 
-def _rows_of(table: pa.Table, domain: str) -> NDArray[np.int64]:
+def rows_of(table: pa.Table, domain: str) -> NDArray[np.int64]:
+    """The numbers of a domain's rows."""
     return np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.router_accuracy import RouterAccuracy
 from sentence_experts.evaluation.statistics import Interval
+from sentence_experts.evaluation.text_free import OF_THE_MAKING, SUSPICIOUS
 from sentence_experts.storage import read_json, write_json, write_parquet
 
 if TYPE_CHECKING:
@@ -127,6 +128,11 @@ class PairMetrics:
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)
     spread: Mapping[str, float | None] = field(default_factory=dict)
 
+    @property
+    def f1_of_all_linked(self) -> float:
+        """The F1 of calling every pair linked: F1max cannot be lower."""
+        return 2 * self.positives / (self.pairs + self.positives)
+
 
 @dataclass(frozen=True)
 class ModelResult:
@@ -158,6 +164,28 @@ class ModelResult:
     def seeds(self) -> int:
         """Number of training runs."""
         return max(1, len(self.runs))
+
+
+def suspicion(text_free: Sequence[ModelResult]) -> str | None:
+    """A warning about pairs whose class can be told by how they were made; None if there is nothing to say.
+
+    That is a ROC-AUC whose interval leaves out 0.45 to 0.55.
+    """
+    found = []
+    for model in text_free:
+        interval = model.pooled.intervals.get("roc_auc")
+        if model.label in OF_THE_MAKING and interval is not None:
+            low, high = sorted((interval.low, interval.high))
+            if high < 0.5:
+                low, high = 1 - high, 1 - low
+            if low > SUSPICIOUS:
+                found.append(f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * (interval.high < 0.5)})")
+    if not found:
+        return None
+    return (
+        f"the classes of these pairs can be told without comparing texts: ROC-AUC by {', '.join(found)}. "
+        "Figures on them say little about texts; compile pairs with `negatives=matched`"
+    )
 
 
 @dataclass(frozen=True)
@@ -216,6 +244,7 @@ class PairEvaluation(Evaluation):
         differences: of each model and each later one, in every view.
         tests: signed-rank tests of the models of a single run, which say nothing about other seeds.
         routers: label of each run with learned routers -> how often they were right.
+        text_free: what separates the classes without comparing texts; empty if all pairs are of one class.
     """
 
     settings: Mapping[str, Any]
@@ -224,6 +253,7 @@ class PairEvaluation(Evaluation):
     differences: tuple[Difference, ...] = ()
     tests: tuple[RankTest, ...] = ()
     routers: Mapping[str, RouterAccuracy] = field(default_factory=dict)
+    text_free: tuple[ModelResult, ...] = ()
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The pooled F1max and ROC-AUC of each model."""
@@ -263,6 +293,7 @@ class PairEvaluation(Evaluation):
             "differences": [each.to_json() for each in self.differences],
             "tests": [_with_view(each) for each in self.tests],
             "routers": {label: asdict(accuracy) for label, accuracy in self.routers.items()},
+            "text_free": [asdict(each) for each in self.text_free],
         }
 
     def save(self, out: Path) -> None:
@@ -283,6 +314,7 @@ class PairEvaluation(Evaluation):
             TypeAdapter(tuple[Difference, ...]).validate_python(differences),
             TypeAdapter(tuple[RankTest, ...]).validate_python(tests),
             TypeAdapter(dict[str, RouterAccuracy]).validate_python(found["routers"]),
+            TypeAdapter(tuple[ModelResult, ...]).validate_python(found["text_free"]),
         )
 
 

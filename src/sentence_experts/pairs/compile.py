@@ -81,7 +81,7 @@ def compile_pairs(
 
 def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
     with opened(config, beside=out) as engine:
-        pairs, known_links, made = _compiled(LinkGraph(corpus, config, engine), config)
+        pairs, known_links, works, made = _compiled(LinkGraph(corpus, config, engine), config)
     manifest = {
         "domain_rules": _rules_text(config.domains),
         "corpus": {
@@ -91,7 +91,7 @@ def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) 
         },
         **made,
     }
-    return Pairs.in_memory(pairs, known_links, manifest)
+    return Pairs.in_memory(pairs, known_links, manifest, works)
 
 
 def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
@@ -107,8 +107,8 @@ def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
 
 def _compiled(
     graph: LinkGraph, settings: PairsConfig
-) -> tuple[dict[str, pa.Table], pa.Table, dict[str, Any]]:
-    """The table of each split, the known links, and their entries in the manifest."""
+) -> tuple[dict[str, pa.Table], pa.Table, pa.Table, dict[str, Any]]:
+    """The table of each split, the known links, the works of the evaluation sets, and the manifest's part."""
     pairs = graph.pairs
     rng = np.random.default_rng(settings.seed)
     if settings.split == "article":
@@ -135,13 +135,16 @@ def _compiled(
     leaks, levels = _leaks(graph, splits, settings), _levels(splits)
     if settings.frequency == "duplication":
         splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
-    tables = {}
+    tables, works = {}, np.empty(0, dtype=np.int64)
     for number, name in enumerate(SPLITS):
         labelled = _with_negatives(splits[number], drawn.negatives.get(number))
         tables[name] = graph.pair_table(*labelled, rng, anchored=drawn.anchored and number != TRAIN)
+        if number != TRAIN:
+            works = np.union1d(works, np.union1d(labelled[0].left, labelled[0].right))
     return (
         tables,
         known_links,
+        graph.works_table(works),
         {
             "settings": settings.stored() | {"fractions": list(settings.shares)},
             "papers": None if graph.domain_counts is None else graph.domain_counts.to_json(),

@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 # configuration shows it these alone. The rest says where the pair comes from.
 TRAINER_COLUMNS = ("anchor", "positive", "label")
 KNOWN_LINKS = "known_links.parquet"
+# What is known of the works of validation and test beside their text.
+WORKS = "works.parquet"
+WORKS_SCHEMA = pa.schema([
+    ("paper_id", pa.string()),
+    ("times_cited", pa.int64()),
+    ("references", pa.int64()),
+    ("year", pa.int32()),
+    ("journal", pa.string()),
+])  # fmt: skip
 PAIRS_SCHEMA = pa.schema([
     ("anchor", pa.string()),
     ("positive", pa.string()),
@@ -60,7 +69,7 @@ class Pairs(TableFolder):
 
     kind = "pairs"
     manifest_kinds: ClassVar[Mapping[str, type]] = {"domains": dict}
-    names = (*(f"{split}.parquet" for split in SPLITS), KNOWN_LINKS, "README.md")
+    names = (*(f"{split}.parquet" for split in SPLITS), KNOWN_LINKS, WORKS, "README.md")
 
     @classmethod
     def open(cls, path: Path | str) -> Pairs:
@@ -138,10 +147,15 @@ class Pairs(TableFolder):
 
     @classmethod
     def in_memory(
-        cls, splits: Mapping[str, pa.Table], known_links: pa.Table, manifest: Mapping[str, Any]
+        cls,
+        splits: Mapping[str, pa.Table],
+        known_links: pa.Table,
+        manifest: Mapping[str, Any],
+        works: pa.Table | None = None,
     ) -> Pairs:
         """Pairs of tables that have all columns already, with a manifest that gets their counts."""
         tables = {f"{name}.parquet": splits[name] for name in SPLITS} | {KNOWN_LINKS: known_links}
+        tables |= {} if works is None else {WORKS: works}
         return cls(None, cls.new_manifest(domains=count_pairs(splits), **manifest), tables)
 
     def split(self, name: str) -> pa.Table:
@@ -172,6 +186,14 @@ class Pairs(TableFolder):
         """
         links = self.table(KNOWN_LINKS)
         return _links_of(self.split("train")) if links is None else links
+
+    def works(self) -> pa.Table | None:
+        """What is known of the works of validation and test beside their text: `paper_id`, `times_cited` and
+        `references` within the corpus (0 references for works outside), `year`, `journal`.
+
+        None for pairs from tables, and for folders of an early version.
+        """
+        return self.table(WORKS)
 
     @property
     def domains(self) -> list[str]:

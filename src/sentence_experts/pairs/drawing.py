@@ -118,9 +118,10 @@ def _draw_matched(
 
 def _allowed(request: Request, same_text: np.ndarray, linked: Linked, taken: np.ndarray) -> Allowed:
     def allowed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        mask = (same_text[left] != same_text[right]) & ~linked(left, right)
+        mask: np.ndarray = (same_text[left] != same_text[right]) & ~linked(left, right)
         if request.one_end is not None:
             mask &= request.one_end[left] | request.one_end[right]
-        return mask & ~np.isin(keys_of(np.stack([left, right], axis=1)), taken)
+        mask &= ~np.isin(keys_of(np.stack([left, right], axis=1)), taken)
+        return mask
 
     return allowed

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN
+from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.links import (
@@ -58,6 +58,7 @@ class LinkGraph:
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
         check_columns(str(corpus.papers), PAPERS_SCHEMA.names, papers.columns)
         check_columns(str(corpus.citations), CITATIONS_SCHEMA.names, references.columns)
+        self._papers, self._references = papers, references
         self._citations = identified(references)
         self._mentions = engine.read(corpus.mentions) if settings.by_proximity else None
         texts = folded_texts(settings.unit, papers, references)
@@ -256,6 +257,17 @@ class LinkGraph:
         if not labels.all():
             table = table.append_column(LINKED_BY, self._linked_by(table))
         return table.combine_chunks()
+
+    def works_table(self, works: np.ndarray) -> pa.Table:
+        """What is known of works (ascending numbers) beside their text, as in `dataset.WORKS_SCHEMA`."""
+        asked = self._engine.stored(pa.table({"work": works, "times_cited": self.works.times_cited[works]}))
+        named = self._works.join(asked, "work").select("work", "paper_id", "times_cited", "year")
+        made = self._references.group_by("citing").aggregate(references=self._references.count())
+        known = named.left_join(made, named.paper_id == made.citing).drop("citing")
+        journals = self._papers.select(of="paper_id", journal=self._papers.journal)
+        known = known.left_join(journals, known.paper_id == journals.of)
+        known = known.mutate(references=known.references.fill_null(0))
+        return self._engine.rows(known.order_by("work").select(WORKS_SCHEMA.names)).cast(WORKS_SCHEMA)
 
     def _linked_by(self, table: pa.Table) -> pa.Array:
         """For each pair of a table the ids of the papers through which its works are linked: lists."""

@@ -12,7 +12,7 @@ from sentence_experts.evaluation.auto_route import Choices
 from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, View
 from sentence_experts.evaluation.similarity import Similarity, Welch
-from sentence_experts.report.tables import bounds, change, number, p_text, terminal_table
+from sentence_experts.report.tables import bounds, change, number, p_text, terminal_table, text_free_table
 
 METRICS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
 AVERAGES = {POOLED: "all, pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
@@ -89,6 +89,8 @@ def audit_tables(audit: Audit) -> Iterator[Table]:
     yield _leaks(audit)
     for model in dict.fromkeys(each.model for each in audit.measurements):
         yield _metrics(audit, model)
+    if audit.text_free:
+        yield text_free_table(audit.text_free)
 
 
 def _overlaps(audit: Audit) -> Table:

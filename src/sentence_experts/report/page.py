@@ -17,6 +17,7 @@ from sentence_experts.evaluation.results import (
     PairMetrics,
     View,
     score_column,
+    suspicion,
 )
 from sentence_experts.report import html
 from sentence_experts.report.figures import curves, heat_map, histograms
@@ -24,7 +25,9 @@ from sentence_experts.report.tables import (
     DIFFERENCES,
     EQUIVALENT,
     MAX_ROWS,
+    MEANING_OF_TEXT_FREE,
     SIGNIFICANT,
+    TEXT_FREE,
     UNDEFINED,
     counted,
     difference_rows,
@@ -33,6 +36,7 @@ from sentence_experts.report.tables import (
     number,
     router_rows,
     seeds_note,
+    text_free_rows,
     views,
 )
 from sentence_experts.report.verdict import of_pairs
@@ -105,6 +109,8 @@ def _sections(found: PairEvaluation) -> Iterator[str]:
             )
         yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows, _names(found))
         yield from _compared(found, key)
+        if key == POOLED and found.text_free:
+            yield _text_free(found)
         if key == POOLED and found.differences:
             yield _differences(found)
         if key == POOLED and found.routers:
@@ -201,6 +207,16 @@ def _differences(found: PairEvaluation) -> str:
         + f"<details{' open' if count <= MAX_ROWS else ''}><summary>Differences of models</summary>\n"
         f"{html.table(caption, ('Model − model', *DIFFERENCES.values()), rows)}</details>"
     )
+
+
+def _text_free(found: PairEvaluation) -> str:
+    rows = (
+        (escape(label), "".join(html.cell(cell.split("\n")) for cell in cells))
+        for label, cells in text_free_rows(found.text_free).items()
+    )
+    warning = suspicion(found.text_free)
+    note = f'<p class="note">Careful: {escape(warning)}.</p>\n' if warning else ""
+    return note + html.table(f"{TEXT_FREE}: {MEANING_OF_TEXT_FREE}.", ("By", "F1max", "ROC-AUC"), rows)
 
 
 def _routers(found: PairEvaluation) -> str:

@@ -12,6 +12,7 @@ from sentence_experts.evaluation.results import (
     POOLED,
     SEEDS_NEEDED,
     VIEWS,
+    ModelResult,
     PairEvaluation,
     PairMetrics,
     View,
@@ -132,6 +133,29 @@ def difference_table(found: PairEvaluation) -> Table | None:
         title += "; first model only, the others are in the report"
     shown = {f"{first}\n- {second}": ["\n".join(cell) for cell in cells] for first, second, cells in rows}
     return terminal_table(title, "Model - model", list(DIFFERENCES.values()), shown)
+
+
+TEXT_FREE = "Without comparing texts"
+MEANING_OF_TEXT_FREE = (
+    "all domains pooled; what models have more than this comes from texts. ROC-AUC below 0.5: the other way "
+    "round"
+)
+
+
+def text_free_rows(text_free: Sequence[ModelResult]) -> dict[str, list[str]]:
+    """A row per figure: F1max and ROC-AUC over all pairs, and the F1 of calling every pair linked."""
+    rows = {
+        model.label: ["\n".join(lines(model.pooled, name)) for name in ("f1_max", "roc_auc")]
+        for model in text_free
+    }
+    floor = text_free[0].pooled.f1_of_all_linked
+    return {**rows, "everything is linked": [number(floor), number(0.5)]}
+
+
+def text_free_table(text_free: Sequence[ModelResult]) -> Table:
+    """What separates the classes without comparing texts."""
+    title = f"{TEXT_FREE} ({MEANING_OF_TEXT_FREE})"
+    return terminal_table(title, "By", ("F1max", "ROC-AUC"), text_free_rows(text_free))
 
 
 def router_rows(found: PairEvaluation) -> dict[str, list[str]]:

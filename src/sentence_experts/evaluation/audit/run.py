@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, Overlap, find_leaks
 from sentence_experts.evaluation.config import AuditConfig
 from sentence_experts.evaluation.models import TFIDF, Models, identity_of, model_runs
-from sentence_experts.evaluation.pair_evaluation import measure
+from sentence_experts.evaluation.pair_evaluation import measure, measure_text_free
 from sentence_experts.evaluation.pairs import (
     PAIR_COLUMNS,
     PairScorer,
@@ -25,11 +26,13 @@ from sentence_experts.evaluation.pairs import (
     score_pairs,
     texts_by_domain,
 )
-from sentence_experts.evaluation.results import POOLED, PairMetrics, Result
+from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, Result, suspicion
 from sentence_experts.evaluation.scorers import EncoderScorer, MemoryScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import output, read_json, write_json, write_parquet
+
+logger = logging.getLogger(__name__)
 
 NAMES = ("audit.json", "leaked_pairs.parquet")
 MEMORY = "memory"
@@ -64,6 +67,7 @@ class Audit(Result):
             per kind of leak.
         citing: of the articles whose citations made the test pairs, the number that made training pairs too,
             and the number of all; None if the dataset does not record it.
+        text_free: what separates the test pairs' classes without comparing texts.
     """
 
     pairs: Mapping[str, int]
@@ -71,6 +75,7 @@ class Audit(Result):
     measurements: tuple[Measurement, ...]
     leaked_pairs: pa.Table
     citing: tuple[int, int] | None
+    text_free: tuple[ModelResult, ...] = ()
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The number of leaked test pairs of each kind."""
@@ -95,6 +100,7 @@ class Audit(Result):
             "test_articles_seen_in_training": self.citing and self.citing[0],
             "test_articles": self.citing and self.citing[1],
             "figures": [asdict(each) for each in self.measurements],
+            "text_free": [asdict(each) for each in self.text_free],
         }
 
     def save(self, out: Path) -> None:
@@ -116,6 +122,7 @@ class Audit(Result):
             TypeAdapter(tuple[Measurement, ...]).validate_python(found["figures"]),
             leaked,
             None if seen is None else (seen, articles),
+            TypeAdapter(tuple[ModelResult, ...]).validate_python(found["text_free"]),
         )
 
 
@@ -184,7 +191,10 @@ def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
     leaked = leaked.filter(pa.array(leaks.leaked()))
     seen = pairs.manifest.get("test_articles_seen_in_training")
     citing = None if seen is None else (seen, pairs.manifest["test_articles"])
-    return Audit(counts, leaks, tuple(measurements), leaked, citing)
+    text_free = measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed)
+    if warning := suspicion(text_free):
+        logger.warning(warning)
+    return Audit(counts, leaks, tuple(measurements), leaked, citing, text_free)
 
 
 def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:
