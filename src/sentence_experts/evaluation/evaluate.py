@@ -93,16 +93,22 @@ def evaluate(
         _check_settings(chosen, PAIR_SETTINGS, "pairs, not for tasks")
         require("mteb", "mteb")
     if out is None:
-        return _measured(runs, source, chosen, None)
+        return _warned(_measured(runs, source, chosen, None))
     with output(out, "evaluation", names=NAMES, keeps=CACHES, grows=True, overwrite=overwrite) as place:
         measured = source.fingerprint() if isinstance(source, Pairs | Tasks) else source
         state = place.begin({"data": measured, **identity_of(runs, chosen)})
         if state == "finished":
-            return _kind_of(source).read(place.path)
+            return _warned(_kind_of(source).read(place.path))
         found = _measured(runs, source, chosen, place.path)
         found.save(place.path)
         if not found.missing:  # the data of other tasks may be there next time
             place.finish(*RESULTS)
+    return _warned(found)
+
+
+def _warned(found: Evaluation) -> Evaluation:
+    if isinstance(found, PairEvaluation) and (warning := suspicion(found.text_free)):
+        logger.warning(warning)
     return found
 
 
@@ -176,8 +182,6 @@ def _evaluate_pairs(
     kept = {label: each for label, each in routers.items() if each is not None}
     by_article = config.cluster == "article"
     text_free = measure_text_free(table, pairs.works(), config.bootstrap, config.seed, by_article)
-    if warning := suspicion(text_free):
-        logger.warning(warning)
     return replace(found, routers=kept, text_free=text_free)
 
 

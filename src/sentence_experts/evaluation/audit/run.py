@@ -158,15 +158,21 @@ def audit(
     chosen = AuditConfig.of(config, **settings)
     pairs = Pairs.of(data, split=None, labelled=True)
     if out is None:
-        return _audited(pairs, models, chosen)
+        return _warned(_audited(pairs, models, chosen))
     with output(out, "audit", names=NAMES, grows=True, overwrite=overwrite) as place:
         runs = model_runs(models, allow_none=True)
         state = place.begin({"pairs": pairs.fingerprint(), **identity_of(runs, chosen)})
         if state == "finished":
-            return Audit.read(place.path)
+            return _warned(Audit.read(place.path))
         found = _audited(pairs, models, chosen)
         found.save(place.path)
         place.finish()
+    return _warned(found)
+
+
+def _warned(found: Audit) -> Audit:
+    if warning := suspicion(found.text_free):
+        logger.warning(warning)
     return found
 
 
@@ -192,8 +198,6 @@ def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
     seen = pairs.manifest.get("test_articles_seen_in_training")
     citing = None if seen is None else (seen, pairs.manifest["test_articles"])
     text_free = measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed)
-    if warning := suspicion(text_free):
-        logger.warning(warning)
     return Audit(counts, leaks, tuple(measurements), leaked, citing, text_free)
 
 
