@@ -1,6 +1,6 @@
 """Do domain experts pay with matched negatives, and when an expert gets as many updates as a dense model?
 
-    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--seeds 5] [--part main router few]
+    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--seeds 5] [--parts main router few]
 
 The first study (`domain_experts.py`) had negatives that "times cited" tells from the positives, and gave an
 expert 15 updates where the dense model had 105. Here both ends of a negative are ends of positives, and each
@@ -145,7 +145,7 @@ def report(runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
 
 def main() -> None:
     """Train and test what is missing, and write the results."""
-    given = arguments(__doc__, "main", "router", "few")
+    given = arguments(__doc__, parts=("main", "router", "few"))
     pairs = compiled(given.out)
     settings = {"training": TRAINING, "primary": PRIMARY, "margin": MARGIN, "pairs": pairs.fingerprint()}
     runs = RunFile(given.out, "fair_domains", settings)
@@ -158,7 +158,7 @@ def main() -> None:
         "router": [(ROUTER, None)],
         "few": [(arm, small) for small in FEW for arm in (DENSE, EXPERTS)],
     }
-    for part in () if given.report else given.part:
+    for part in () if given.report else given.parts:
         for seed in range(given.seeds):
             for arm, small in wanted[part]:
                 if not runs.done(arm=arm, seed=seed, small=small):

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from sklearn.metrics import roc_auc_score
 
 import sentence_experts as se
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
@@ -55,9 +56,9 @@ class Citing:
         """Whether an article cites both, or one of them the other."""
         return bool(self.both(one, other)) or one in self._of[other] or other in self._of[one]
 
-    def cites(self, work: str) -> bool:
-        """Whether any article cites the work."""
-        return bool(self._of.get(work))
+    def times(self, work: str) -> int:
+        """How many articles cite the work."""
+        return len(self._of.get(work, ()))
 
 
 def ends(table: pa.Table) -> list[tuple[str, str]]:
@@ -72,6 +73,15 @@ def only_article(table: pa.Table, citing: Citing) -> list[str | None]:
         articles = citing.both(*pair)
         found.append(next(iter(articles)) if len(articles) == 1 else None)
     return found
+
+
+def text_free(test: pa.Table, citing: Citing) -> str:
+    """The ROC-AUC of scores that read no text: citations of the two works, length of their titles."""
+    cited = [citing.times(one) * citing.times(other) for one, other in ends(test)]
+    texts = test["anchor"].to_pylist(), test["positive"].to_pylist()
+    length = [-len(one) - len(other) for one, other in zip(*texts, strict=True)]
+    labels = test["label"].to_numpy()
+    return f"times cited {roc_auc_score(labels, cited):.3f}, short titles {roc_auc_score(labels, length):.3f}"
 
 
 def with_column(table: pa.Table, name: str, value: Any) -> pa.Table:

@@ -1,6 +1,6 @@
 """What does a training pair teach, by how near to each other an article cites its two works?
 
-    OMP_NUM_THREADS=1 python benchmarks/proximity.py --out FOLDER [--part primary levels mixed] [--report]
+    OMP_NUM_THREADS=1 python benchmarks/proximity.py --out FOLDER [--parts primary levels mixed] [--report]
 
 1,489 articles of eLife with their text; texts are the titles of the works that they cite. The articles are
 divided into those for training and those for the test; no work of a test pair is cited by a training article.
@@ -40,6 +40,7 @@ from pair_study import (
     gap,
     only_article,
     pairs_of,
+    text_free,
     verdict,
     with_column,
 )
@@ -132,7 +133,7 @@ def test_pairs(folders: dict[str, se.CorpusFolder], out: Path) -> pa.Table:
     settings |= {"split": "random", "fractions": [0.01, 0.01, 0.98], "threads": 1}
     table = se.compile_pairs(folders["test"], out=out / "test-pairs", **settings).split("test")
     seen, citing = Citing(folders["training"]), Citing(folders["test"])
-    new = [not any(map(seen.cites, pair)) for pair in ends(table)]
+    new = [not any(map(seen.times, pair)) for pair in ends(table)]
     table = table.filter(pa.array(new))
     others: dict[str, list[int]] = defaultdict(list)
     labels, anchors = table["label"].to_pylist(), table["anchor_id"].to_pylist()
@@ -201,15 +202,17 @@ def run(arm: str, seed: int, training: TrainingPairs, test: pa.Table) -> dict[st
     return {"cosines": cosines(result.model, test, routes), "losses": losses, "seconds": clock.seconds()}
 
 
-def report(runs: RunFile, test: pa.Table, seeds: int) -> None:
+def report(runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
     """Write the study's page and its figures."""
     whole = [arm for arm in (*DENSE, *MIXED) if len(runs.find(arm=arm)) >= seeds]
     arms = {arm: runs.find(arm=arm)[:seeds] for arm in (UNTRAINED, *whole)}
-    found = {}
+    found, blind = {}, []
     for name, kinds in TESTS.items():
         rows = np.flatnonzero(np.isin(test["kind"].to_pylist(), kinds))
         scores = {arm: [np.array(run["cosines"])[rows] for run in each] for arm, each in arms.items()}
-        found[name] = compared(test.take(pa.array(rows)), scores, MARGIN, [UNTRAINED])
+        part = test.take(pa.array(rows))
+        found[name] = compared(part, scores, MARGIN, [UNTRAINED])
+        blind.append(f"{kinds[1]}: {text_free(part, citing)}")
     table = ["| trained on | same article | gain | unlinked | gain |", "|---|---|---|---|---|"]
     for arm in arms:
         cells = [
@@ -241,6 +244,8 @@ def report(runs: RunFile, test: pa.Table, seeds: int) -> None:
         "",
         *gaps,
         "",
+        f"ROC-AUC of scores that read no text, against {'; '.join(blind)}.",
+        "",
         f"**{said}**",
         "",
         f"{len(runs.rows)} runs, {spent:.0f} CPU minutes.",
@@ -250,7 +255,7 @@ def report(runs: RunFile, test: pa.Table, seeds: int) -> None:
 
 def main() -> None:
     """Train and test what is missing, and write the results."""
-    given = arguments(__doc__, "primary", "levels", "mixed")
+    given = arguments(__doc__, parts=("primary", "levels", "mixed"))
     folders = corpora(given.out)
     test = test_pairs(folders, given.out)
     settings = {"training": TRAINING, "pairs_per_article": PAIRS_PER_ARTICLE, "primary": PRIMARY}
@@ -268,7 +273,7 @@ def main() -> None:
     }
     wanted = [
         (arm, seed)
-        for part in given.part
+        for part in given.parts
         for group in groups[part]
         for seed in range(given.seeds)
         for arm in group
@@ -279,7 +284,7 @@ def main() -> None:
         for arm, seed in missing:
             runs.append({"arm": arm, "seed": seed, **run(arm, seed, training, test)})
             print(arm, seed, runs.rows[-1]["seconds"], flush=True)
-    report(runs, test, given.seeds)
+    report(runs, test, Citing(folders["test"]), given.seeds)
 
 
 if __name__ == "__main__":
