@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 MAIN = "from sentence_experts.cli.main import main; main()"
+EXPERTS = ("crops", "neuro")  # of the tiny model that tests serve
+TEXTS = ["Rice in drought", "Sleep and memory", "", "wheat " * 300, "Ein Satz über Ähren 🌾"]
 SECONDS = 60  # for a busy machine to begin in, or to end
 
 
@@ -41,6 +43,7 @@ def running_server(*arguments: str | Path, **environment: str) -> Iterator[Runni
     """`sentence-experts serve` with these arguments, at a free port; it is ended afterwards."""
     command = [sys.executable, "-c", MAIN, "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
     variables: dict[str, Any] = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    variables = {name: value for name, value in variables.items() if value}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
     server, begun = RunningServer(process), threading.Event()
 

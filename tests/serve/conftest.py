@@ -9,14 +9,11 @@ import httpx
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from helpers.running_server import RunningServer, running_server
+from helpers.running_server import EXPERTS, RunningServer, running_server
 from helpers.samples import TOPICS, make_tiny_encoder
 from sentence_experts.models.encoder import ExpertEncoder, save
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import fit_auto_routes
-
-EXPERTS = ("crops", "neuro")
-TEXTS = ["Rice in drought", "Sleep and memory", "", "wheat " * 300, "Ein Satz über Ähren 🌾"]
 
 
 @pytest.fixture(scope="session")

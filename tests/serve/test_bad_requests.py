@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.running_server import RunningServer
+from helpers.running_server import EXPERTS, RunningServer
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
-from serve.conftest import EXPERTS
 
 PATH = "/v1/embeddings"
 GOOD: dict[str, Any] = {"model": "experts:crops", "input": "a text"}

@@ -196,3 +196,24 @@ def test_a_text_that_cannot_be_encoded_fails_its_own_request_only() -> None:
     good, bad, other = run(work)
     assert isinstance(bad, ValueError)
     assert [vector[0] for vector in [*good, *other]] == [1, 2, 4]
+
+
+def test_clients_that_come_back_one_by_one_share_a_batch_again() -> None:
+    lane = Lane()
+
+    async def work(queue: Batcher) -> None:
+        with busy(lane):
+            first = [asyncio.create_task(encode(queue, lane.pieces(number))) for number in range(3)]
+            await until(lambda: bool(lane.batches))
+            await asyncio.sleep(0.5)  # of which a share is waited for them
+        await asyncio.gather(*first)
+        again = []
+        for number in range(3):
+            again.append(asyncio.create_task(encode(queue, lane.pieces(number))))
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*again)
+        alone = asyncio.create_task(encode(queue, lane.pieces("alone")))  # nobody else comes
+        await alone
+
+    run(work)
+    assert lane.batches == [[0, 1, 2], [0, 1, 2], ["alone"]]

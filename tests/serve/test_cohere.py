@@ -8,8 +8,8 @@ import httpx
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from helpers.running_server import EXPERTS, TEXTS
 from sentence_experts.models.encoder import ExpertEncoder
-from serve.conftest import EXPERTS, TEXTS
 
 
 def test_every_form_of_vectors(client: httpx.Client, experts: ExpertEncoder) -> None:

@@ -16,12 +16,11 @@ import httpx
 import numpy as np
 import pytest
 
-from helpers.running_server import RunningServer, running_server
+from helpers.running_server import EXPERTS, RunningServer, running_server
 from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.main import main
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
-from serve.conftest import EXPERTS
 
 PATH = "/v1/embeddings"
 LONG = ["wheat " * 500] * 60

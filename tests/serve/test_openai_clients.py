@@ -9,9 +9,8 @@ import numpy as np
 import openai
 import pytest
 
-from helpers.running_server import RunningServer
+from helpers.running_server import EXPERTS, TEXTS, RunningServer
 from sentence_experts.models.encoder import ExpertEncoder
-from serve.conftest import EXPERTS, TEXTS
 
 CLOSE = {"atol": 1e-6, "rtol": 0}
 

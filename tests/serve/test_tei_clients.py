@@ -10,9 +10,8 @@ import pytest
 from huggingface_hub import InferenceClient, constants
 from sentence_transformers import SentenceTransformer
 
-from helpers.running_server import RunningServer
+from helpers.running_server import TEXTS, RunningServer
 from sentence_experts.models.encoder import ExpertEncoder
-from serve.conftest import TEXTS
 
 CLOSE: dict[str, Any] = {"atol": 1e-6, "rtol": 0}
 

@@ -23,6 +23,9 @@ from sentence_experts.serve.errors import RequestError
 
 SHORT = 128  # tokens; longer texts do not share a batch with shorter ones
 RESERVED_SECONDS = 5.0  # after a short text, in which texts longer than a batch leave one worker free
+# Clients that were answered together come back at about the same time. A small batch waits for as many texts
+# as the last one had, at most this share of the time that it took: fewer tokens cost nearly as much as these.
+LINGER, BUSY_TOKENS = 0.15, 128
 RATE_WEIGHT = 0.1  # of the newest batch in the running mean of tokens per second
 
 Vector = NDArray[np.float32]
@@ -116,6 +119,8 @@ class Batcher:
         self._clock = self._count = self._running = 0
         self._short_seen = -RESERVED_SECONDS
         self._scheduled = False
+        self._expected, self._linger_until = 0, 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._pool = ThreadPoolExecutor(self.workers, "encode", self.initializer)
 
     @contextmanager
@@ -177,10 +182,28 @@ class Batcher:
 
     def _dispatch(self) -> None:
         self._scheduled = False
+        if (rest := self._linger()) > 0:
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(rest, self._after_linger)
+            return
         while self._running < self.workers and (batch := self._next_batch()):
             self._running += 1
             running = asyncio.get_running_loop().run_in_executor(self._pool, _encode, batch)
             running.add_done_callback(lambda done, batch=batch: self._deliver(batch, done))  # type: ignore[misc]
+
+    def _after_linger(self) -> None:
+        self._linger_until, self._timer = 0.0, None
+        self._dispatch()
+
+    def _linger(self) -> float:
+        """How many seconds to wait for more texts."""
+        rest = self._linger_until - time.monotonic()
+        if rest <= 0 or not self._queues:
+            return 0.0
+        waiting = [
+            entry[2].tokens for entries in self._queues.values() for entry in entries[: self._expected]
+        ]
+        return rest if len(waiting) < self._expected and sum(waiting) < BUSY_TOKENS else 0.0
 
     def _next_batch(self) -> list[_Entry]:
         """The texts of one batch, fairest first; none if nothing may begin now."""
@@ -216,7 +239,10 @@ class Batcher:
         tokens = sum(piece.tokens for _, _, piece, _, _ in batch)
         rate = tokens / max(seconds, 1e-6) * self.workers
         self.rate = rate if not self.rate else (1 - RATE_WEIGHT) * self.rate + RATE_WEIGHT * rate
-        self.observer.batch(len(batch), tokens, len({id(job) for _, _, _, job, _ in batch}))
+        requests = len({id(job) for _, _, _, job, _ in batch})
+        self.observer.batch(len(batch), tokens, requests)
+        if requests > 1:
+            self._expected, self._linger_until = len(batch), time.monotonic() + LINGER * seconds
         for (_, _, piece, job, index), result in zip(batch, results, strict=True):
             if job.done.done():
                 continue

@@ -125,6 +125,7 @@ def serve(
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=config.drain_seconds,
     )
+    listener.listen(settings_of_server.backlog)  # from here on connections are taken
     host, port = listener.getsockname()[:2]
     names = ", ".join(engine.models.names)
     logger.info(f"serving {names} at http://{f'[{host}]' if ':' in host else host}:{port}")
