@@ -60,8 +60,8 @@ def _show(pairs: Pairs) -> None:
         several, none = papers["in_several"], papers["in_none"]
         show(f"papers per domain: {counts}; matched by several domains {several:,}, by none {none:,}")
     if retracted := manifest["retracted"]:
-        kept = "kept" if settings["keep_retracted"] else "left out of all pairs"
-        show(f"papers marked as retracted, {kept}: {retracted:,}")
+        treatment = "kept" if settings["keep_retracted"] else "left out of all pairs"
+        show(f"papers marked as retracted, {treatment}: {retracted:,}")
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
     show(f"linked pairs, both papers of one domain: {linked}")
     if levels := manifest["closest_levels"]:

@@ -76,31 +76,31 @@ def normalise_doi(value: str | None) -> str | None:
     value = _BROKEN_PREFIX.sub(r"10.\1/", _BROKEN_DOI.sub("", value))
     if whole := _NO_SLASH.fullmatch(value):
         value = f"10.{whole[1]}/{whole[2]}"
-    found = _DOI.search(value)
-    if found is None:
+    match = _DOI.search(value)
+    if match is None:
         return None
-    doi, rest = _trimmed(found.group()), value[found.end() :]
+    doi, rest = _trimmed(match.group()), value[match.end() :]
     # Punctuation of the text around it shows that a DOI is whole.
-    is_whole = _AFTER_DOI.fullmatch(rest) or (doi != found.group() and found.group().endswith(_ENDS_DOI))
+    is_whole = _AFTER_DOI.fullmatch(rest) or (doi != match.group() and match.group().endswith(_ENDS_DOI))
     return doi if is_whole else None
 
 
 def find_doi(text: str) -> str | None:
     """The first DOI in running text that is marked as one: `doi: 10.1000/abc` or a doi.org address."""
-    found = _DOI_IN_TEXT.search(text)
-    return normalise_doi(found.group(1)) if found else None
+    match = _DOI_IN_TEXT.search(text)
+    return normalise_doi(match.group(1)) if match else None
 
 
 def normalise_pmid(value: str | None) -> str | None:
     """A PubMed id as its digits without leading zeros, or None."""
-    found = _PMID.fullmatch(value.strip()) if value else None
-    return found.group(1) if found else None
+    match = _PMID.fullmatch(value.strip()) if value else None
+    return match.group(1) if match else None
 
 
 def normalise_pmcid(value: str | None) -> str | None:
     """A PubMed Central id as `PMC` and its digits, or None; a version (`PMC1.2`) is dropped."""
-    found = _PMCID.fullmatch(value.strip()) if value else None
-    return f"PMC{found.group(1)}" if found else None
+    match = _PMCID.fullmatch(value.strip()) if value else None
+    return f"PMC{match.group(1)}" if match else None
 
 
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:

@@ -225,23 +225,23 @@ def runs_of(
         (domain -> metric -> run, metric -> run on the pooled pairs, metric -> mean over the domains).
     """
     bootstrap = replicates, seed, threshold_min
-    found = {name: _runs(_Pairs.of([pairs]), *bootstrap) for name, pairs in domains.items()}
+    of_domains = {name: _runs(_Pairs.of([pairs]), *bootstrap) for name, pairs in domains.items()}
     if len(domains) == 1:
-        only = next(iter(found.values()))
-        return found, only, only
+        only = next(iter(of_domains.values()))
+        return of_domains, only, only
     pooled = _runs(_Pairs.of(list(domains.values())), *bootstrap)
     shares = np.array([len(pairs.labels) for pairs in domains.values()])
     shares = shares / shares.sum()
     mean = {}
     for metric, run in pooled.items():
-        own = [(each[metric], share) for each, share in zip(found.values(), shares, strict=True)]
+        own = [(each[metric], share) for each, share in zip(of_domains.values(), shares, strict=True)]
         mean[metric] = Runs(
             np.sum([share * each.values for each, share in own], axis=0),
             np.hstack([share * each.influence for each, share in own]),
             np.hstack([share * each.averaged for each, share in own]),
             run.sharing,
         )
-    return found, pooled, mean
+    return of_domains, pooled, mean
 
 
 def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
@@ -384,7 +384,7 @@ def _centred(values: Floats, pairs: _Pairs) -> Floats:
 
     Deviations from a mean are smaller than errors, the more so the more of the pairs are related.
     """
-    found = np.zeros(len(values))
+    centred = np.zeros(len(values))
     for label in (0, 1):
         size = int((pairs.labels == label).sum())
         for number in np.unique(pairs.sets):
@@ -392,8 +392,8 @@ def _centred(values: Floats, pairs: _Pairs) -> Floats:
             if count := int(own.sum()):
                 related = pairs.sharing.variance(own.astype(np.float64)) / count**2
                 correction = 1 / np.sqrt(1 - min(related, MAX_RELATED))
-                found[own] = (values[own] - values[own].mean()) * correction / size
-    return found
+                centred[own] = (values[own] - values[own].mean()) * correction / size
+    return centred
 
 
 @lru_cache(maxsize=16)  # shared by the models of an evaluation

@@ -47,7 +47,7 @@ class DomainCounts:
 
 def unmatched_rules(rules: DomainRules, count_values: CountValues) -> dict[str, list[str]]:
     """Domain -> a description of each of its patterns that matches no paper."""
-    found: dict[str, list[str]] = {}
+    unmatched: dict[str, list[str]] = {}
     matchers = Matchers(rules)
     for key, column in COLUMNS.items():
         patterns = [(name, one) for name, rule in rules.domains.items() for one in getattr(rule, key)]
@@ -58,8 +58,10 @@ def unmatched_rules(rules: DomainRules, count_values: CountValues) -> dict[str, 
             matches = matchers.of(domain, key, (pattern,))
             if not any(map(matches, values)):
                 close = "" if key == "title" else _closest(pattern, values)
-                found.setdefault(domain, []).append(f"{domain}.{key}: {pattern!r} matches no paper{close}")
-    return found
+                unmatched.setdefault(domain, []).append(
+                    f"{domain}.{key}: {pattern!r} matches no paper{close}"
+                )
+    return unmatched
 
 
 def most_frequent(values: Mapping[str, int]) -> str:

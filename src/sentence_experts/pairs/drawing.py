@@ -67,12 +67,14 @@ def _requests(graph: LinkGraph, splits: list[PairArrays], assignment: Assignment
     return requests
 
 
-def _by_split(requests: list[Request], drawn: list[np.ndarray]) -> dict[int, PairArrays]:
+def _by_split(requests: list[Request], negatives_of: list[np.ndarray]) -> dict[int, PairArrays]:
     negatives = {}
     for split in (VALIDATION, TEST):
         mine = [number for number, request in enumerate(requests) if request.split == SPLITS[split]]
-        ends = np.concatenate([drawn[number] for number in mine])
-        domains = np.array([requests[number].domain for number in mine for _ in drawn[number]], dtype=object)
+        ends = np.concatenate([negatives_of[number] for number in mine])
+        domains = np.array(
+            [requests[number].domain for number in mine for _ in negatives_of[number]], dtype=object
+        )
         negatives[split] = PairArrays(ends[:, 0], ends[:, 1], np.zeros(len(ends), dtype=np.int64), domains)
     return negatives
 
@@ -85,43 +87,43 @@ def _draw_matched(
     linked: Linked,
     rng: np.random.Generator,
 ) -> Drawn:
-    splits, drawn = list(splits), []
+    splits, of_requests = list(splits), []
     shortfall: dict[str, dict[str, dict[str, int]]] = {}
     same_text = graph.works.same_text
-    taken = np.empty(0, dtype=np.int64)  # keys of the negatives of other sets
+    used = np.empty(0, dtype=np.int64)  # keys of the negatives of other sets
     for request in requests:
         split = SPLITS.index(request.split)
         positives = np.flatnonzero(splits[split].domain == request.domain)
         ends = np.stack([splits[split].left, splits[split].right], axis=1)[positives]
-        allowed = _allowed(request, same_text, linked, taken)
+        allowed = _allowed(request, same_text, linked, used)
         matched = pair_anew(ends, allowed, rng)
-        others = sampler.more(request, matched.ends, taken)
-        found = np.concatenate([matched.ends, others])
-        if len(found) == 0:
+        others = sampler.more(request, matched.ends, used)
+        negatives = np.concatenate([matched.ends, others])
+        if len(negatives) == 0:
             raise InputError(
                 f"{request.domain} ({request.split}): all works of the linked pairs are linked with each "
                 "other, so that there are no negatives; add articles, or use fewer domains or a larger "
                 "share for this set with `fractions`"
             )
-        missing = len(positives) - len(found)
+        missing = len(positives) - len(negatives)
         left_out = rng.permutation(positives)[:missing]
         splits[split] = splits[split].take(np.delete(np.arange(len(splits[split])), left_out))
-        taken = np.concatenate([taken, keys_of(found)])
-        drawn.append(found)
+        used = np.concatenate([used, keys_of(negatives)])
+        of_requests.append(negatives)
         if matched.nearest or len(others) or missing:
             counts = {"nearest": matched.nearest, "random": len(others), "left_out": missing}
             shortfall.setdefault(request.domain, {})[request.split] = {
-                "matched": len(found) - matched.nearest - len(others)
+                "matched": len(negatives) - matched.nearest - len(others)
             } | counts
-    return Drawn(splits, _by_split(requests, drawn), shortfall=shortfall)
+    return Drawn(splits, _by_split(requests, of_requests), shortfall=shortfall)
 
 
-def _allowed(request: Request, same_text: np.ndarray, linked: Linked, taken: np.ndarray) -> Allowed:
+def _allowed(request: Request, same_text: np.ndarray, linked: Linked, used: np.ndarray) -> Allowed:
     def allowed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         mask: np.ndarray = (same_text[left] != same_text[right]) & ~linked(left, right)
         if request.one_end is not None:
             mask &= request.one_end[left] | request.one_end[right]
-        mask &= ~np.isin(keys_of(np.stack([left, right], axis=1)), taken)
+        mask &= ~np.isin(keys_of(np.stack([left, right], axis=1)), used)
         return mask
 
     return allowed

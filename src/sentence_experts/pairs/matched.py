@@ -128,7 +128,7 @@ def _nearly_matched(
     """
     works, wanted = np.unique(ends, return_counts=True)
     times = np.bincount(np.searchsorted(works, good.ravel()), minlength=len(works))
-    taken, found = set(keys_of(good).tolist()), []
+    used, negatives = set(keys_of(good).tolist()), []
     partners: dict[int, np.ndarray] = {}
     for work in rng.permuted(bad, axis=1)[:, 0].tolist():
         if work not in partners:
@@ -139,12 +139,12 @@ def _nearly_matched(
         for place in places[np.argsort(change)].tolist():
             pair = np.array([[work, works[place]]])
             key = int(keys_of(pair)[0])
-            if key not in taken:
-                taken.add(key)
-                found.append(pair)
+            if key not in used:
+                used.add(key)
+                negatives.append(pair)
                 times[np.searchsorted(works, pair[0])] += 1
                 break
-    return np.concatenate(found) if found else np.empty((0, 2), dtype=ends.dtype)
+    return np.concatenate(negatives) if negatives else np.empty((0, 2), dtype=ends.dtype)
 
 
 def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str | None:
@@ -166,8 +166,10 @@ def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]])
         f"{others:,} are two other unlinked works of the domain",
         f"{left_out:,} linked pairs were left out",
     ]
-    taken = "; ".join(text for text, count in zip(instead, (nearest, others, left_out), strict=True) if count)
+    replaced_by = "; ".join(
+        text for text, count in zip(instead, (nearest, others, left_out), strict=True) if count
+    )
     return (
-        f"too few unlinked pairs of the linked pairs' own ends: {named}. Instead, {taken}. More "
+        f"too few unlinked pairs of the linked pairs' own ends: {named}. Instead, {replaced_by}. More "
         "articles, fewer domains or a lower `max_eval_per_domain` give more"
     )

@@ -71,14 +71,14 @@ def _classified(engine: Engine, papers: ir.Table, rules: DomainRules) -> tuple[l
     """The domains of the papers, batch by batch, without papers of no domain; and how many have each."""
     matching, counts, batches = rules.matching(), DomainCounts(), []
     for batch in engine.batches(papers.select(*_FIELDS)):
-        found = []
+        memberships = []
         for paper in batch.to_pylist():
             matched = matching(paper)
             domains = rules.chosen(matched)
             counts.add(matched, domains)
-            found += [(paper["paper_id"], domain) for domain in domains]
-        if found:
-            ids, names = zip(*found, strict=True)
+            memberships += [(paper["paper_id"], domain) for domain in domains]
+        if memberships:
+            ids, names = zip(*memberships, strict=True)
             columns = {"paper_id": pa.array(ids, pa.string()), "domain": pa.array(names, pa.string())}
             batches.append(pa.table(columns))
     return batches, counts
@@ -106,7 +106,7 @@ def _check_rules(
         return headings
 
     unmatched = unmatched_rules(rules, count_values)
-    counts.unmatched = [one for found in unmatched.values() for one in found]
+    counts.unmatched = [one for descriptions in unmatched.values() for one in descriptions]
     empty = [domain for domain in rules.domains if not counts.papers[domain]]
     if empty:
         why = explain_empty(empty[0], rules, counts, unmatched.get(empty[0], []), count_values)

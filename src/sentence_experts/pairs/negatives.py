@@ -50,34 +50,34 @@ class NegativeSampler:
         Raises:
             InputError: a request cannot be met; the message gives the largest sufficient `min_cited`.
         """
-        drawn = self._try(requests, min_cited)
+        negatives = self._try(requests, min_cited)
         short = [
-            (request, len(found))
-            for request, found in zip(requests, drawn, strict=True)
-            if len(found) < request.needed
+            (request, len(made))
+            for request, made in zip(requests, negatives, strict=True)
+            if len(made) < request.needed
         ]
         if short:
             raise InputError(self._explain(requests, short, min_cited))
-        return drawn
+        return negatives
 
-    def more(self, request: Request, found: np.ndarray, taken: np.ndarray) -> np.ndarray:
-        """Negatives that a request still needs, if there are so many: neither `found`, shape (pairs, 2), nor
-        among the `taken` (`keys_of`)."""
-        needed = request.needed - len(found)
+    def more(self, request: Request, known_pairs: np.ndarray, excluded: np.ndarray) -> np.ndarray:
+        """Negatives that a request still needs, if there are so many: neither `known_pairs`, shape
+        (pairs, 2), nor among the `excluded` (`keys_of`)."""
+        needed = request.needed - len(known_pairs)
         if needed == 0:
-            return found[:0]
-        known = np.concatenate([taken, keys_of(found)])
+            return known_pairs[:0]
+        known = np.concatenate([excluded, keys_of(known_pairs)])
         self._taken = set(zip((known >> 32).tolist(), (known & 0xFFFFFFFF).tolist(), strict=True))
         return self._draw_one(replace(request, needed=needed), min_cited=0)
 
     def _try(self, requests: list[Request], min_cited: int) -> list[np.ndarray]:
         """Sample as many negatives as possible per request, none of them twice."""
         self._taken = set()
-        drawn = []
+        negatives = []
         for request in requests:
-            drawn.append(self._draw_one(request, min_cited))
-            self._taken.update(map(tuple, drawn[-1].tolist()))
-        return drawn
+            negatives.append(self._draw_one(request, min_cited))
+            self._taken.update(map(tuple, negatives[-1].tolist()))
+        return negatives
 
     def _draw_one(self, request: Request, min_cited: int) -> np.ndarray:
         pool = request.pool[self._works.times_cited[request.pool] >= min_cited]
@@ -87,14 +87,14 @@ class NegativeSampler:
             every = np.stack(np.triu_indices(len(pool), k=1), axis=1)
             return self._clean(pool[self._rng.permutation(every)], request)[: request.needed]
         first = pool if request.one_end is None else pool[request.one_end[pool]]
-        found = np.empty((0, 2), dtype=np.int64)
+        pairs = np.empty((0, 2), dtype=np.int64)
         for _ in range(ROUNDS if len(first) else 0):
             ends = np.stack([self._rng.choice(each, 4 * request.needed) for each in (first, pool)], axis=1)
-            found = np.concatenate([found, self._clean(ends, request)])
-            found = found[np.sort(np.unique(found, axis=0, return_index=True)[1])]
-            if len(found) >= request.needed:
+            pairs = np.concatenate([pairs, self._clean(ends, request)])
+            pairs = pairs[np.sort(np.unique(pairs, axis=0, return_index=True)[1])]
+            if len(pairs) >= request.needed:
                 break
-        return found[: request.needed]
+        return pairs[: request.needed]
 
     def _clean(self, ends: np.ndarray, request: Request) -> np.ndarray:
         """The rows of `ends`, shape (n, 2), that are valid negatives, left < right."""
@@ -118,8 +118,8 @@ class NegativeSampler:
         """The largest threshold under `below` that meets all requests; a lower one only adds papers."""
 
         def enough(min_cited: int) -> bool:
-            drawn = self._try(requests, min_cited)
-            return all(len(found) >= each.needed for each, found in zip(requests, drawn, strict=True))
+            negatives = self._try(requests, min_cited)
+            return all(len(made) >= each.needed for each, made in zip(requests, negatives, strict=True))
 
         if below == 0 or not enough(0):
             return None
@@ -133,9 +133,9 @@ class NegativeSampler:
         return served
 
     def _explain(self, requests: list[Request], short: list[tuple[Request, int]], min_cited: int) -> str:
-        request, found = short[0]
+        request, made = short[0]
         what = (
-            f"{request.domain} ({request.split}) needs {request.needed} negative pairs, only {found} can be "
+            f"{request.domain} ({request.split}) needs {request.needed} negative pairs, only {made} can be "
             f"made of unlinked papers that are both cited at least {min_cited} times"
         )
         if len(short) > 1:

@@ -57,8 +57,8 @@ class Neighbours:
         asked = self._engine.stored(pa.table({"text": texts}))
         every = self._of_texts
         touching = every.cited.isin(asked.text) | every.citing.isin(asked.text)
-        found = self._engine.rows(every.filter(touching))
-        return TextLinks(texts, *(found[end].to_numpy().astype(np.int64) for end in ("citing", "cited")))
+        links = self._engine.rows(every.filter(touching))
+        return TextLinks(texts, *(links[end].to_numpy().astype(np.int64) for end in ("citing", "cited")))
 
     def far_in_one_article(
         self, mentions: ir.Table, anchor: np.ndarray, near: np.ndarray, works: int
@@ -87,9 +87,9 @@ class Neighbours:
         )
         behind = citing_both(asked, self._numbered)
         named = behind.left_join(self.texts, behind.article == self.texts.node)
-        found = self._engine.rows(
+        rows = self._engine.rows(
             named.select("pair", "article", text=named.same_text.fill_null(named.article)).order_by(
                 "pair", "article"
             )
         )
-        return CitingArticles(*(found[name].to_numpy().astype(np.int64) for name in found.column_names))
+        return CitingArticles(*(rows[name].to_numpy().astype(np.int64) for name in rows.column_names))

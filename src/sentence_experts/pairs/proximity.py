@@ -69,15 +69,15 @@ def far_in_one_article(pairs: ir.Table, mentions: ir.Table, citations: ir.Table)
     `mentions(citing, paragraph, text)`, `citations(citing, text)`, each row once.
     """
     first, second = mentions.view(), mentions.view()
-    found = pairs.join(first, pairs.anchor == first.text)
-    found = found.select("pair", "anchor", "near", "citing", "paragraph")
-    found = found.semi_join(
+    near_by = pairs.join(first, pairs.anchor == first.text)
+    near_by = near_by.select("pair", "anchor", "near", "citing", "paragraph")
+    near_by = near_by.semi_join(
         second,
-        [found.citing == second.citing, found.paragraph == second.paragraph, found.near == second.text],
+        [near_by.citing == second.citing, near_by.paragraph == second.paragraph, near_by.near == second.text],
     )
-    found = found.select("pair", "anchor", "citing").distinct()
+    near_by = near_by.select("pair", "anchor", "citing").distinct()
     mentioned = mentions.select("citing", "text").distinct()
-    others = found.join(mentioned, "citing").select("pair", "anchor", other="text")
+    others = near_by.join(mentioned, "citing").select("pair", "anchor", other="text")
     others = others.filter(others.anchor != others.other).distinct()
     ends = others.select("anchor", "other").distinct()
     excluded = _near(ends, mentions).union(_unknown(ends, mentioned, citations))

@@ -26,10 +26,10 @@ def draw_same_article(
     Raises:
         InputError: no positive of a set has one.
     """
-    kept, negatives = list(splits), {}
+    positives, negatives = list(splits), {}
     for split in (VALIDATION, TEST):
-        kept[split], negatives[split] = _draw(graph, splits[split], split, assignment, rng)
-    return kept, negatives
+        positives[split], negatives[split] = _draw(graph, splits[split], split, assignment, rng)
+    return positives, negatives
 
 
 def _draw(
@@ -52,11 +52,11 @@ def _draw(
             f"{SPLITS[split]}: no linked pair has a paper that the same article mentions far from it and "
             "that is of the same set and domain; try `negatives=cited`, or more articles with their text"
         )
-    kept = positives.take(rows % size)
+    paired = positives.take(rows % size)
     far = np.full(len(rows), LEVELS.index("article"))
     return (
-        PairArrays(anchor[rows], near[rows], kept.count, kept.domain, kept.level, kept.weight),
-        PairArrays(anchor[rows], others, np.zeros(len(rows), dtype=np.int64), kept.domain, far),
+        PairArrays(anchor[rows], near[rows], paired.count, paired.domain, paired.level, paired.weight),
+        PairArrays(anchor[rows], others, np.zeros(len(rows), dtype=np.int64), paired.domain, far),
     )
 
 
@@ -68,7 +68,7 @@ def _choose(
     `other[n]` is a candidate for the directed pair `pair[n]` (ascending).
     """
     bounds = np.searchsorted(pair, np.arange(2 * size + 1))
-    taken: set[tuple[int, int]] = set()
+    used: set[tuple[int, int]] = set()
     rows, others = np.full(size, -1), np.full(size, -1)
     reverse = rng.random(size) < 0.5
     for positive in rng.permutation(size):
@@ -76,11 +76,11 @@ def _choose(
             candidates = rng.permutation(other[bounds[row] : bounds[row + 1]])
             for candidate in candidates.tolist():
                 ends = (min(candidate, int(anchor[row])), max(candidate, int(anchor[row])))
-                if ends not in taken:
-                    taken.add(ends)
+                if ends not in used:
+                    used.add(ends)
                     rows[positive], others[positive] = row, candidate
                     break
             if rows[positive] >= 0:
                 break
-    drawn = rows >= 0
-    return rows[drawn], others[drawn]
+    has_negative = rows >= 0
+    return rows[has_negative], others[has_negative]

@@ -21,11 +21,11 @@ def draw_per_domain(
     counted = pairs.count if pairs.weight is None else pairs.weight
     weight = counted if by_count else np.ones(len(pairs))
     keys = np.log(1.0 - rng.random(len(pairs))) / weight
-    kept = []
+    sampled = []
     for domain in np.unique(pairs.domain):
         rows = np.flatnonzero(pairs.domain == domain)
-        kept.append(rows[np.argsort(-keys[rows], kind="stable")[:maximum]])
-    return pairs.take(np.sort(np.concatenate(kept))) if kept else pairs
+        sampled.append(rows[np.argsort(-keys[rows], kind="stable")[:maximum]])
+    return pairs.take(np.sort(np.concatenate(sampled))) if sampled else pairs
 
 
 def duplicated_by_count(pairs: PairArrays) -> PairArrays:

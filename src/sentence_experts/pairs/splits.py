@@ -156,8 +156,8 @@ def split_by_year(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rn
     if is_test.all():
         raise InputError(f"split by year: every pair has a paper of {newest}, nothing is left to train on")
     train, validation, _ = fractions
-    drawn = rng.permutation(len(pairs)) / max(len(pairs), 1)
-    rest = np.where(drawn < validation / (train + validation), VALIDATION, TRAIN)
+    position = rng.permutation(len(pairs)) / max(len(pairs), 1)
+    rest = np.where(position < validation / (train + validation), VALIDATION, TRAIN)
     pools = {VALIDATION: works.year < newest, TEST: works.year <= newest}
     return Assignment(np.where(is_test, TEST, rest), pools, {TEST: works.year == newest})
 
@@ -213,10 +213,10 @@ def split_by_article(
     split_of = np.where(votes.any(axis=1), most, assign_at_random(len(texts), fractions, rng))
 
     home = split_of[left]
-    kept = home == split_of[right]
-    kept[citing.pair[made_in != home[citing.pair]]] = False
+    is_inside = home == split_of[right]
+    is_inside[citing.pair[made_in != home[citing.pair]]] = False
     pools = {split: split_of[text_of] == split for split in range(len(SPLITS))}
-    return Assignment(np.where(kept, home, CROSSING), pools)
+    return Assignment(np.where(is_inside, home, CROSSING), pools)
 
 
 def _assign_articles(

@@ -55,8 +55,8 @@ BEYOND_THE_CORPUS = ("title",)
 
 
 def _with_text(works: ir.Table) -> ir.Table:
-    kept = works.filter(works.text.notnull(), works.text.strip().length() > 0)
-    return kept.select("paper_id", "text", "year")
+    with_text = works.filter(works.text.notnull(), works.text.strip().length() > 0)
+    return with_text.select("paper_id", "text", "year")
 
 
 def folded_texts(unit: str, papers: ir.Table, citations: ir.Table) -> ir.Table:

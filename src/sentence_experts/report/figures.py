@@ -97,8 +97,8 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
             threshold = thresholds[label]
             if threshold is not None:
                 called = values >= threshold
-                found = (called & (labels == 1)).sum()
-                right.plot(found / labels.sum(), found / called.sum(), "o", markersize=5, color=line["color"])
+                hits = (called & (labels == 1)).sum()
+                right.plot(hits / labels.sum(), hits / called.sum(), "o", markersize=5, color=line["color"])
         left.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
         left.annotate("chance", (0.52, 0.5), color="#666666", fontsize=8, va="top")
         right.axhline(labels.mean(), color="#999999", linewidth=0.8)
@@ -273,7 +273,7 @@ def svg_of(figure: Any) -> str:
 
 
 def _boxes(axis: Any, values: list[Any], at: list[float], colour: str) -> Any:
-    drawn = axis.boxplot(
+    artists = axis.boxplot(
         values,
         positions=at,
         orientation="horizontal",
@@ -287,4 +287,4 @@ def _boxes(axis: Any, values: list[Any], at: list[float], colour: str) -> Any:
         whiskerprops={"color": colour},
         capprops={"color": colour},
     )
-    return drawn["boxes"][0]
+    return artists["boxes"][0]

@@ -55,5 +55,7 @@ async def _refuse(request: Request, error: RequestError) -> Response:
 
 
 async def _refuse_path(request: Request, error: HTTPException) -> Response:
-    said = {404: "there is no such path; /openapi.json lists them", 405: "this path takes another method"}
-    return await _refuse(request, RequestError(error.status_code, said.get(error.status_code, error.detail)))
+    reasons = {404: "there is no such path; /openapi.json lists them", 405: "this path takes another method"}
+    return await _refuse(
+        request, RequestError(error.status_code, reasons.get(error.status_code, error.detail))
+    )

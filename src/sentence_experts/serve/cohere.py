@@ -47,10 +47,10 @@ async def embed(request: Request) -> Response:
     check_dimensions(served, asked.output_dimension, "output_dimension")
     if asked.truncate == "NONE":
         await asyncio.to_thread(check_lengths, served, texts, routes, "texts")
-    found = await answered(request, engine.embed(served, texts, routes))
-    vectors = found.finished(asked.output_dimension, engine.config.normalize)
+    embedded = await answered(request, engine.embed(served, texts, routes))
+    vectors = embedded.finished(asked.output_dimension, engine.config.normalize)
     forms = {kind: _in_form(vectors, kind) for kind in asked.embedding_types}
-    meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": sum(found.tokens)}}
+    meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": sum(embedded.tokens)}}
     content = {"id": str(uuid4()), "embeddings": forms, "texts": texts, "meta": meta}
     return await json_answer(content, vectors.size)
 

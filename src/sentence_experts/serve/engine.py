@@ -102,7 +102,7 @@ class Engine:
         about = sum(min(len(text) // 3 + 3, longest) for text in texts)
         with self.batcher.reserve(about) as place:
             try:
-                found = await self._embed(served, texts, routes, place)
+                embedded = await self._embed(served, texts, routes, place)
             except SentenceExpertsError as error:
                 newer = await self.models.replaced(served)
                 if newer is None:
@@ -110,28 +110,28 @@ class Engine:
                     raise RequestError(500, "the model could not encode these texts") from error
                 # Its folder was replaced, and an expert that waited there is gone.
                 check_routes(newer, routes)
-                found = await self._embed(newer, texts, routes, place)
-        self.metrics.count_texts(served.name, found.routes, found.tokens)
-        return found
+                embedded = await self._embed(newer, texts, routes, place)
+        self.metrics.count_texts(served.name, embedded.routes, embedded.tokens)
+        return embedded
 
     async def _embed(
         self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], place: Reservation
     ) -> Embedded:
         count = len(texts)
-        found = _Found([None] * count, [0] * count, list(routes), [None] * count)
+        state = _Found([None] * count, [0] * count, list(routes), [None] * count)
         if automatic := [number for number, route in enumerate(routes) if route == AUTO]:
-            await self._choose(served, texts, automatic, found, place)
-        rest = [number for number, vector in enumerate(found.vectors) if vector is None]
+            await self._choose(served, texts, automatic, state, place)
+        rest = [number for number, vector in enumerate(state.vectors) if vector is None]
         pieces: dict[int, Piece] = {}
-        for route in dict.fromkeys(found.routes[number] for number in rest):
-            numbers = [number for number in rest if found.routes[number] == route]
+        for route in dict.fromkeys(state.routes[number] for number in rest):
+            numbers = [number for number in rest if state.routes[number] == route]
             of_route = await self._tokenize(served.lane, [texts[n] for n in numbers], served.prompt(route))
             pieces.update(zip(numbers, of_route, strict=True))
         place.change(sum(piece.tokens for piece in pieces.values()))
         vectors = await self.batcher.encode([pieces[number] for number in rest], place)
         for number, vector in zip(rest, vectors, strict=True):
-            found.vectors[number], found.tokens[number] = vector, pieces[number].tokens
-        return Embedded(served, np.stack(found.vectors), found.tokens, found.routes, found.confidences)
+            state.vectors[number], state.tokens[number] = vector, pieces[number].tokens
+        return Embedded(served, np.stack(state.vectors), state.tokens, state.routes, state.confidences)
 
     async def _tokenize(self, lane: Lane, texts: list[str], prompt: str | None) -> list[Piece]:
         characters = sum(map(len, texts))
@@ -144,7 +144,7 @@ class Engine:
         served: ServedModel,
         texts: Sequence[str],
         numbers: Sequence[int],
-        found: _Found,
+        state: _Found,
         place: Reservation,
     ) -> None:
         """Choose routes for the texts with these numbers, as `AutoRoutedEncoder` does."""
@@ -154,14 +154,14 @@ class Engine:
         probabilities = served.classifier.probabilities(np.stack(vectors))
         for number, piece, vector, row in zip(numbers, pieces, vectors, probabilities, strict=True):
             best = int(row.argmax())
-            found.confidences[number] = float(row[best])
-            found.routes[number] = served.classifier.routes[best]
+            state.confidences[number] = float(row[best])
+            state.routes[number] = served.classifier.routes[best]
             if row[best] >= served.classifier.confidence:
                 continue
             if served.classifier.fallback == "error":
                 raise RequestError(422, _unsure(served, row), f"input.{number}")
-            found.routes[number] = None
-            found.vectors[number], found.tokens[number] = vector, piece.tokens
+            state.routes[number] = None
+            state.vectors[number], state.tokens[number] = vector, piece.tokens
 
     def close(self) -> None:
         """End the threads."""

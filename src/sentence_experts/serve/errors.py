@@ -37,8 +37,10 @@ class RequestError(Exception):
     @property
     def headers(self) -> dict[str, str]:
         """The headers of the answer that belong to the error."""
-        found = {} if self.retry_after is None else {"Retry-After": str(max(math.ceil(self.retry_after), 1))}
-        return found | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
+        headers = (
+            {} if self.retry_after is None else {"Retry-After": str(max(math.ceil(self.retry_after), 1))}
+        )
+        return headers | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
 
     def body(self, path: str) -> dict[str, Any]:
         """The answer as the protocol of this path has it: TEI's, Cohere's, or OpenAI's."""

@@ -58,8 +58,8 @@ class Keys:
 
     def allow(self, sent: str) -> bool:
         """Whether `sent` is one of the keys; it takes the same time whichever it is, or nearly is."""
-        found = [hmac.compare_digest(known, _hash(sent)) for known in self._hashes]
-        return any(found)
+        matches = [hmac.compare_digest(known, _hash(sent)) for known in self._hashes]
+        return any(matches)
 
 
 def _hash(key: str) -> bytes:

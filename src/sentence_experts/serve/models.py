@@ -191,7 +191,7 @@ def _stamp(place: Any) -> Any:
     try:
         files = sorted([*folder.iterdir(), *folder.glob("*/*")])
         return folder.stat().st_ino, [
-            (str(file), found.st_size, found.st_mtime_ns) for file in files if (found := file.stat())
+            (str(file), status.st_size, status.st_mtime_ns) for file in files if (status := file.stat())
         ]
     except OSError:
         return None
@@ -210,16 +210,16 @@ def named_sources(models: Any) -> dict[str, str | SentenceTransformer]:
         pairs = [_named(one) for one in each]
     if not pairs:
         raise UsageError("give at least one model to serve")
-    found: dict[str, str | SentenceTransformer] = {}
+    sources: dict[str, str | SentenceTransformer] = {}
     for name, place in pairs:
         if not name or ":" in name:
             raise UsageError(
                 f"{name!r}: requests could not name this model; give it as NAME=PATH, without ':'"
             )
-        if name in found:
+        if name in sources:
             raise UsageError(f"two models are called {name!r}; give one as NAME=PATH")
-        found[name] = place
-    return found
+        sources[name] = place
+    return sources
 
 
 def _named(model: Any) -> tuple[str, Any]:

@@ -46,23 +46,23 @@ async def embeddings(request: Request) -> Response:
     texts = texts_of(asked.input, served, engine)
     routes = find_routes(served, in_name, fields_of(asked, *ROUTE_FIELDS), len(texts))
     check_dimensions(served, asked.dimensions)
-    found = await answered(request, engine.embed(served, texts, routes))
+    embedded = await answered(request, engine.embed(served, texts, routes))
     normalize = engine.config.normalize if asked.normalize is None else asked.normalize
-    vectors = found.finished(asked.dimensions, normalize)
+    vectors = embedded.finished(asked.dimensions, normalize)
     as_base64 = asked.encoding_format == "base64"
-    data = [_item(number, vector, found, as_base64) for number, vector in enumerate(vectors)]
-    total = sum(found.tokens)
+    data = [_item(number, vector, embedded, as_base64) for number, vector in enumerate(vectors)]
+    total = sum(embedded.tokens)
     usage = {"prompt_tokens": total, "total_tokens": total}
     name = asked.model or served.name
     content = {"object": "list", "data": data, "model": name, "usage": usage}
     return await json_answer(content, 0 if as_base64 else vectors.size)
 
 
-def _item(number: int, vector: NDArray[np.float32], found: Embedded, as_base64: bool) -> dict[str, Any]:
+def _item(number: int, vector: NDArray[np.float32], embedded: Embedded, as_base64: bool) -> dict[str, Any]:
     values = base64.b64encode(vector.astype("<f4").tobytes()).decode() if as_base64 else vector.tolist()
     item = {"object": "embedding", "index": number, "embedding": values}
-    if (confidence := found.confidences[number]) is not None:
-        item |= {"route": found.routes[number], "confidence": round(confidence, 4)}
+    if (confidence := embedded.confidences[number]) is not None:
+        item |= {"route": embedded.routes[number], "confidence": round(confidence, 4)}
     return item
 
 

@@ -63,7 +63,7 @@ def find_routes(
     """
     given = {name: value for name, value in {"model": in_name, **fields}.items() if value is not None}
     chosen: list[str | None] = [None] * count
-    said: list[str | None] = [None] * count
+    named_in: list[str | None] = [None] * count
     for field, value in given.items():
         if not isinstance(value, str) and len(value) != count:
             raise RequestError(422, f"{len(value)} routes for {count} texts", field)
@@ -75,14 +75,16 @@ def find_routes(
                 None if one is None else _route(served, one, f"{field}.{place}")
                 for place, one in enumerate(value)
             ]
-        for place, found in enumerate(each):
-            if found is None:
+        for place, of_text in enumerate(each):
+            if of_text is None:
                 continue
-            if chosen[place] not in (None, found):
+            if chosen[place] not in (None, of_text):
                 raise RequestError(
-                    422, f"names the route {found!r}, but `{said[place]}` names {chosen[place]!r}", field
+                    422,
+                    f"names the route {of_text!r}, but `{named_in[place]}` names {chosen[place]!r}",
+                    field,
                 )
-            chosen[place], said[place] = found, field
+            chosen[place], named_in[place] = of_text, field
     if None in chosen:
         default = _default(served, chosen.index(None) if any(chosen) else None)
         chosen = [default if one is None else one for one in chosen]

@@ -165,8 +165,8 @@ async def _vectors(request: Request, asked: Options, texts: Any, field: str) -> 
 
 
 async def _embed(request: Request, asked: EmbedRequest) -> Response:
-    found = await _vectors(request, asked, asked.inputs, "inputs")
-    vectors = found.finished(asked.dimensions, asked.normalize)
+    embedded = await _vectors(request, asked, asked.inputs, "inputs")
+    vectors = embedded.finished(asked.dimensions, asked.normalize)
     return await json_answer(vectors.tolist(), vectors.size)
 
 
@@ -174,8 +174,8 @@ async def _similarity(request: Request, asked: SimilarityRequest) -> Response:
     given = {} if asked.parameters is None else asked.parameters.model_dump(exclude_unset=True)
     options = asked.model_copy(update=given)
     texts = [asked.inputs.source_sentence, *asked.inputs.sentences]
-    found = await _vectors(request, options, texts, "inputs.sentences")
-    first, *others = found.finished(None, normalize=True)
+    embedded = await _vectors(request, options, texts, "inputs.sentences")
+    first, *others = embedded.finished(None, normalize=True)
     return await json_answer((np.stack(others) @ first).tolist())
 
 
@@ -190,8 +190,8 @@ def _tokens(
     for text, route in zip(texts, routes, strict=True):
         whole = served.known.prompts.get(route or "", "") + text
         options = {"return_offsets_mapping": True, "truncation": False, "padding": False, "verbose": False}
-        found = tokenizer(whole, add_special_tokens=special, **options)
-        ids, spans = found["input_ids"], found["offset_mapping"]
+        tokenized = tokenizer(whole, add_special_tokens=special, **options)
+        ids, spans = tokenized["input_ids"], tokenized["offset_mapping"]
         names = tokenizer.convert_ids_to_tokens(ids)
         answers.append(
             [

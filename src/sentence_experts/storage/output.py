@@ -172,8 +172,8 @@ class Output:
             InputError: a file of the finished output is missing or has changed.
         """
         self._inputs = inputs
-        found = {**settings, **{name: fingerprint() for name, fingerprint in inputs.items()}}
-        self._settings = json.loads(json.dumps(found, default=str))
+        given = {**settings, **{name: fingerprint() for name, fingerprint in inputs.items()}}
+        self._settings = json.loads(json.dumps(given, default=str))
         state: State = "new"
         if not self._overwrite:
             state = self._compared()
@@ -320,8 +320,8 @@ class Output:
             except OSError:  # a file system without links
                 shutil.copy2(self.path / name, new / name, follow_symlinks=False)
         for folder, _, _ in os.walk(self.path):
-            if (kept := new / Path(folder).relative_to(self.path)).is_dir():
-                shutil.copymode(folder, kept)
+            if (folder_of_new := new / Path(folder).relative_to(self.path)).is_dir():
+                shutil.copymode(folder, folder_of_new)
         # If this is interrupted, `remove_leftovers` brings the retired folder back.
         retired = temporary_beside(self.path, ".old")
         os.replace(self.path, retired)

@@ -65,12 +65,12 @@ def mean_correlations(
     `datasets` are cosines and scores. Equal scores and seeds draw the same pairs, so two such means can be
     subtracted.
     """
-    value, drawn = 0.0, np.zeros(replicates)
+    value, resampled = 0.0, np.zeros(replicates)
     for number, columns in enumerate(datasets):
         first, second = (rankdata(column) for column in columns)
         value += float(_weighted(first, second, np.ones((1, len(first))))[0]) / len(datasets)
-        drawn += _weighted(first, second, _draws(len(first), replicates, [seed, number])) / len(datasets)
-    return value, drawn
+        resampled += _weighted(first, second, _draws(len(first), replicates, [seed, number])) / len(datasets)
+    return value, resampled
 
 
 def _draws(pairs: int, replicates: int, seed: int | list[int]) -> NDArray[np.float64]:

@@ -138,9 +138,9 @@ class TaskEvaluation(Evaluation):
 
     @classmethod
     def _read(cls, out: Path) -> Self:
-        found = read_json(out / "tasks.json")
-        found["differences"] = [without_view(each) for each in found["differences"]]
-        return TypeAdapter(cls).validate_python(found)
+        content = read_json(out / "tasks.json")
+        content["differences"] = [without_view(each) for each in content["differences"]]
+        return TypeAdapter(cls).validate_python(content)
 
 
 def join_runs(

@@ -110,13 +110,13 @@ class _Measure:
             if source.name in self.missing:
                 continue
             task = source.make()
-            found = self._cached(task, model.mteb_model_meta)
-            cached += found is not None
-            if found is None:
+            result = self._cached(task, model.mteb_model_meta)
+            cached += result is not None
+            if result is None:
                 logger.info(f"{run.label}: task {place} of {len(self.sources)}, {source.name}")
-                found = self._measured(task, model)
-            if found is not None:
-                scores[source.name] = _main_score(task, found)
+                result = self._measured(task, model)
+            if result is not None:
+                scores[source.name] = _main_score(task, result)
         if cached:
             logger.info(f"{run.label}: {cached} of {len(self.sources)} tasks were already measured")
         identity = {"revision": model.mteb_model_meta.revision, "route_of_task": routes}
@@ -128,17 +128,17 @@ class _Measure:
         if not path.exists():
             return None
         try:
-            found = TaskResult.from_disk(path)
+            result = TaskResult.from_disk(path)
         except (ValueError, KeyError, OSError):
             logger.info(
                 f"{path.name}: the cached result is not readable, {task.metadata.name} is measured again"
             )
             path.unlink()
             return None
-        if found.dataset_revision != task.metadata.revision:
+        if result.dataset_revision != task.metadata.revision:
             path.unlink()
             return None
-        return None if found.get_missing_evaluations(task) else found
+        return None if result.get_missing_evaluations(task) else result
 
     def _measured(self, task: AbsTask, model: TaskEncoder) -> TaskResult | None:
         started = time.monotonic()
@@ -154,13 +154,13 @@ class _Measure:
             show_progress_bar=False,
         )
         # Read back: the file has fewer digits, and the next evaluation must give the same scores.
-        found = self._cached(task, model.mteb_model_meta)
+        result = self._cached(task, model.mteb_model_meta)
         for part in _parts(task):
             part.unload_data()
-        if found is not None:
+        if result is not None:
             seconds = time.monotonic() - started
-            logger.info(f"  {task.metadata.main_score} {_main_score(task, found):.4f} ({seconds:.0f} s)")
-        return found
+            logger.info(f"  {task.metadata.main_score} {_main_score(task, result):.4f} ({seconds:.0f} s)")
+        return result
 
     def _loaded(self, task: AbsTask) -> bool:
         """Load the data of a task; False if that fails."""
@@ -184,9 +184,9 @@ def _parts(task: AbsTask) -> list[AbsTask]:
     return list(task.metadata.tasks) if task.is_aggregate else [task]  # type: ignore[attr-defined]
 
 
-def _main_score(task: AbsTask, found: TaskResult) -> float:
+def _main_score(task: AbsTask, result: TaskResult) -> float:
     """mteb's main score: the mean over the splits and subsets of the task."""
-    return float(found.validate_and_filter_scores(task).get_score())
+    return float(result.validate_and_filter_scores(task).get_score())
 
 
 @contextmanager
