@@ -164,6 +164,16 @@ def test_article_without_ids_is_identified_by_content() -> None:
     assert first.other == again.other != other.other
 
 
+def test_unreadable_doi_of_a_paper_is_named(folder: Callable[..., Path], tmp_path: Path) -> None:
+    damaged = jats().replace("10.1000/a<", "S0378-1119(94)<")
+    assert damaged != jats()
+    corpus = import_corpus([folder(a=damaged, b=jats(doi="10.1000/b"))], tmp_path / "out", workers=1)
+    assert corpus.manifest["counts"]["papers"] == 2
+    (line,) = rejected(corpus)
+    assert (line["member"], line["detail"]) == ("a.xml", "of the paper: S0378-1119(94)")
+    assert line["reason"] == "unreadable-doi"
+
+
 def test_what_comes_before_an_error_is_kept() -> None:
     cut = f"<set>{jats()}<article><front>"
     *kept, error = read_articles(io.BytesIO(cut.encode()))

@@ -18,6 +18,7 @@ from sentence_experts.evaluation.similarity import (
     welch_by_pair,
     welch_less,
 )
+from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.report.figures import similarity_figure
 from sentence_experts.report.tables import p_text
 
@@ -125,15 +126,15 @@ def test_texts_are_sampled_and_the_others_counted():
 
 def test_routes_with_one_prompt_count_once():
     prompts = {"query": "[A]", "document": "[A]", "a": "[A]", "b": "[B]", "auto": "(chosen)"}
-    encoder = KnownVectors({}, prompts)
-    assert comparable_routes(encoder) == ["a", "b"]
-    assert comparable_routes(encoder, ["b", "query"]) == ["b", "query"]
+    known = KnownRoutes("known", prompts, None, ())
+    assert comparable_routes(known) == ["a", "b"]
+    assert comparable_routes(known, ["b", "query"]) == ["b", "query"]
     with pytest.raises(RouteError, match=r"no route 'c'; its routes: query, document, a, b$"):
-        comparable_routes(encoder, ["a", "c"])
+        comparable_routes(known, ["a", "c"])
     with pytest.raises(RouteError, match="two routes or more"):
-        comparable_routes(encoder, ["a"])
+        comparable_routes(known, ["a"])
     with pytest.raises(RouteError, match="two routes or more"):
-        comparable_routes(KnownVectors({}, {"auto": "x"}))
+        comparable_routes(KnownRoutes("known", {"auto": "x"}, None, ()))
 
 
 def test_similarity_figure_is_reproducible():

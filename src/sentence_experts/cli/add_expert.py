@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.extend import write_model
-from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
+from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb, check_there
+from sentence_experts.models.sources import check_source
 
 
 def register(app: typer.Typer) -> None:
@@ -48,6 +49,8 @@ def add_expert(
 
     Example: sentence-experts add-expert runs/experts/model skin --out grown
     """
+    check_source(model, base)
+    check_there(tasks)
     from sentence_experts.models.surgery.grow import add_expert as add
 
     base_folder = None if base is None or not Path(base).is_dir() else Path(base)

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Overwrite, add_verb
+from sentence_experts.cli.options import Overwrite, add_verb, check_there
 from sentence_experts.models.routing.config import AutoRouteConfig
+from sentence_experts.models.sources import check_source
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +36,8 @@ def auto_route(
 
     Example: sentence-experts auto-route runs/experts/model --pairs my-pairs
     """
+    check_source(model)
+    check_there(pairs, texts)
     from sentence_experts.evaluation.auto_route import auto_route as teach
     from sentence_experts.report.model_tables import choice_table, cost_table
 

@@ -8,6 +8,7 @@ import typer
 
 from sentence_experts.cli.extend import write_model
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
+from sentence_experts.models.sources import check_source
 
 
 def register(app: typer.Typer) -> None:
@@ -25,6 +26,7 @@ def drop_expert(
 
     Example: sentence-experts drop-expert runs/experts/model skin --out without-skin
     """
+    check_source(model)
     from sentence_experts.models.surgery.grow import drop_expert as drop
 
     write_model(lambda encoder: drop(encoder, name), model, out, {"without": name}, {}, overwrite)

@@ -10,6 +10,7 @@ import typer
 from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.models.export.config import ExportConfig
+from sentence_experts.models.sources import check_source
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +33,7 @@ def export(
     from sentence_experts.models.routing.known_routes import check_route
     from sentence_experts.models.sources import load_quietly
 
+    check_source(model)
     if config.route is not None:
         check_route(model, config.route, or_expert=True)
     load_quietly()

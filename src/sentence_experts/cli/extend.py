@@ -11,7 +11,9 @@ import typer
 from pydantic import Field
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
+from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb, check_there
+from sentence_experts.errors import UsageError
+from sentence_experts.models.sources import check_source
 from sentence_experts.models.surgery.config import ExtendConfig
 
 if TYPE_CHECKING:
@@ -49,6 +51,14 @@ def extend(
 
     Example: sentence-experts extend minilm --experts copd,cvd,cancer --out my-model
     """
+    if not (experts or domains or tasks):
+        raise UsageError("name at least one expert (`experts`), or give `domains` or `tasks`")
+    check_source(model)
+    if domains is not None:
+        from sentence_experts.pairs.dataset import Pairs
+
+        Pairs.of(domains)
+    check_there(tasks)
     from sentence_experts.models.surgery.extend import extend as extend_base
 
     write_model(

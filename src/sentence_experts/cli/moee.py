@@ -19,10 +19,12 @@ from sentence_experts.cli.options import (
     TasksFolder,
     Vectors,
     add_verb,
+    check_there,
     one_of,
 )
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig, RatedColumns
+from sentence_experts.models.sources import check_source
 from sentence_experts.moee.config import MoeeConfig
 
 Model = Annotated[
@@ -67,6 +69,8 @@ def make(
 
     Example: sentence-experts moee make allenai/OLMoE-1B-7B-0924 --develop dev.jsonl --out olmoe-sum
     """
+    check_source(model)
+    check_there(develop, calibrate)
     from sentence_experts.evaluation.moee.embedders import make_embedder
 
     embedder = make_embedder(
@@ -99,10 +103,12 @@ def encode(
     from sentence_experts.encoding.encode import check_out
     from sentence_experts.encoding.encode import encode as encode_file
     from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.moee.loading import load_embedder
     from sentence_experts.tables import TextTable
 
     check_out(TextTable(input, encoding.column, encoding.id_column), out, encoding)
+    check_source(model)
+    from sentence_experts.moee.loading import load_embedder
+
     embedder = load_embedder(model, config)
     encoded = encode_file(BatchEncoder(embedder, name=Path(model).name), input, encoding, out, overwrite)
     show(f"{encoded.path}: {encoded.texts:,} texts, {encoded.dimension} dimensions ({embedder.parts})")
@@ -126,6 +132,8 @@ def evaluate(
     Example: sentence-experts moee evaluate allenai/OLMoE-1B-7B-0924 --mteb moee --out results
     """
     data = one_of(mteb=mteb, tasks=tasks)
+    check_source(model)
+    check_there(tasks)
     from sentence_experts.evaluation.moee.embedders import evaluate_parts
     from sentence_experts.moee.vectors import PARTS
     from sentence_experts.report.write import write_report
@@ -153,15 +161,17 @@ def analyse(
     Example: sentence-experts moee analyse allenai/OLMoE-1B-7B-0924 --pairs sts12.jsonl --out analysis
     """
     from sentence_experts.errors import require
-    from sentence_experts.evaluation.moee.analysis import analyse as analyse_parts
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+
+    data = [RatedPairs.read(file, analysis) for file in pairs]
+    check_source(model)
+    from sentence_experts.evaluation.moee.analysis import analyse as analyse_parts
     from sentence_experts.moee.loading import load_embedder
     from sentence_experts.report.moee_page import moee_page
     from sentence_experts.report.verdict import of_analysis
     from sentence_experts.storage import write_text
 
-    require("matplotlib", "report")  # before anything is read
-    data = [RatedPairs.read(file, analysis) for file in pairs]
+    require("matplotlib", "report")  # before anything is encoded
     compared = analyse_parts(load_embedder(model, config), data, analysis, out, overwrite)
     page = out / "analysis.html"
     write_text(page, moee_page(compared.found, compared.settings))

@@ -91,6 +91,17 @@ def one_of(**given: Any) -> Any:
     return given[names[0]]
 
 
+def check_there(*paths: Path | None) -> None:
+    """Check that files and folders that will be read are there, before anything heavy is imported.
+
+    Raises:
+        InputError: one is not.
+    """
+    for path in paths:
+        if path is not None and not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+
+
 def add_verb(
     app: typer.Typer,
     command: Callable[..., Any],

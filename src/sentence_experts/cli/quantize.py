@@ -10,6 +10,7 @@ import typer
 from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
 from sentence_experts.models.export.config import QuantizeConfig
+from sentence_experts.models.sources import check_source
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +35,10 @@ def quantize(
 
     Example: sentence-experts quantize runs/experts/model --texts papers.csv --column abstract --out moe-int8
     """
+    from sentence_experts.tables import TextTable
+
+    TextTable(texts, config.column).check()
+    check_source(model)
     from sentence_experts.models.export.quantize import quantize as quantize_model
 
     quantized = quantize_model(model, texts, out, config, overwrite)

@@ -10,6 +10,7 @@ import typer
 from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.errors import UsageError
+from sentence_experts.models.sources import check_source
 from sentence_experts.training.config import TrainConfig
 
 Pairs = Annotated[Path | None, typer.Option(help="Pairs folder")]
@@ -40,6 +41,7 @@ def train(
     Example: sentence-experts train my-model --pairs my-pairs --out runs/first --epochs 1
     """
     data = training_data(pairs, tasks)
+    check_source(model)
 
     from sentence_experts.training import processes
     from sentence_experts.training.run import train as run
@@ -55,8 +57,13 @@ def training_data(pairs: Path | None, tasks: Path | None) -> list[Path]:
 
     Raises:
         UsageError: there is none.
+        InputError: one cannot be read.
     """
     data = [folder for folder in (pairs, tasks) if folder is not None]
     if not data:
         raise UsageError("give `pairs`, `tasks` or both")
+    from sentence_experts.tasks.dataset import open_dataset
+
+    for folder in data:  # before anything heavy is imported
+        open_dataset(folder)
     return data

@@ -11,6 +11,7 @@ from rich.table import Table
 from sentence_experts.cli.console import results, show
 from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.cli.train import Pairs, Tasks, training_data
+from sentence_experts.models.sources import check_source
 from sentence_experts.training.config import TuneConfig
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ def tune(
 
     Example: sentence-experts tune my-model --pairs my-pairs --out search --trials 20
     """
+    from sentence_experts.training.search_space import read_space, without_fixed
+
+    without_fixed(read_space(space), config, config.model_fields_set)
     data = training_data(pairs, tasks)
+    check_source(model)
 
     from sentence_experts.training.tune import tune as run
 

@@ -77,9 +77,11 @@ def _parse_document(document: Document, source: str, part: CorpusPart) -> None:
                     part.delete(outcome, document.name)
                 else:
                     part.add(outcome, document.name)
-                    for citation in outcome.citations:
-                        if citation.unreadable_doi and len(part.rejections) - before < _MAX_NAMED_RECORDS:
-                            reject("unreadable-doi", f"of a reference: {citation.unreadable_doi}", position)
+                    unreadable = [("the paper", outcome.unreadable_doi)]
+                    unreadable += [("a reference", each.unreadable_doi) for each in outcome.citations]
+                    for whose, doi in unreadable:
+                        if doi and len(part.rejections) - before < _MAX_NAMED_RECORDS:
+                            reject("unreadable-doi", f"of {whose}: {doi}", position)
     except UnreadableArticleError as error:
         reject(error.reason, error.detail)
     except BROKEN_PACKING as error:

@@ -69,6 +69,8 @@ class Paper:
     """Whether the record has the article's text, where citations are mentioned."""
     version: int | None = None
     """The version of a PubMed record; other records have none."""
+    unreadable_doi: str | None = None
+    """What stands where the DOI should, if it is none."""
 
 
 @dataclass(frozen=True, slots=True)

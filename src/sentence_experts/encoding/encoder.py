@@ -65,7 +65,8 @@ class BatchEncoder:
         return config_of(self.model)
 
     @property
-    def _known_routes(self) -> KnownRoutes:
+    def known_routes(self) -> KnownRoutes:
+        """The routes that texts can name, and the default."""
         experts = getattr(self._config, "experts", None)
         return KnownRoutes.of(self.name, self.model.prompts, self.model.default_prompt_name, experts)
 
@@ -75,7 +76,7 @@ class BatchEncoder:
 
         "auto" is among them if the model chooses routes by itself (`AutoRoutedEncoder`).
         """
-        return self._known_routes.prompts
+        return self.known_routes.prompts
 
     @property
     def has_experts(self) -> bool:
@@ -103,7 +104,7 @@ class BatchEncoder:
         Raises:
             RouteError: the model has routes and none is named or set as default, or it does not know `route`.
         """
-        return self._known_routes.choose(route)
+        return self.known_routes.choose(route)
 
     def encode(self, texts: Sequence[str], route: str | None = None, normalize: bool = False) -> Vectors:
         """Vectors of shape (texts, dimensions), float32, in the order of the texts.

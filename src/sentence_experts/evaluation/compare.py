@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,7 +17,9 @@ from sentence_experts.evaluation.metrics import Metrics, pair_metrics
 from sentence_experts.evaluation.models import Model, ModelRun, label_of
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
 from sentence_experts.evaluation.results import Result
+from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.models.sources import check_source
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tables import Table, TextTable
 
@@ -111,6 +113,7 @@ def compare(
     chosen = CompareConfig.of(config, **settings)
     compared: Sequence[str] = TEXTS if texts is None else TextTable(texts, chosen.column).texts()
     table = None if pairs is None else Pairs.of(pairs, chosen.split, labelled=True).split(chosen.split)
+    _check_common(before, after)
     first, second = (ModelRun(label_of(each), "", each).open(chosen) for each in (before, after))
     changes = route_changes(first, second, compared)
     metrics = {}
@@ -121,6 +124,20 @@ def compare(
     return Comparison(
         tuple(changes), tuple(sorted(old - new)), tuple(sorted(new - old)), len(compared), metrics
     )
+
+
+def _check_common(before: Model, after: Model) -> None:
+    """Check, before models are loaded from folders, that they have a route in common, if they need one."""
+    check_source(before, after)
+    known = [KnownRoutes.read(each) for each in (before, after)]
+    one, other = (set() if each is None else {*each.prompts} - {AUTO} for each in known)
+    if None not in known and any(each and each.experts for each in known) and not one & other:
+        raise _nothing_common(one, other)
+
+
+def _nothing_common(before: Iterable[str], after: Iterable[str]) -> InputError:
+    known = [", ".join(routes) or "none" for routes in (before, after)]
+    return InputError(f"the models have no route in common: {known[0]} before, {known[1]} after")
 
 
 def route_changes(
@@ -137,8 +154,7 @@ def route_changes(
     if not before.has_experts and not after.has_experts:
         shared.append(None)
     if not shared:
-        known = [", ".join(encoder.routes) or "none" for encoder in (before, after)]
-        raise InputError(f"the models have no route in common: {known[0]} before, {known[1]} after")
+        raise _nothing_common(before.routes, after.routes)
     if before.dimension != after.dimension:
         raise InputError(f"vectors have {before.dimension} numbers before and {after.dimension} after")
     changes = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,9 @@ from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measur
 from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, texts_by_domain
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, suspicion
 from sentence_experts.evaluation.router_accuracy import router_accuracy
-from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
+from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer, routes_by_domain
+from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.sources import check_source
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
 from sentence_experts.tasks.dataset import Tasks, open_dataset
@@ -196,6 +198,7 @@ def _scorers(
     routes = RouteMap.read(config.route_map, domains, f"the domains are {', '.join(domains)}")
     check_names(runs, config.pooling, "pooling")
     check_names(runs, dict.fromkeys(routes.of_one, "..."), "route_map")
+    _check_routes([run for run in runs if not run.is_tfidf], routes, domains)
     models: dict[str, list[PairScorer]] = {}
     for run in runs:
         scorer: PairScorer
@@ -206,12 +209,26 @@ def _scorers(
             scorer = EncoderScorer(encoder, domains, run.label, routes.of(run, encoder.routes), cache)
             _log_single_route(scorer)
         models.setdefault(run.model, []).append(scorer)
-    known = {route for scorer in _encoders(models) for route in scorer.encoder.routes}
+    _check_mapped(routes, {route for scorer in _encoders(models) for route in scorer.encoder.routes})
+    return models
+
+
+def _check_routes(runs: Sequence[ModelRun], routes: RouteMap, domains: Sequence[str]) -> None:
+    """Check the models that are folders, and their routes, before the first one is loaded."""
+    check_source(*(run.source for run in runs))
+    known = [KnownRoutes.read(run.source) for run in runs]
+    if None not in known:
+        _check_mapped(routes, {route for each in known if each is not None for route in each.prompts})
+    for run, each in zip(runs, known, strict=True):
+        if each is not None:
+            routes_by_domain(each, domains, routes.of(run, each.prompts))
+
+
+def _check_mapped(routes: RouteMap, known: Collection[str]) -> None:
     for domain, route in routes.of_all.items():
         if route not in known:
             listed = ", ".join(sorted(known)) or "none"
             raise UsageError(f"`route_map` {domain}={route}: no model has that route; routes: {listed}")
-    return models
 
 
 def _encoders(models: Mapping[str, Sequence[PairScorer]]) -> list[EncoderScorer]:

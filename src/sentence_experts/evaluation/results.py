@@ -63,6 +63,24 @@ class Result(ABC):
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the table."""
 
+    def __repr__(self) -> str:
+        """The summary as text, the first column to the left, the others to the right."""
+        title, headings, rows = self.summary()
+        lines = [headings, *rows]
+        first, *widths = (max(len(line[place]) for line in lines) for place in range(len(headings)))
+        for line in lines:
+            cells = (cell.rjust(width) for cell, width in zip(line[1:], widths, strict=True))
+            title += "\n  " + "  ".join([line[0].ljust(first), *cells])
+        return title
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table; `rows` describes it."""
+        return pa.Table.from_pylist(self.rows()).to_pandas()
+
+
+class StoredResult(Result):
+    """A result that a finished run in the same folder gives back."""
+
     @abstractmethod
     def save(self, out: Path) -> None:
         """Write the results to a folder."""
@@ -85,22 +103,8 @@ class Result(ABC):
     @abstractmethod
     def _read(cls, out: Path) -> Self: ...
 
-    def __repr__(self) -> str:
-        """The summary as text, the first column to the left, the others to the right."""
-        title, headings, rows = self.summary()
-        lines = [headings, *rows]
-        first, *widths = (max(len(line[place]) for line in lines) for place in range(len(headings)))
-        for line in lines:
-            cells = (cell.rjust(width) for cell, width in zip(line[1:], widths, strict=True))
-            title += "\n  " + "  ".join([line[0].ljust(first), *cells])
-        return title
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The table; `rows` describes it."""
-        return pa.Table.from_pylist(self.rows()).to_pandas()
-
-
-class Evaluation(Result):
+class Evaluation(StoredResult):
     """Several models measured on the same data."""
 
     settings: Mapping[str, Any]

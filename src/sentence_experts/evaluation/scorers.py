@@ -16,6 +16,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.models import ANY_KEY
 from sentence_experts.evaluation.pairs import cosine_by_text
+from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.pairs.dataset import describe_domain
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import Advance, progress
@@ -123,7 +124,7 @@ class EncoderScorer:
     ) -> None:
         self.label = label or encoder.name
         self.encoder = encoder
-        self.routes = routes_by_domain(encoder, domains, route_map or {})
+        self.routes = routes_by_domain(encoder.known_routes, domains, route_map or {})
         self.cache = cache
 
     def settings(self) -> dict[str, Any]:
@@ -160,7 +161,7 @@ def encode_in_parts(
 
 
 def routes_by_domain(
-    encoder: BatchEncoder, domains: Sequence[str], route_map: Mapping[str, str]
+    known: KnownRoutes, domains: Sequence[str], route_map: Mapping[str, str]
 ) -> dict[str, str | None]:
     """The route for the texts of each domain; None for no prompt.
 
@@ -173,17 +174,18 @@ def routes_by_domain(
         RouteError: a route is missing.
     """
     for route in route_map.values():
-        encoder.chosen_route(route)
+        known.choose(route)
     wanted = {domain: route_map.get(domain, route_map.get(ANY_KEY, domain)) for domain in domains}
-    routed = encoder.has_experts or any(route in encoder.routes for route in wanted.values())
+    has_experts = bool(known.experts and known.prompts)
+    routed = has_experts or any(route in known.prompts for route in wanted.values())
     if not routed:
         return dict.fromkeys(domains)
-    if len(encoder.routes) == 1:
-        return dict.fromkeys(domains, next(iter(encoder.routes)))
+    if len(known.prompts) == 1:
+        return dict.fromkeys(domains, next(iter(known.prompts)))
     for domain, route in wanted.items():
-        if route not in encoder.routes:
+        if route not in known.prompts:
             raise RouteError(
-                f"{encoder.name} has no route for {describe_domain(domain)}; its routes: "
-                f"{', '.join(sorted(encoder.routes)) or 'none'}; name one with `route_map` {domain}=ROUTE"
+                f"{known.model} has no route for {describe_domain(domain)}; its routes: "
+                f"{', '.join(sorted(known.prompts)) or 'none'}; name one with `route_map` {domain}=ROUTE"
             )
     return dict(wanted)

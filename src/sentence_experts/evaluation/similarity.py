@@ -24,9 +24,11 @@ from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.config import SimilarityConfig
 from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
-from sentence_experts.evaluation.results import Result
+from sentence_experts.evaluation.results import StoredResult
 from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.models.sources import check_source
 from sentence_experts.storage import output, read_json, write_json, write_parquet
 from sentence_experts.tables import Table, TextTable
 
@@ -59,7 +61,7 @@ class Welch:
 
 
 @dataclass(frozen=True, repr=False)
-class Similarity(Result):
+class Similarity(StoredResult):
     """How similar the vectors of a text are under different routes, for one model or two.
 
     Attributes:
@@ -188,10 +190,13 @@ def _measured(model: Model, texts: Table, chosen: SimilarityConfig, against: Mod
         if count:
             logger.info(f"{count:,} {reason} texts left out")
     models = [each for each in (model, against) if each is not None]
+    check_source(*models)
+    for known in filter(None, map(KnownRoutes.read, models)):  # before the first one is loaded
+        comparable_routes(known, chosen.routes)
     encoders = [ModelRun(label_of(each), "", each).open(chosen) for each in models]
-    routes = comparable_routes(encoders[0], chosen.routes)
+    routes = comparable_routes(encoders[0].known_routes, chosen.routes)
     for other in encoders[1:]:
-        comparable_routes(other, routes)
+        comparable_routes(other.known_routes, routes)
     labels = [encoder.name for encoder in encoders]
     if len(set(labels)) < len(labels):
         labels[1] = f"{labels[1]} (against)"
@@ -228,16 +233,16 @@ def chosen_texts(
     return distinct, aside
 
 
-def comparable_routes(encoder: BatchEncoder, wanted: Sequence[str] | None = None) -> list[str]:
+def comparable_routes(model: KnownRoutes, wanted: Sequence[str] | None = None) -> list[str]:
     """The routes to compare: those wanted, or all, each instruction or token once.
 
     Raises:
         RouteError: one is unknown, or there are fewer than two.
     """
-    known = {name: prompt for name, prompt in encoder.routes.items() if name != AUTO}
+    known = {name: prompt for name, prompt in model.prompts.items() if name != AUTO}
     if unknown := [name for name in wanted or () if name not in known]:
         raise RouteError(
-            f"{encoder.name} has no route {unknown[0]!r}; its routes: {', '.join(known) or 'none'}"
+            f"{model.model} has no route {unknown[0]!r}; its routes: {', '.join(known) or 'none'}"
         )
     if wanted:
         routes = list(dict.fromkeys(wanted))
@@ -245,7 +250,7 @@ def comparable_routes(encoder: BatchEncoder, wanted: Sequence[str] | None = None
         routes = list({prompt: name for name, prompt in known.items()}.values())
     if len(routes) < 2:
         raise RouteError(
-            f"{encoder.name}: similarity is measured between two routes or more, but there are "
+            f"{model.model}: similarity is measured between two routes or more, but there are "
             f"{len(routes)}: {', '.join(routes) or 'none'}"
         )
     return routes

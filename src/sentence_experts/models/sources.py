@@ -71,6 +71,17 @@ def model_folder(source: str) -> str:
     return source
 
 
+def check_source(*sources: Any) -> None:
+    """Check that models that are given by name or path are there, before anything heavy is imported.
+
+    Raises:
+        InputError: one is not.
+    """
+    for source in sources:
+        if isinstance(source, str | Path) and not Path(place := model_folder(str(source))).exists():
+            check_hub(place)
+
+
 def source_name(source: str) -> str:
     """What a model is called in results by default: the name of its folder or training run, or the hub id."""
     folder = Path(source).resolve()

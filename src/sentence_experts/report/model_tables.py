@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT
-from sentence_experts.evaluation.audit.run import Audit
-from sentence_experts.evaluation.auto_route import Choices
-from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, View
-from sentence_experts.evaluation.similarity import Similarity, Welch
 from sentence_experts.report.tables import bounds, change, number, p_text, terminal_table, text_free_table
 
 METRICS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
 AVERAGES = {POOLED: "all, pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
+
+if TYPE_CHECKING:
+    from sentence_experts.evaluation.audit.run import Audit
+    from sentence_experts.evaluation.auto_route import Choices
+    from sentence_experts.evaluation.compare import Comparison
+    from sentence_experts.evaluation.similarity import Similarity, Welch
 
 
 def comparison_tables(found: Comparison) -> Iterator[Table]:

@@ -8,11 +8,10 @@ from typing import Any
 
 from sentence_experts.corpus.formats.licences import licence_of
 from sentence_experts.corpus.formats.markup import XLINK, Element, clean, first_text, plain_text, unique
-from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.formats.references import add_identifier, year_in
 from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
 from sentence_experts.corpus.identifiers import (
     identifiers_in_url,
-    normalise_doi,
     normalise_pmcid,
     normalise_pmid,
 )
@@ -41,15 +40,14 @@ def read_front(
     meta = front.find("article-meta") if front is not None else None
     if front is None or meta is None:
         raise UnreadableArticleError("no-metadata", "the article has no front/article-meta")
-    doi, pmid, pmcid = _own_identifiers(meta)
+    identifiers = _own_identifiers(meta)
+    known = identifiers.keys() - {"unreadable_doi"}
     title = _title(meta)
     kind = clean(article.get("article-type") or "")
     related = meta.findall("related-article") + front.findall("related-article")
     return Paper(
-        doi=doi,
-        pmid=pmid,
-        pmcid=pmcid,
-        other=None if doi or pmid or pmcid else f"file:{hashed().hexdigest()[:24]}-{position}",
+        **identifiers,
+        other=None if known else f"file:{hashed().hexdigest()[:24]}-{position}",
         title=title,
         abstract=_abstract(meta, article.get(_LANGUAGE)),
         year=_year(meta),
@@ -67,17 +65,14 @@ def read_front(
     )
 
 
-def _own_identifiers(meta: Element) -> tuple[str | None, str | None, str | None]:
-    doi = pmid = pmcid = None
+def _own_identifiers(meta: Element) -> dict[str, str]:
+    known: dict[str, str] = {}
     for node in meta.iterfind("article-id"):
-        kind = node.get("pub-id-type")
-        if kind == "doi":
-            doi = doi or normalise_doi(node.text)
-        elif kind == "pmid":
-            pmid = pmid or normalise_pmid(node.text)
-        elif kind in ("pmc", "pmcid"):
-            pmcid = pmcid or normalise_pmcid(node.text)
-    return doi, pmid, pmcid
+        if (kind := node.get("pub-id-type")) != "medline":  # a number of the old MEDLINE, no PMID
+            add_identifier(known, kind, node)
+    if "doi" in known:
+        known.pop("unreadable_doi", None)
+    return known
 
 
 def _title(meta: Element) -> str | None:

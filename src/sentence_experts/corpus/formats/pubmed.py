@@ -14,7 +14,7 @@ from typing import Any
 from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
 from sentence_experts.corpus.formats.references import add_identifier, citation_with, year_in
 from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
-from sentence_experts.corpus.identifiers import find_doi, normalise_doi, normalise_pmid
+from sentence_experts.corpus.identifiers import find_doi, normalise_pmid
 from sentence_experts.corpus.paper import Citation, Deletion, Paper
 
 Outcome = Paper | Deletion | UnreadableArticleError
@@ -96,11 +96,12 @@ def _paper(record: Element) -> Paper:
     uis = {node.get("UI") for node in article.iterfind(".//PublicationType")}
     related = main.findall("CommentsCorrectionsList/CommentsCorrections")
     withdrawn = [_related(node) for node in related if node.get("RefType") == "RetractionOf"]
-    doi, pmcid = _identifiers(article, data)
+    identifiers = _identifiers(article, data)
     return Paper(
-        doi=doi,
         pmid=number,
-        pmcid=pmcid,
+        doi=identifiers.get("doi"),
+        pmcid=identifiers.get("pmcid"),
+        unreadable_doi=identifiers.get("unreadable_doi"),
         title=_title(article),
         abstract=_abstract(article),
         year=_year(article, data),
@@ -176,13 +177,14 @@ def _listed(holder: Element | None) -> dict[str, str]:
     return known
 
 
-def _identifiers(article: Element, data: Element | None) -> tuple[str | None, str | None]:
+def _identifiers(article: Element, data: Element | None) -> dict[str, str]:
     known = _listed(article) | _listed(data)
-    doi = known.get("doi")
     for node in article.iterfind("ELocationID"):
-        if doi is None and node.get("EIdType") == "doi" and node.get("ValidYN") != "N":
-            doi = normalise_doi(node.text)
-    return doi, known.get("pmcid")
+        if node.get("EIdType") == "doi" and node.get("ValidYN") != "N":
+            add_identifier(known, "doi", node)
+    if "doi" in known:
+        known.pop("unreadable_doi", None)
+    return known
 
 
 # PubMed's publication types and JATS's article types, the most specific first.

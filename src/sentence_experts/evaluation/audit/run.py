@@ -26,7 +26,7 @@ from sentence_experts.evaluation.pairs import (
     score_pairs,
     texts_by_domain,
 )
-from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, Result, suspicion
+from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, StoredResult, suspicion
 from sentence_experts.evaluation.scorers import EncoderScorer, MemoryScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
@@ -56,7 +56,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(Result):
+class Audit(StoredResult):
     """The result of an audit.
 
     Attributes:
