@@ -151,6 +151,16 @@ def main() -> None:
             MODEL, given.out / "faithful", *two, *cache, "--standard", "faithful"
         ),
     }
+    # The published choices but for standard scores; then these for every part, hidden states alone included.
+    published = (*two, *cache, "--wording", "code", "--weights", "logits")
+    batch = ("--standard", "batch")
+    ways |= {
+        "published wording and logits, no standard scores": analyse(MODEL, given.out / "code", *published),
+        "the same, standard scores of each batch": analyse(MODEL, given.out / "batch", *published, *batch),
+        "the same, standard scores of each dataset": analyse(
+            MODEL, given.out / "whole", *published, *batch, "--standard-batch", "100000"
+        ),
+    }
     control = untrained(given.out / "untrained-model")
     drawn = analyse(control, given.out / "untrained", *two)
     text = [
