@@ -12,16 +12,20 @@ from typing import ClassVar
 import pytest
 
 from helpers.replay_server import FAULTS, Replay
+from sentence_experts.corpus.sources.answers import json_value, xml_root
 from sentence_experts.corpus.sources.http import (
     AbsentError,
     Client,
     FailedError,
     RefusedError,
     UnreachableError,
-    is_json,
-    is_xml,
     looks_like_xml,
 )
+
+
+def whole_xml(body: bytes) -> None:
+    looks_like_xml(body)
+    xml_root(body)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -30,7 +34,7 @@ def test_every_fault_is_survived(world: Replay, connect, fault: str) -> None:
     world.fault = lambda number, path: fault if number < 2 else None
     requests = connect()
     params = {"term": "q", "retmax": 5, "tool": "sentence-experts", "email": "a@b.org"}
-    body = requests.client.get(f"{requests.services.entrez.url}/esearch.fcgi", params, is_xml)
+    body = requests.client.get(f"{requests.services.entrez.url}/esearch.fcgi", params, whole_xml)
     assert b"<Id>1</Id>" in body
     assert len(world.asked) == 3
 
@@ -40,7 +44,7 @@ def test_permanent_fault_fails_only_its_request(world: Replay, connect, fault: s
     world.fault = lambda number, path: fault
     requests = connect(attempts=2, timeout=0.2)
     with pytest.raises(FailedError, match=r"127\.0\.0\.1.*2 times"):
-        requests.client.get(f"{requests.services.entrez.url}/esearch.fcgi", {}, is_xml)
+        requests.client.get(f"{requests.services.entrez.url}/esearch.fcgi", {}, whole_xml)
     assert len(world.asked) == 2
 
 
@@ -82,7 +86,7 @@ def small_server() -> Iterator[str]:
 
 def test_retry_after_is_honoured_and_the_email_is_sent(small_server: str) -> None:
     with Client("me@lab.org", first_wait=0.01) as client:
-        assert client.get(f"{small_server}/wait", None, is_json) == b"{}"
+        assert client.get(f"{small_server}/wait", None, json_value) == b"{}"
     (first, _, agent), (second, _, _) = _Says.seen
     assert second - first >= 1.0
     assert "me@lab.org" in agent
@@ -120,14 +124,14 @@ def test_no_connection_is_reported() -> None:
 @pytest.mark.parametrize(
     ("check", "body"),
     [
-        (is_xml, b"<a><b></a>"),
-        (is_xml, b"<!DOCTYPE html><html/>"),
-        (is_xml, b""),
+        (xml_root, b"<a><b></a>"),
+        (looks_like_xml, b"<!DOCTYPE html><html/>"),
+        (xml_root, b""),
         (looks_like_xml, b"\xef\xbb\xbf <html><body/></html>"),
         (looks_like_xml, b"<?xml version='1.0'?><article><front>"[:-3]),
         (looks_like_xml, b'{"a": 1}'),
-        (is_json, b"<a/>"),
-        (is_json, b'{"a":'),
+        (json_value, b"<a/>"),
+        (json_value, b'{"a":'),
     ],
 )
 def test_bad_bodies_are_recognised(check, body: bytes) -> None:
@@ -136,9 +140,9 @@ def test_bad_bodies_are_recognised(check, body: bytes) -> None:
 
 
 def test_good_bodies_pass() -> None:
-    is_xml(b"<?xml version='1.0'?><!DOCTYPE a PUBLIC 'x' 'http://none.invalid/a.dtd'><a>&#233;</a>\n")
+    xml_root(b"<?xml version='1.0'?><!DOCTYPE a PUBLIC 'x' 'http://none.invalid/a.dtd'><a>&#233;</a>\n")
     looks_like_xml(b"\xef\xbb\xbf<?xml version='1.0'?><article>not well-formed, but whole</b></article>\n")
-    is_json(b"[]")
+    json_value(b"[]")
 
 
 def test_closing_ends_the_wait_for_another_attempt(world: Replay, connect) -> None:

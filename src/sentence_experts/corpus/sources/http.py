@@ -21,7 +21,6 @@ import httpx
 import tenacity
 
 from sentence_experts import __version__
-from sentence_experts.corpus.sources.answers import json_value, xml_root
 from sentence_experts.errors import SentenceExpertsError
 
 TOOL = "sentence-experts"
@@ -68,12 +67,6 @@ Check = Callable[[bytes], None]
 """Raises ValueError with the reason if a body is not what was requested."""
 
 
-def is_xml(body: bytes) -> None:
-    """Raise ValueError unless a body is a whole, well-formed XML document and no web page."""
-    looks_like_xml(body)
-    xml_root(body)
-
-
 def looks_like_xml(body: bytes) -> None:
     """Raise ValueError unless a body begins and ends like an XML document; it is not parsed."""
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
@@ -83,11 +76,6 @@ def looks_like_xml(body: bytes) -> None:
         raise ValueError("a web page instead of XML")
     if not body.rstrip(b" \t\r\n\0").endswith(b">"):
         raise ValueError("XML that ends in the middle")
-
-
-def is_json(body: bytes) -> None:
-    """Raise ValueError unless a body is JSON."""
-    json_value(body)
 
 
 @dataclass
