@@ -24,6 +24,7 @@ from sentence_experts.storage import (
     replacing,
     sha256_file,
     sha256_text,
+    temporary_folder,
     write_parquet,
 )
 from sentence_experts.table_values import identifiers
@@ -278,7 +279,7 @@ def _damaged(file: Path, error: Exception) -> InputError:
 
 def corpus_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
     """A corpus in a temporary folder that lasts as long as the returned object."""
-    temporary = TemporaryDirectory(prefix="sentence-experts-")
+    temporary = temporary_folder()
     return replace(build(Path(temporary.name) / "corpus"), _temporary=temporary)
 
 
@@ -299,7 +300,7 @@ def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
     else:
         pair = corpus if isinstance(corpus, tuple) else (corpus, CITATIONS_SCHEMA.empty_table())
         papers, citations = map(to_arrow, pair)
-        with TemporaryDirectory(prefix="sentence-experts-") as name:
+        with temporary_folder() as name:
             folder = Path(name)
             if "retracted" not in papers.column_names:
                 papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))

@@ -8,7 +8,14 @@ made from.
 
 from __future__ import annotations
 
-from sentence_experts.storage.disk import NoSpaceError, check_regular, explained, no_space, remove_leftovers
+from sentence_experts.storage.disk import (
+    NoSpaceError,
+    check_regular,
+    explained,
+    no_space,
+    remove_leftovers,
+    temporary_folder,
+)
 from sentence_experts.storage.files import (
     check_kinds,
     check_version,
@@ -68,6 +75,7 @@ __all__ = [
     "sha256_settings",
     "sha256_text",
     "sha256_unchanging",
+    "temporary_folder",
     "update_json",
     "write_json",
     "write_npy",

@@ -11,6 +11,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from time import time
 
 from sentence_experts.errors import InputError, SentenceExpertsError
 
@@ -23,6 +25,7 @@ _NO_SPACE_WORDS = re.compile(
     r"inline_container.*unexpected pos",
     re.IGNORECASE,
 )
+_DAY = 24 * 60 * 60
 _ENOUGH_MB = 100  # a disk with as much free space is not full
 _LEFTOVER = r"\.\d+(?:\.scratch\.\w+)?\.(?:tmp|old)"
 _INNER = re.compile(r"(\..+)\.(\d+)(?:\.scratch\.\w+)?\.(?:tmp|old)")
@@ -74,6 +77,25 @@ def _is_in_use(folder: Path, name: str, pid: str) -> bool:
     """Whether a temporary file belongs to a process that lives, or to an output with a lock of its own."""
     if (folder / f"{name}.lock").exists():  # whoever takes that lock next removes what is left
         return True
+    return _is_alive(pid)
+
+
+def temporary_folder() -> TemporaryDirectory[str]:
+    """A folder in the system's temporary folder, removed at the end of a `with`, or with the object.
+
+    Those that killed processes left there, and nobody touched for a day, go first.
+    """
+    home = Path(gettempdir())
+    for folder in _entries(home, "sentence-experts-"):
+        found = re.fullmatch(r"sentence-experts-(\d+)-\w+", folder.name)
+        # Processes of other containers, which may share the folder, are not seen: hence the day.
+        if found and time() - folder.lstat().st_mtime > _DAY and not _is_alive(found[1]):
+            remove(folder)
+    return TemporaryDirectory(prefix=f"sentence-experts-{os.getpid()}-", dir=home)
+
+
+def _is_alive(pid: str) -> bool:
+    """Whether another process has this number."""
     if os.name == "nt" or int(pid) == os.getpid():  # there, `os.kill` would end the process
         return False
     try:
@@ -93,10 +115,10 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _entries(folder: Path) -> list[Path]:
+def _entries(folder: Path, prefix: str = ".") -> list[Path]:
     # A prefix search by name: the parent may hold many thousand files.
     try:
-        return [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(".")]
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(prefix)]
     except OSError:
         return []
 

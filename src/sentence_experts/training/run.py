@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
@@ -24,7 +23,15 @@ from sentence_experts.models.sources import RUN_FILE
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.progress import progress
-from sentence_experts.storage import Output, output, read_json, replacing_folder, write_json, write_text
+from sentence_experts.storage import (
+    Output,
+    output,
+    read_json,
+    replacing_folder,
+    temporary_folder,
+    write_json,
+    write_text,
+)
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.card import model_card
@@ -162,7 +169,7 @@ def train(
     if out is None and processes.count() > 1:
         raise UsageError("`out`: several processes need a folder")
     with ExitStack() as stack:
-        folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "run"
+        folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "run"
         names = (*RESULTS, CHECKPOINTS, LOGS)
         place = stack.enter_context(
             output(folder, "training run", names=names, grows=True, overwrite=overwrite, shared=True)

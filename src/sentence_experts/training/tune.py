@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +22,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.storage import Output, output, replacing, sha256_text
+from sentence_experts.storage import Output, output, replacing, sha256_text, temporary_folder
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig, TuneConfig
@@ -136,7 +135,7 @@ def tune(
     shared = {name: getattr(chosen, name) for name in {*given, "fraction"}}
     varied = without_fixed(read_space(space), chosen, given)
     with ExitStack() as stack:
-        folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
+        folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "search"
         names = (BEST, STUDY_FILE, TRIALS)
         place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
         search = _Search(model, open_data(data), place.path, chosen, shared, varied)

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import datasets
@@ -29,6 +28,7 @@ from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
 from sentence_experts.evaluation.mteb.results import Run, Task, TaskEvaluation, join_runs
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
 from sentence_experts.evaluation.results import library_versions
+from sentence_experts.storage import temporary_folder
 from sentence_experts.tasks.dataset import Tasks
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def evaluate_tasks(
     for source in sources:
         own |= source.routes if isinstance(source, LocalTask) else {}
     scores = []
-    with TemporaryDirectory() as temporary, _quiet():
+    with temporary_folder() as temporary, _quiet():
         cache = config.cache or (Path(temporary) if out is None else out / "mteb")
         measure = _Measure(mteb.ResultCache(cache), sources)
         for run in runs:

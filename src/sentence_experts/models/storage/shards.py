@@ -7,7 +7,6 @@ sharded checkpoint for stock transformers and sentence-transformers.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, brief
 from sentence_experts.models.storage.weight_names import expert_of
-from sentence_experts.storage import read_json, replacing, write_json
+from sentence_experts.storage import read_json, replacing, temporary_folder, write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -200,7 +199,7 @@ def shared_part(source: str, **options: Any) -> Iterator[str]:
         return
     if not (folder / SHARED).is_file():
         raise InputError(f"{source}: {SHARED} is missing")
-    with tempfile.TemporaryDirectory(prefix="sentence-experts-") as temporary:
+    with temporary_folder() as temporary:
         for entry in folder.iterdir():
             if entry.name not in (*names, INDEX):
                 _link(entry, Path(temporary) / entry.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from sentence_experts.models.routing.routes import Route, is_domain_route
 from sentence_experts.models.storage.fingerprint import name_of
 from sentence_experts.models.storage.weight_names import base_name, expert_of, is_router, of_expert
 from sentence_experts.models.surgery.expert_plan import ExpertPlan
-from sentence_experts.storage import update_json
+from sentence_experts.storage import temporary_folder, update_json
 
 Encoder = TypeVar("Encoder", bound=SentenceTransformer)
 # Expert index -> its share of a weighted mean; the shares add up to 1.
@@ -204,7 +203,7 @@ def with_transformer(
     It goes through the files of a saved model: the result is what loading gives, and shares no memory with
     `encoder`, but for its name.
     """
-    with tempfile.TemporaryDirectory(prefix="sentence-experts-") as folder:
+    with temporary_folder() as folder:
         SentenceTransformer.save(encoder, folder, create_model_card=False)
         first = Path(folder) / json.loads((Path(folder) / "modules.json").read_text())[0]["path"]
         model.save_pretrained(first)
