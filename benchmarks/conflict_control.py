@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
 
 import studies
 from measuring import table
@@ -72,8 +74,8 @@ ARMS = {
 }
 MAIN = ("dense", "experts")
 PARTS = {
-    "depth3": Part(3, 2, 240, (*MAIN, "dense, 3x rate")),
-    "depth1": Part(1, 2, 240, (*MAIN, "dense, 3x rate", "experts, tokens")),
+    "depth3": Part(3, 2, 240, (*MAIN, "experts, tokens", "dense, 3x rate")),
+    "depth1": Part(1, 2, 240, (*MAIN, "experts, tokens", "dense, 3x rate")),
     "routes4": Part(1, 4, 160, MAIN),
     "routes8": Part(1, 8, 96, MAIN),
 }
@@ -192,21 +194,32 @@ def blind_auc(part: Part, pairs: TestPairs) -> float:
 
 
 def curve_table(found: Mapping[str, list[studies.Row]]) -> str:
-    """The mean over seeds at each step, and the seconds and steps to `REACHED`."""
+    """The mean over seeds at each step, experts minus dense, and what it takes to reach `REACHED`."""
     rows = []
     for arm, runs in found.items():
-        curves = np.array([[point["auc"] for point in one["curve"]] for one in runs])
-        cells = [f"{mean:.3f}" for mean in curves.mean(0)]
-        first = [next((p for p in one["curve"] if p["auc"] >= REACHED), None) for one in runs]
+        cells = [f"{mean:.3f}" for mean in curves(runs).mean(0)]
+        first = [next((point for point in one["curve"] if point["auc"] >= REACHED), None) for one in runs]
         reached = [point for point in first if point is not None]
         there = f"{len(reached)} of {len(runs)}"
         if reached:
-            steps = ", ".join(str(step) for step in sorted({point["step"] for point in reached}))
-            there += f", at {steps}, {np.mean([point['seconds'] for point in reached]):.0f} s"
+            steps = " or ".join(str(step) for step in sorted({point["step"] for point in reached}))
+            there += f": {steps} steps, {np.mean([point['seconds'] for point in reached]):.0f} s"
         whole = np.mean([one["curve"][-1]["seconds"] for one in runs])
-        rows.append([arm, *cells, f"{whole:.0f} s", there])
-    header = [f"mean of {len(runs)} seeds", *(f"{step} steps" for step in MEASURED)]
-    return table([*header, "all steps take", f"runs that reach {REACHED}"], rows)
+        rows.append([arm, str(len(runs)), *cells, f"{whole:.0f} s", there])
+    if all(len(found.get(arm, ())) > 1 for arm in MAIN):
+        dense, experts = (curves(found[arm]) for arm in MAIN)
+        seeds = min(len(dense), len(experts))
+        change = (experts[:seeds] - dense[:seeds]).T
+        half = [float(t.isf(0.025, seeds - 1)) * own.std(ddof=1) / seeds**0.5 for own in change]
+        cells = [f"{own.mean():+.3f} ± {width:.3f}" for own, width in zip(change, half, strict=True)]
+        rows.append(["experts - dense, over seeds", str(seeds), *cells, "", ""])
+    header = ["mean ROC-AUC of the routes", "seeds", *(f"{step} steps" for step in MEASURED)]
+    return table([*header, f"{STEPS} steps take", f"runs that reach {REACHED}"], rows)
+
+
+def curves(runs: Sequence[studies.Row]) -> NDArray[np.float64]:
+    """The figure of each run at each step, shape (runs, steps)."""
+    return np.array([[point["auc"] for point in one["curve"]] for one in runs])
 
 
 def report(runs: RunFile) -> None:
