@@ -12,6 +12,7 @@ from sentence_experts.demo.job import demo_steps, measured, searches
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domain_report import unmatched_rules
 from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.report.verdict import of_pairs
 from sentence_experts.reproduce.material import Material, data_folder
 from sentence_experts.reproduce.steps import run_steps
 
@@ -25,7 +26,8 @@ def test_all_steps_run_on_the_simulated_corpus_and_only_once(
     out = tmp_path / "demo"
     steps = demo_steps(material, out, steps=2, seed=0, base=str(base))
     run_steps(steps, out / "steps.json")
-    assert [label for label, _, _ in measured(out)] == ["experts", "dense, tokens", "TF-IDF", "base"]
+    assert [model.label for model in measured(out).models] == ["experts", "dense", "TF-IDF", "base"]
+    assert of_pairs(measured(out)).compared.startswith("SIMULATED TEXTS")
     assert (out / "evaluation" / "report.html").stat().st_size > 10_000
     found = list(searches(material, out))
     assert [result.queries for result in found] == [[query] for query in material.queries.values()]

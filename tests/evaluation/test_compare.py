@@ -11,11 +11,12 @@ import sentence_experts
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.compare import metrics_by_domain, route_changes
+from sentence_experts.evaluation.compare import compare, measured_by_domain, route_changes
 from sentence_experts.evaluation.pairs import checked_table
 from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.grow import add_expert, drop_expert
 from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.report.verdict import of_comparison
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +56,26 @@ def test_changed_route_is_reported(before: BatchEncoder, folder: Path) -> None:
 def test_metrics_of_a_removed_route_are_none(before: BatchEncoder, folder: Path, tmp_path: Path) -> None:
     table = checked_table(Pairs.open(make_pairs_folder(tmp_path / "pairs")).split("test"))
     dropped = wrapped(drop_expert(sentence_experts.load(folder, device="cpu"), "crops"))
-    first, second = metrics_by_domain(before, table), metrics_by_domain(dropped, table)
+    first, second = measured_by_domain(before, table), measured_by_domain(dropped, table)
     assert second["crops"] is None
     assert first["crops"] is not None
-    assert second["neuro"] == first["neuro"]
+    assert second["neuro"].figures == first["neuro"].figures
+
+
+def test_a_verdict_says_which_domains_became_worse(folder: Path, tmp_path: Path) -> None:
+    pairs = make_pairs_folder(tmp_path / "pairs", pairs=60)
+    changed = sentence_experts.load(folder, device="cpu")
+    with torch.no_grad():  # the first expert answers everything alike
+        for name, weight in changed.named_parameters():
+            if ".experts.0." in name:
+                weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
+    found = compare(str(folder), changed, pairs=pairs)
+    assert {each.view.domain for each in found.differences} == {"crops", "neuro"}
+    assert all(each.interval.low <= each.value <= each.interval.high for each in found.differences)
+    assert all(each.p_holm >= each.p_value for each in found.differences)
+    verdict = of_comparison(found)
+    assert "2 routes" in verdict.compared
+    assert sum(each.startswith(("crops: ", "neuro: ")) for each in verdict.findings) == 2
 
 
 def test_models_without_a_common_route(before: BatchEncoder, minilm: str, tmp_path: Path) -> None:

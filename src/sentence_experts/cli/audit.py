@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentence_experts.cli.console import results, show
+from sentence_experts.cli.console import results, show, show_verdict
 from sentence_experts.cli.options import Models, Overwrite, add_verb
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AuditConfig
@@ -45,12 +45,17 @@ def audit(
     Example: sentence-experts audit runs/experts/model minilm --pairs my-pairs --out audit
     """
     from sentence_experts.evaluation.audit.run import audit as run_audit
+    from sentence_experts.pairs.dataset import Pairs
+    from sentence_experts.report.verdict import of_audit
 
     files = {"train": train, "validation": validation, "test": test}
     given = {split: path for split, path in files.items() if path is not None}
     if (pairs is None) == (not given):
         raise UsageError("give `pairs` (a folder or a table), or `train` and `test`")
-    _show(run_audit(models or (), pairs or given, config, out, overwrite))
+    found = run_audit(models or (), pairs or given, config, out, overwrite)
+    _show(found)
+    is_folder = pairs is not None and pairs.is_dir()
+    show_verdict(of_audit(found, str(pairs or test), is_folder and Pairs.open(pairs).are_simulated).lines())
     if out is not None:
         show(f"written to {out}")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import results, show
+from sentence_experts.cli.console import results, show_verdict
 from sentence_experts.cli.options import add_verb
 from sentence_experts.evaluation.config import CompareConfig
 
@@ -32,12 +32,9 @@ def compare(
     """
     from sentence_experts.evaluation.compare import compare as compare_models
     from sentence_experts.report.model_tables import comparison_tables
+    from sentence_experts.report.verdict import of_comparison
 
     comparison = compare_models(before, after, config, pairs=pairs, texts=texts)
     for table in comparison_tables(comparison):
         results.print(table)
-    for what, routes in (("only before", comparison.only_before), ("only after", comparison.only_after)):
-        if routes:
-            show(f"{what}: {', '.join(routes)}")
-    equal = sum(change.bit_equal for change in comparison.changes)
-    show(f"{equal} of {len(comparison.changes)} routes are bit-equal")
+    show_verdict(of_comparison(comparison).lines())

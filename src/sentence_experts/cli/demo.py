@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from sentence_experts.cli.console import results, show
+from sentence_experts.cli.console import results, show, show_verdict
 from sentence_experts.cli.options import add_verb
 
 
@@ -37,6 +37,8 @@ def demo(
     Example: sentence-experts demo --out demo
     """
     from sentence_experts.demo.job import choose_material, demo_steps, measured, searches
+    from sentence_experts.report.tables import number
+    from sentence_experts.report.verdict import of_pairs
     from sentence_experts.reproduce.steps import run_steps
 
     began = time.monotonic()
@@ -44,11 +46,14 @@ def demo(
     show(f"demo on {material.name}")
     run_steps(demo_steps(material, out, steps, seed), out / "steps.json")
     table = Table("model", "F1max", "ROC-AUC", title="test pairs of all domains")
-    for label, f1_max, roc_auc in measured(out):
-        table.add_row(label, f"{f1_max:.3f}", f"{roc_auc:.3f}")
+    evaluation = measured(out)
+    for model in evaluation.models:
+        figures = (number(model.pooled.metrics[name]) for name in ("f1_max", "roc_auc"))
+        table.add_row(model.label, *figures)
     results.print(table)
     for result in searches(material, out):
         show(f"\n{result}")
     minutes = (time.monotonic() - began) / 60
+    show_verdict(of_pairs(evaluation).lines())
     show(f"\ndone in {minutes:.1f} minutes, on {material.name}")
     show(f"report: {out / 'evaluation' / 'report.html'}")

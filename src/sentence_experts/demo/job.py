@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.reproduce.material import Material, data_folder
 from sentence_experts.reproduce.steps import Step
-from sentence_experts.storage import read_json
 
 if TYPE_CHECKING:
+    from sentence_experts.evaluation.results import PairEvaluation
     from sentence_experts.retrieval.search import SearchResult
 
 
@@ -49,7 +49,7 @@ def demo_steps(material: Material, out: Path, steps: int, seed: int, base: str =
         run = {"model": str(model), "data": pairs, "out": runs / name}
         trained = runs / name / "run.json"
         planned.append(Step("train", run, trained, training, (model, *made_from)))
-    models = {"experts": runs / "experts" / "model", "dense, tokens": runs / "dense" / "model"}
+    models = {"experts": runs / "experts" / "model", "dense": runs / "dense" / "model"}
     baseline = {"TF-IDF": "tfidf", "base": base}
     evaluation = out / "evaluation"
     planned.append(
@@ -64,11 +64,11 @@ def demo_steps(material: Material, out: Path, steps: int, seed: int, base: str =
     return planned
 
 
-def measured(out: Path) -> list[tuple[str, float, float]]:
-    """Label, F1max and ROC-AUC of each evaluated model, over the pairs of all domains."""
-    models = read_json(out / "evaluation" / "evaluation.json")["models"]
-    metrics = [(model["label"], model["pooled"]["metrics"]) for model in models]
-    return [(label, figures["f1_max"], figures["roc_auc"]) for label, figures in metrics]
+def measured(out: Path) -> PairEvaluation:
+    """The evaluation of all models."""
+    from sentence_experts.evaluation.results import PairEvaluation
+
+    return PairEvaluation.read(out / "evaluation")
 
 
 def searches(material: Material, out: Path) -> Iterator[SearchResult]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,13 @@ import pyarrow.compute as pc
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import CompareConfig
-from sentence_experts.evaluation.metrics import Metrics, pair_metrics
+from sentence_experts.evaluation.differences import compared as compared_runs
+from sentence_experts.evaluation.metrics import Metrics
 from sentence_experts.evaluation.models import Model, ModelRun, label_of
+from sentence_experts.evaluation.pair_evaluation import Measured, measure
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
-from sentence_experts.evaluation.results import Result
+from sentence_experts.evaluation.results import Difference, Result, view_of_domain
+from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.models.sources import check_source
@@ -35,6 +38,10 @@ TEXTS = (
     "Größe, œdème, 細胞, βeta-blocker; x = 3.5e-4 mol/L",
     "We counted cells, and then we counted them again to see how much two counts differ. " * 12,
 )
+
+
+MARGIN = 0.01  # of equivalence, as by default in `evaluate`
+REPLICATES = 100  # of the bootstrap; ROC-AUC, whose differences are tested, needs none
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class Comparison(Result):
         texts: number of texts whose vectors were compared.
         metrics: domain -> metrics before and after, None if that version lacks the route; empty without
             pairs.
+        differences: ROC-AUC before minus after, of each domain that both can measure.
+        pairs, simulated: the name of the pairs, and whether their texts are simulated.
     """
 
     changes: tuple[RouteChange, ...]
@@ -68,6 +77,9 @@ class Comparison(Result):
     only_after: tuple[str, ...]
     texts: int
     metrics: Mapping[str, tuple[Metrics | None, Metrics | None]] = field(default_factory=dict)
+    differences: tuple[Difference, ...] = ()
+    pairs: str | None = None
+    simulated: bool = False
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The change of each route."""
@@ -112,17 +124,31 @@ def compare(
     """
     chosen = CompareConfig.of(config, **settings)
     compared: Sequence[str] = TEXTS if texts is None else TextTable(texts, chosen.column).texts()
-    table = None if pairs is None else Pairs.of(pairs, chosen.split, labelled=True).split(chosen.split)
+    source = None if pairs is None else Pairs.of(pairs, chosen.split, labelled=True)
     _check_common(before, after)
     first, second = (ModelRun(label_of(each), "", each).open(chosen) for each in (before, after))
     changes = route_changes(first, second, compared)
-    metrics = {}
-    if table is not None:
-        both = metrics_by_domain(first, table), metrics_by_domain(second, table)
-        metrics = {domain: (both[0][domain], both[1][domain]) for domain in both[0]}
     old, new = first.routes.keys(), second.routes.keys()
-    return Comparison(
-        tuple(changes), tuple(sorted(old - new)), tuple(sorted(new - old)), len(compared), metrics
+    found = Comparison(tuple(changes), tuple(sorted(old - new)), tuple(sorted(new - old)), len(compared))
+    if source is None:
+        return found
+    both = [measured_by_domain(each, source.split(chosen.split)) for each in (first, second)]
+    metrics = {
+        domain: (_figures(measured, domain), _figures(both[1][domain], domain))
+        for domain, measured in both[0].items()
+    }
+    differences = [
+        each for domain in metrics for each in _differences(domain, *(one[domain] for one in both))
+    ]
+    sure = [each for each in differences if each.p_value is not None]
+    corrected = holm([each.p_value for each in sure if each.p_value is not None])  # for the number of domains
+    differences = [replace(each, p_holm=p_holm) for each, p_holm in zip(sure, corrected, strict=True)]
+    return replace(
+        found,
+        metrics=metrics,
+        differences=tuple(differences),
+        pairs=source.name,
+        simulated=source.are_simulated,
     )
 
 
@@ -171,21 +197,36 @@ def route_changes(
     return changes
 
 
-def metrics_by_domain(encoder: BatchEncoder, pairs: pa.Table) -> dict[str, Metrics | None]:
-    """The metrics of each domain's pairs, encoded with its route; None where the model lacks the route.
+def measured_by_domain(encoder: BatchEncoder, pairs: pa.Table) -> dict[str, Measured | None]:
+    """Each domain's pairs measured with its route; None where the model lacks the route.
 
     Raises:
         InputError: the pairs lack a column or hold bad values.
     """
     table = checked_table(pairs)
-    return {domain: _metrics(encoder, table, domain) for domain in domains_of(table)}
+    return {domain: _measured(encoder, table, domain) for domain in domains_of(table)}
 
 
-def _metrics(encoder: BatchEncoder, table: pa.Table, domain: str) -> Metrics | None:
+def _measured(encoder: BatchEncoder, table: pa.Table, domain: str) -> Measured | None:
     route = domain if domain in encoder.routes else None
     if route is None and encoder.has_experts:
         return None
     rows = table.filter(pc.equal(table["domain"], domain))
     anchors, positives = rows["anchor"].to_pylist(), rows["positive"].to_pylist()
-    scores = cosine_by_text(anchors, positives, lambda texts: encoder.encode(texts, route))
-    return pair_metrics(scores, rows["label"].to_numpy())
+    return measure(
+        rows, cosine_by_text(anchors, positives, lambda texts: encoder.encode(texts, route)), REPLICATES
+    )
+
+
+def _figures(measured: Measured | None, domain: str) -> Metrics | None:
+    return None if measured is None else dict(measured.figures[view_of_domain(domain)].metrics)
+
+
+def _differences(domain: str, before: Measured | None, after: Measured | None) -> tuple[Difference, ...]:
+    if before is None or after is None:
+        return ()
+    view = view_of_domain(domain)
+    values = [each.figures[view].metrics["roc_auc"] for each in (before, after)]
+    gap = None if values[0] is None or values[1] is None else values[0] - values[1]
+    runs = {name: each.runs[view]["roc_auc"] for name, each in (("before", before), ("after", after))}
+    return compared_runs([("before", "after", gap)], runs, view, "roc_auc", MARGIN)

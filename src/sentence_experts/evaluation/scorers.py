@@ -24,6 +24,8 @@ from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
 
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
 
+TFIDF_LABEL, MEMORY_LABEL = "TF-IDF", "memory of training"
+
 
 class TfidfScorer:
     """TF-IDF with 4,096 features, fitted on each domain separately (2025 paper, "Models of choice").
@@ -34,7 +36,7 @@ class TfidfScorer:
     """
 
     def __init__(
-        self, training_texts: Mapping[str, Sequence[str]], fit_on: str = "train", label: str = "TF-IDF"
+        self, training_texts: Mapping[str, Sequence[str]], fit_on: str = "train", label: str = TFIDF_LABEL
     ) -> None:
         self.label = label
         self.fit_on = fit_on
@@ -77,7 +79,7 @@ class MemoryScorer:
     above can be reached by memory, without understanding.
     """
 
-    def __init__(self, train: pa.Table, label: str = "memory of training") -> None:
+    def __init__(self, train: pa.Table, label: str = MEMORY_LABEL) -> None:
         self.label = label
         from scipy.sparse import coo_array, csr_array, eye_array
         from sklearn.preprocessing import normalize

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT
+from sentence_experts.evaluation.audit.run import Audit
+from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.mteb.results import TaskEvaluation
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
@@ -13,15 +16,21 @@ from sentence_experts.evaluation.results import (
     SEEDS_NEEDED,
     Difference,
     Evaluation,
+    ModelResult,
     PairEvaluation,
+    PairMetrics,
     View,
+    suspicion,
 )
+from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
 from sentence_experts.evaluation.statistics import Interval
 
 SIGNIFICANT = 0.05
 MAX_NAMED = 4  # models in one sentence
 MAX_ADVICE = 3
 SIMULATED = "SIMULATED TEXTS, which show that everything works, and nothing about science: "
+CLEANED = "without training papers and texts"  # of `WITHOUT`: the set that figures should hold on
+TOLERATED = 0.05  # share of test pairs that leak
 METRICS = {"roc_auc": "ROC-AUC", "f1_max": "F1max"}
 VIEWS = {POOLED: "all pairs pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
 REAL_ARTICLES = "Run the same on real articles: the texts here are SIMULATED."
@@ -66,10 +75,10 @@ def of_pairs(found: PairEvaluation) -> Verdict:
     )
     findings, order = [], sorted(known, key=lambda label: -known[label])
     if order:
-        figures = ", ".join(f"{label} {known[label]:.3f}" for label in order)
+        figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
         findings = [f"{METRICS[metric]}, {VIEWS[view]}: {figures}.", *standing(order, gaps, _pair_number)]
     trained = {model.label: model.seeds for model in models if model.trained}
-    findings += _seeds(trained, len(models))
+    findings += [*_seeds(trained, len(models)), *_suspicious(found.text_free)]
     margin = float(found.settings.get("margin", 0.01))
     advice = [
         *([REAL_ARTICLES] if simulated else []),
@@ -92,7 +101,7 @@ def of_tasks(found: TaskEvaluation) -> Verdict:
         missing = ("Give the command again when the tasks' data can be loaded.",)
         return Verdict(f"No task of {data} was measured.", (), missing)
     order = sorted(values, key=lambda label: -values[label])
-    figures = ", ".join(f"{label} {100 * values[label]:.2f}" for label in order)
+    figures = "; ".join(f"{label} {100 * values[label]:.2f}" for label in order)
     trained = {model.label: len(model.runs) for model in found.models if model.trained}
     findings = [f"Average over datasets: {figures}.", *standing(order, found.differences, _points)]
     findings += _seeds(trained, len(values))
@@ -129,7 +138,7 @@ def of_analysis(found: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdic
         )
         for each in found["differences"]
     ]  # fmt: skip
-    figures = ", ".join(f"{name} {100 * values[name]:.1f}" for name in order)
+    figures = "; ".join(f"{name} {100 * values[name]:.1f}" for name in order)
     findings = [f"Spearman's correlation with the scores × 100: {figures}.", *standing(order, gaps, _points)]
     shares = found["complementarity"]["datasets"].values()
     alone = sum(each["one_alone"] for each in shares) / max(1, len(shares))
@@ -141,6 +150,106 @@ def of_analysis(found: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdic
         advice.append("Choose the weight of RW in the sum on pairs of your own: `moee make --develop`.")
     advice.append("Measure what leads on tasks: `moee evaluate`.")
     return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
+
+
+def of_audit(found: Audit, name: str, simulated: bool = False) -> Verdict:
+    """By the share of test pairs that leak, and what figures lose without them."""
+    pairs, leaked = found.pairs["test"], int(found.leaks.leaked().sum())
+    compared = (
+        f"{SIMULATED if simulated else ''}Audited {pairs:,} test pairs against {found.pairs['train']:,} "
+        f"training pairs ({name})."
+    )
+    worst = max(LEAKS, key=lambda kind: int(found.leaks.masks[kind].sum()))
+    count = int(found.leaks.masks[worst].sum())
+    findings = ["No test pair leaks from training."]
+    if leaked:
+        findings = [
+            f"{leaked / pairs:.0%} of the test pairs leak from training in some way; the most frequent: "
+            f"{LEAKS[worst]} ({count:,} pairs)."
+        ]
+    findings += _suspicious(found.text_free)
+    rows = {(each.model, each.test_set): each.figures for each in found.measurements}
+    whole, without = next(iter(WITHOUT)), CLEANED if leaked else None
+    falls = False
+    for model in dict.fromkeys(each.model for each in found.measurements):
+        before, after = rows[model, whole], rows.get((model, without or ""))
+        text, fell = _change(model, before, after, without or "")
+        findings += [text] if text else []
+        falls = falls or fell
+    advice = [REAL_ARTICLES] if simulated else []
+    if leaked / pairs > TOLERATED:
+        advice.append("Compile the pairs with `pairs --split paper` (or article) and train again.")
+    if falls:
+        advice.append(f"Report figures on the test pairs {without}; those on all pairs are partly memory.")
+    if not any(each.model not in (TFIDF_LABEL, MEMORY_LABEL) for each in found.measurements):
+        advice.append(
+            "Name models after `audit`: their figures with and without the leaks show what these are worth."
+        )
+    return Verdict(
+        compared, tuple(findings), tuple(advice or ["Nothing to mend here: go on with `evaluate`."])
+    )
+
+
+def _change(
+    model: str, before: PairMetrics | None, after: PairMetrics | None, without: str
+) -> tuple[str | None, bool]:
+    """What a model's ROC-AUC is with and without leaks, and whether it falls by more than chance explains."""
+    value = before.metrics["roc_auc"] if before else None
+    if before is None or value is None:
+        return None, False
+    ends = _in_brackets(before)
+    if model == MEMORY_LABEL:
+        return f"What training pairs tell without any text reaches ROC-AUC {value:.3f}{ends}.", False
+    clean = after.metrics["roc_auc"] if after else None
+    if after is None or clean is None:
+        return f"{model}: ROC-AUC {value:.3f}{ends}.", False
+    interval = after.intervals.get("roc_auc")
+    fell = interval is not None and interval.high < value
+    sure = "more than chance explains" if fell else "no more than chance may explain"
+    sure = sure if interval is not None else "how sure that is, nothing here tells"
+    return (
+        f"{model}: ROC-AUC {value:.3f}{ends}, and {clean:.3f}{_in_brackets(after)} {without}: "
+        f"{clean - value:+.3f}, {sure}."
+    ), fell
+
+
+def _in_brackets(figures: PairMetrics) -> str:
+    interval = figures.intervals.get("roc_auc")
+    return f" ({interval.low:.3f} to {interval.high:.3f})" if interval else ""
+
+
+def of_comparison(found: Comparison) -> Verdict:
+    """By the routes whose vectors changed, and on pairs by the domains whose figures did."""
+    routes = [each.route or "(none)" for each in found.changes]
+    changed = [each.route or "(none)" for each in found.changes if not each.bit_equal]
+    on = f" and on the pairs of {_listed(list(found.metrics))} ({found.pairs})" if found.metrics else ""
+    compared = (
+        f"{SIMULATED if found.simulated else ''}Compared the model before and after by {len(routes)} routes "
+        f"on {found.texts:,} texts{on}."
+    )
+    findings = [f"{len(routes) - len(changed)} of {len(routes)} routes are bit-equal."]
+    if changed:
+        findings.append(f"Changed: {_listed(changed)}.")
+    for each in found.differences:
+        findings.append(f"{each.view.domain}: " + " ".join(standing(_order(each), [each], _pair_number)))
+    for what, names in (("only before", found.only_before), ("only after", found.only_after)):
+        findings += [f"Routes {what}: {_listed(list(names))}."] if names else []
+    advice = [REAL_ARTICLES] if found.simulated else []
+    if changed and not found.metrics:
+        advice.append("See with --pairs whether the change of these routes helps or harms.")
+    if any(each.value is not None and each.value > 0 and _is_sure(each) for each in found.differences):
+        advice.append("A domain became worse: keep the model before, or train that expert again.")
+    if not changed:
+        advice.append("Nothing changed for the routes that both have: the model after can take its place.")
+    return Verdict(compared, tuple(findings), tuple(advice or ["Measure the model after with `evaluate`."]))
+
+
+def _order(gap: Difference) -> list[str]:
+    return [gap.first, gap.second] if (gap.value or 0.0) >= 0 else [gap.second, gap.first]
+
+
+def _is_sure(gap: Difference) -> bool:
+    return gap.p_holm is not None and gap.p_holm < SIGNIFICANT and not gap.equivalent
 
 
 PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
@@ -163,17 +272,18 @@ def standing(order: Sequence[str], gaps: Iterable[Difference], number: Callable[
         if gap is None or gap.interval is None or gap.value is None:
             unknown.append(other)
             continue
-        text = f"{number(gap.value)} ({number(gap.interval.low)} to {number(gap.interval.high)})"
+        ends = f"95% interval {number(gap.interval.low)} to {number(gap.interval.high)}"
         is_ahead = gap.p_holm is not None and gap.p_holm < SIGNIFICANT
         group = same if gap.equivalent else ahead if is_ahead else open_
-        group.append(f"{other} {text}")
+        if group is open_ and not gap.interval.low < 0 < gap.interval.high:
+            ends += f", but p {gap.p_holm:.2f} corrected for all comparisons"
+        group.append(f"{other} ({number(gap.value)}; {ends})")
     sentences = (
-        (ahead, f"{first} is ahead of {{}}; in brackets the 95% interval of the difference."),
+        (ahead, f"{first} is ahead of {{}}."),
         (same, f"{first} is equivalent, within the margin set beforehand, to {{}}."),
-        (open_, f"{first} cannot be told apart from {{}}: the interval of the difference allows both signs, "
-         "or too many models were compared."),
-        (unknown, f"How sure the lead of {first} over {{}} is, nothing here tells: there are no intervals."),
-    )  # fmt: skip
+        (open_, f"{first} cannot be told apart from {{}}."),
+        (unknown, f"{first} leads {{}}; how sure that is, nothing here tells: there are no intervals."),
+    )
     return [text.format(_listed(group)) for group, text in sentences if group]
 
 
@@ -212,6 +322,12 @@ def _seeds(trained: Mapping[str, int], models: int) -> list[str]:
     if not single or models < 2:
         return []
     return [f"Of {_listed(single)} there is one training run: another seed may give another order."]
+
+
+def _suspicious(text_free: Sequence[ModelResult]) -> list[str]:
+    """Whether the classes can be told without comparing texts."""
+    found = suspicion(text_free)
+    return [] if found is None else [f"{found[0].upper()}{found[1:]}."]
 
 
 def _missing_baseline(baselines: Sequence[str], flags: str) -> list[str]:

@@ -18,6 +18,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import WITHOUT
 from sentence_experts.evaluation.audit.run import Audit, audit, balanced
 from sentence_experts.evaluation.scorers import MemoryScorer
+from sentence_experts.report.verdict import of_audit
 
 COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
 
@@ -73,6 +74,17 @@ def test_memory_baseline_falls_without_leaked_pairs(audited: Audit) -> None:
     assert auc[1:] == [0.5, 0.5, 0.5]
     assert [memory[name].left for name in WITHOUT] == [240, 120, 120, 120]
     assert memory["all pairs"].figures.intervals["roc_auc"].low > 0.6
+
+
+def test_the_verdict_names_the_leaks_and_what_is_memory(audited: Audit) -> None:
+    verdict = of_audit(audited, "my pairs")
+    leaked = int(audited.leaks.leaked().sum()) / audited.pairs["test"]
+    assert f"{audited.pairs['test']:,} test pairs" in verdict.compared
+    assert "my pairs" in verdict.compared
+    assert verdict.findings[0].startswith(f"{leaked:.0%} of the test pairs leak")
+    assert any("without any text reaches ROC-AUC" in each for each in verdict.findings)
+    assert any("--split paper" in each for each in verdict.advice)
+    assert of_audit(audited, "my pairs", simulated=True).compared.startswith("SIMULATED")
 
 
 def test_the_leaked_pairs_are_written_with_their_leaks(audited: Audit, tmp_path: Path) -> None:
