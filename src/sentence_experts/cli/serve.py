@@ -23,7 +23,10 @@ def serve(config: ServeConfig, load_config: LoadConfig, models: Models = None) -
 
     Example: sentence-experts serve demo=runs/experts/model minilm --port 8000
     """
+    from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.serve.run import serve as serve_models
+
+    allow_deferred_imports()
 
     if not models:
         raise UsageError("give at least one model to serve")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import os
@@ -59,7 +60,6 @@ def create_app(
     """
     for module in ("fastapi", "prometheus_client"):
         require(module, "serve")
-    require("sentence_transformers", "models")
     from sentence_experts.serve.app import build_app
     from sentence_experts.serve.engine import Engine
     from sentence_experts.serve.guard import Keys
@@ -97,7 +97,14 @@ def serve(
     app = create_app(models, config, load_config=load_config)
     engine = app.state.engine
 
+    host, port = listener.getsockname()[:2]
+    names = ", ".join(engine.models.names)
+
     class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            logger.info(f"serving {names} at http://{f'[{host}]' if ':' in host else host}:{port}")
+
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Stop on signals and come back, where uvicorn's own would end the process by them."""
@@ -125,10 +132,9 @@ def serve(
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=config.drain_seconds,
     )
-    listener.listen(settings_of_server.backlog)  # from here on connections are taken
-    host, port = listener.getsockname()[:2]
-    names = ", ".join(engine.models.names)
-    logger.info(f"serving {names} at http://{f'[{host}]' if ':' in host else host}:{port}")
+    # What is loaded stays: looking through it for garbage, again and again, would only hold up requests.
+    gc.collect()
+    gc.freeze()
     _show_access()
     Server(settings_of_server).run([listener])
 
