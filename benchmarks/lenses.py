@@ -6,7 +6,7 @@ Two works share a sentence of an introduction (topic) or of methods (method), in
 texts are titles. Test: works that share such a sentence with one work in introductions only and with another
 in methods only. Each route asks for its own, so a model that is blind to the route has a mean ROC-AUC of
 exactly 0.5. The upper bound comes first: two separate models, one trained on each kind of pairs. If it stays
-below `NEAR_HALF`, no way to share weights can pay, and the study ends; otherwise one model with two routes
+below `NEAR_HALF`, routes have little to gain and the study ends; otherwise one model with two routes
 follows, with an expert per route and dense.
 
 No work of the test, and no article that cites two works of one test pair, is in training. Budget, measured
@@ -182,7 +182,7 @@ def report(runs: RunFile, material: Material, seeds: int) -> float:
     said = verdict(difference(found, SEPARATE, UNTRAINED, mean), PRIMARY, MARGIN)
     if bound < NEAR_HALF:
         said += (
-            f" The upper bound stays below {NEAR_HALF}: no way to share weights can pay, the study ends here."
+            f" The upper bound stays below {NEAR_HALF}, so routes have little to gain: the study ends here."
         )
     text = [
         "# Do routes pay for topic against method?",
