@@ -14,8 +14,8 @@ from sentence_experts.cli.options import add_verb
 from sentence_experts.reproduce.config import ReproduceConfig
 
 if TYPE_CHECKING:
-    from sentence_experts.reproduce.comparison import Comparison, TextTable
-    from sentence_experts.reproduce.experiment import Experiment
+    from sentence_experts.reproduce.comparison import Comparison
+    from sentence_experts.reproduce.experiment import Experiment, TextTable
 
 
 def register(app: typer.Typer) -> None:
