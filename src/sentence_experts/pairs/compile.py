@@ -33,6 +33,7 @@ from sentence_experts.pairs.splits import (
     seen_in_training,
     split_by_article,
 )
+from sentence_experts.pairs.unit import linked_works
 from sentence_experts.storage import sha256_text
 
 logger = logging.getLogger(__name__)
@@ -81,8 +82,10 @@ def compile_pairs(
 
 def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
     with opened(config, beside=out) as engine:
-        pairs, known_links, works, made = _compiled(LinkGraph(corpus, config, engine), config)
+        graph, chosen, why = linked_works(corpus, config, engine)
+        pairs, known_links, works, made = _compiled(graph, chosen)
     manifest = {
+        "unit_chosen": why,
         "domain_rules": _rules_text(config.domains),
         "corpus": {
             "fingerprint": corpus.fingerprint(),

@@ -13,6 +13,7 @@ from sentence_experts.config import Config, KeepRetracted, Seed
 from sentence_experts.pairs.levels import NEAR, Level
 
 DUCKDB = "duckdb"
+AUTO_UNIT: Literal["auto"] = "auto"
 # Split -> the default of `fractions`.
 DEFAULT_FRACTIONS = {
     "paper": (0.6, 0.2, 0.2),
@@ -58,10 +59,10 @@ class PairsConfig(Config):
         description="What links two papers: co-citation (a third paper cites both), coupling (they share "
         "references), citation (one cites the other)",
     )
-    unit: Literal["abstract", "title", "title+abstract"] = Field(
-        "abstract",
+    unit: Literal["auto", "abstract", "title", "title+abstract"] = Field(
+        AUTO_UNIT,
         description="The text of a paper: abstract, title or title+abstract; with title, cited works outside "
-        "the corpus count too",
+        "the corpus count too; auto takes abstracts where enough of them are linked, otherwise titles",
     )
     keep_retracted: KeepRetracted = False
     within: Level = Field(

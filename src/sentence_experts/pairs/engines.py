@@ -40,6 +40,7 @@ class Engine:
         self._backend = backend
         self._scratch = scratch
         self._tables = 0
+        self.warned: set[str] = set()  # so that another unit's works give no warning twice
 
     def read(self, path: Path) -> ir.Table:
         """A Parquet file, or a folder of part files."""

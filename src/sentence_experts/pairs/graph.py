@@ -35,6 +35,10 @@ LINK_COUNTS = (1, 2, 3, 5)
 ENDS = ("anchor", "positive")
 
 
+class NothingLinkedError(InputError):
+    """No two works are linked, under the settings."""
+
+
 class LinkGraph:
     """The works of a corpus that can be in a pair, numbered in the order of their ids, and their links.
 
@@ -86,7 +90,7 @@ class LinkGraph:
             self._few = engine.kept(references_of_few(self._citations, self._wanted, settings.rare))
         self.pairs = self._linked_pairs(members)
         if len(self.pairs) == 0:
-            raise InputError(self._nothing_linked())
+            raise NothingLinkedError(self._nothing_linked())
 
     def _number_members(self, domains: ir.Table) -> ir.Table:
         """`paper_id, work, group, member`; also stored in arrays by member."""

@@ -115,5 +115,7 @@ def _check_rules(
             f"{name}: the domain {empty[0]} gets no paper of the corpus{more}: {why}; "
             "`count_values` lists what a corpus has"
         )
-    for one in counts.unmatched:
-        logger.warning(f"{name}: {one}")
+    for message in (f"{name}: {one}" for one in counts.unmatched):
+        if message not in engine.warned:
+            logger.warning(message)
+            engine.warned.add(message)

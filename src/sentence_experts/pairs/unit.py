@@ -1,0 +1,73 @@
+"""The choice of the text that pairs are made of, where the settings leave it open (`unit=auto`)."""
+
+from __future__ import annotations
+
+import logging
+
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import UsageError
+from sentence_experts.pairs.config import AUTO_UNIT, PairsConfig
+from sentence_experts.pairs.engines import Engine
+from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
+from sentence_experts.pairs.links import RELATIONS
+
+logger = logging.getLogger(__name__)
+
+# Linked pairs of abstracts that are enough: three sets of a few hundred pairs each, and some to train on.
+ENOUGH_PAIRS = 1_000
+UNITS = ("abstract", "title")  # in the order of preference
+
+
+def linked_works(
+    corpus: CorpusFolder, settings: PairsConfig, engine: Engine
+) -> tuple[LinkGraph, PairsConfig, str | None]:
+    """The linked works of a corpus, the settings with a unit, and why it is that one, if it was chosen.
+
+    Abstracts say more than titles, and are taken if they give `ENOUGH_PAIRS`, or nearly as many pairs as
+    titles do. Titles of cited works outside the corpus often give many more.
+
+    Raises:
+        InputError: nothing is linked, with the unit of the settings.
+        UsageError: nothing is linked with any unit; names the other relations that link something.
+    """
+    if settings.unit != AUTO_UNIT:
+        return LinkGraph(corpus, settings, engine), settings, None
+    graphs: dict[str, LinkGraph] = {}
+    for unit in UNITS:
+        graph = _graph(corpus, settings, engine, unit=unit)
+        if graph is not None:
+            graphs[unit] = graph
+            if len(graph.pairs) >= ENOUGH_PAIRS:
+                break
+    if not graphs:
+        raise UsageError(_nothing(corpus, settings, engine))
+    counts = {unit: len(graphs[unit].pairs) if unit in graphs else 0 for unit in UNITS}
+    abstracts, titles = (counts[unit] for unit in UNITS)
+    chosen = "abstract" if abstracts >= ENOUGH_PAIRS or 2 * abstracts >= titles else "title"
+    why = f"pairs are of {chosen}s: {abstracts:,} pairs of abstracts are linked"
+    if abstracts < ENOUGH_PAIRS:
+        why += f", {titles:,} of titles"
+    logger.info(f"{why}; `unit` chooses another text")
+    return graphs[chosen], settings.model_copy(update={"unit": chosen}), why
+
+
+def _graph(corpus: CorpusFolder, settings: PairsConfig, engine: Engine, **other: str) -> LinkGraph | None:
+    try:
+        return LinkGraph(corpus, settings.model_copy(update=other), engine)
+    except NothingLinkedError:
+        return None
+
+
+def _nothing(corpus: CorpusFolder, settings: PairsConfig, engine: Engine) -> str:
+    """That no unit works, and which other settings do."""
+    works = []
+    for relation in () if settings.by_proximity or settings.split == "article" else RELATIONS:
+        for unit in UNITS if relation != settings.relation else ():
+            if (graph := _graph(corpus, settings, engine, relation=relation, unit=unit)) is not None:
+                works.append(f"`relation={relation}` `unit={unit}` links {len(graph.pairs):,} pairs")
+    near = f" within a {settings.within}" if settings.within != "article" else ""
+    return (
+        f"no two abstracts and no two titles of one domain are linked by {settings.relation}{near} at least "
+        f"{settings.min_count} times; "
+        + (f"these do: {', '.join(works)}" if works else "check `domains` and `min_count`, or add articles")
+    )
