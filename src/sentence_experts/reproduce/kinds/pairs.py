@@ -28,7 +28,6 @@ from sentence_experts.yaml_files import read_yaml
 OF_THE_MATERIAL = (
     "unit",
     "min_count",
-    "negatives_min_cited",
     "max_train_per_domain",
     "max_eval_per_domain",
     "max_validation_per_domain",
@@ -166,8 +165,6 @@ def _small_pairs(protocol: Protocol, material: Material) -> dict[str, Any]:
     """The protocol's pair settings, with as many pairs as the material gives."""
     of_the_material = {key: material.pairs[key] for key in OF_THE_MATERIAL if key in material.pairs}
     merged = {**protocol.pairs, **of_the_material, **protocol.small.pairs}
-    if merged.get("negatives") != "cited":
-        merged.pop("negatives_min_cited", None)
     if "fractions" not in merged and merged.get("split") == material.pairs["split"]:
         # The same split without shares: those that leave enough pairs in each set here.
         merged["fractions"] = material.pairs["fractions"]
