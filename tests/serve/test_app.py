@@ -174,6 +174,25 @@ def test_shorter_vectors_of_models_that_declare_them(
         assert [ask(client, dimensions=length).status_code for length in refused] == [400] * len(refused)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wheat rust " * 9000,
+        " " * 60_000 + "rice in drought",
+        "x" * 60_000 + " rice",
+        f"rice {'x' * 60_000} in drought",
+        "Ähren\t\n" * 9000,
+        f"{'y' * 8100} {'z ' * 30_000}",
+    ],
+    ids=["words", "spaces first", "one word first", "one word inside", "tabs", "cut inside"],
+)
+def test_of_a_very_long_text_the_same_tokens_are_read(experts: ExpertEncoder, text: str) -> None:
+    with client_of({"m": experts}) as client:
+        found = ask(client, input=[text, text[:1000]], route="neuro").json()["data"]
+        expected = experts.encode([text, text[:1000]], prompt_name="neuro")
+        np.testing.assert_allclose([item["embedding"] for item in found], expected, atol=1e-6)
+
+
 def test_token_ids_where_they_are_allowed(experts: ExpertEncoder) -> None:
     ids = experts.tokenizer("rice in drought", add_special_tokens=False)["input_ids"]
     with client_of({"m": experts}, token_ids=True) as client:

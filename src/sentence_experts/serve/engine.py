@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,7 @@ class Engine:
         self.models, self.config = models, config
         self.metrics = Metrics()
         self.draining = False
+        self._beside = ThreadPoolExecutor(1, "tokenize")  # long texts wait for each other only
         on_cpu = all(served.model.device.type == "cpu" for served in models)
         self.batcher = Batcher(
             config.workers or (torch.get_num_threads() if on_cpu else 1),
@@ -137,7 +139,11 @@ class Engine:
         characters = sum(map(len, texts))
         if characters <= IN_LOOP:
             return lane.tokenize(texts, prompt)
-        return await asyncio.to_thread(lane.tokenize, texts, prompt, characters > BESIDE)
+        if characters <= BESIDE:
+            return await asyncio.to_thread(lane.tokenize, texts, prompt)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._beside, lane.tokenize, texts, prompt, True
+        )
 
     async def _choose(
         self,
@@ -166,6 +172,7 @@ class Engine:
     def close(self) -> None:
         """End the threads."""
         self.batcher.close()
+        self._beside.shutdown(wait=False, cancel_futures=True)
 
 
 def _unsure(served: ServedModel, row: NDArray[np.float64]) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 CHARACTERS_PER_TOKEN = 4  # about, where a model has no tokenizer to ask
+MOST_PER_TOKEN = 16  # characters; what comes after so many is rarely within the tokens that the model reads
 
 
 class PackedLane:
@@ -30,13 +31,24 @@ class PackedLane:
         # Texts of hundreds of thousands of characters are tokenized beside the others, by a tokenizer of
         # their own: a fast tokenizer takes one call at a time.
         self._for_long = ParallelCpuEncoder(with_own_tokenizer(model), 1)
+        self._longest = model.max_seq_length or 0
         self.padded = model.device.type != "cpu" or not is_packed(model)
         model.eval()
 
     def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
-        """The texts with a prompt in front, ready to be encoded."""
-        encoder = self._for_long if beside else self._encoder
-        rows, lengths, _ = encoder.tokenize(texts, prompt or "")
+        """The texts with a prompt in front, ready to be encoded.
+
+        A tokenizer reads a text whole before it cuts it. So of a very long one it gets the beginning, up to a
+        space, and the whole only if that has fewer tokens than the model reads.
+        """
+        encoder, longest = self._for_long if beside else self._encoder, self._longest
+        starts = [_beginning(text, MOST_PER_TOKEN * longest) if longest else text for text in texts]
+        rows, lengths, _ = encoder.tokenize(starts, prompt or "")
+        whole = [n for n, text in enumerate(texts) if len(starts[n]) < len(text) and lengths[n] < longest]
+        if whole:
+            again = encoder.tokenize([texts[number] for number in whole], prompt or "")
+            for number, row, length in zip(whole, *again[:2], strict=True):
+                rows[number], lengths[number] = row, length
         return [
             Piece(self, row, length, _shared_settings(row[0]))
             for row, length in zip(rows, lengths, strict=True)
@@ -84,6 +96,13 @@ def _shared_settings(features: dict[str, Any]) -> Hashable:
         for name, value in features.items()
         if not isinstance(value, torch.Tensor) or not value.dim()
     )
+
+
+def _beginning(text: str, characters: int) -> str:
+    if len(text) <= characters:
+        return text
+    end = text.rfind(" ", 0, characters)
+    return text[:end] if end > 0 else text
 
 
 def _finite(vectors: Any) -> Sequence[Vector]:
