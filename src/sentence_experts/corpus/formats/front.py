@@ -46,7 +46,10 @@ def read_front(
     kind = clean(article.get("article-type") or "")
     related = meta.findall("related-article") + front.findall("related-article")
     return Paper(
-        **identifiers,
+        doi=identifiers.get("doi"),
+        pmid=identifiers.get("pmid"),
+        pmcid=identifiers.get("pmcid"),
+        unreadable_doi=identifiers.get("unreadable_doi"),
         other=None if known else f"file:{hashed().hexdigest()[:24]}-{position}",
         title=title,
         abstract=_abstract(meta, article.get(_LANGUAGE)),
