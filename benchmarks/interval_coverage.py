@@ -104,11 +104,13 @@ class World:
             effects = generator.normal(size=papers) * np.sqrt(self.effect / 2)
             noise = generator.normal(size=count) * np.sqrt(1 - self.effect - self.article * labels)
             scores = level + distance * labels + effects[ends].sum(0) + noise
-            names, articles = _names(ends, number), None
+            articles = None
             if self.article:
                 shift, articles = _articles(labels, number, generator)
                 scores += shift * np.sqrt(self.article)
-            domains[str(number)] = ScoredPairs(scores, labels, *names, articles if self.by_article else None)
+            known = articles if self.by_article else None
+            first, second = _names(ends, number)
+            domains[str(number)] = ScoredPairs(scores, labels, first, second, known)
         return domains
 
 

@@ -54,8 +54,8 @@ def audit(
         raise UsageError("give `pairs` (a folder or a table), or `train` and `test`")
     found = run_audit(models or (), pairs or given, config, out, overwrite)
     _show(found)
-    is_folder = pairs is not None and pairs.is_dir()
-    show_verdict(of_audit(found, str(pairs or test), is_folder and Pairs.open(pairs).are_simulated).lines())
+    simulated = pairs is not None and pairs.is_dir() and Pairs.open(pairs).are_simulated
+    show_verdict(of_audit(found, str(pairs or test), simulated).lines())
     if out is not None:
         show(f"written to {out}")
 

@@ -226,7 +226,7 @@ def _differences(domain: str, before: Measured | None, after: Measured | None) -
     if before is None or after is None:
         return ()
     view = view_of_domain(domain)
-    values = [each.figures[view].metrics["roc_auc"] for each in (before, after)]
-    gap = None if values[0] is None or values[1] is None else values[0] - values[1]
-    runs = {name: each.runs[view]["roc_auc"] for name, each in (("before", before), ("after", after))}
-    return compared_runs([("before", "after", gap)], runs, view, "roc_auc", MARGIN)
+    both = {"before": before, "after": after}
+    values = {name: each.figures[view].metrics["roc_auc"] for name, each in both.items()}
+    runs = {name: each.runs[view]["roc_auc"] for name, each in both.items()}
+    return compared_runs(values, runs, view, "roc_auc", MARGIN)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
 
 from sentence_experts.evaluation.results import Difference, View
 from sentence_experts.evaluation.statistics import Runs, estimate
@@ -11,22 +12,23 @@ from sentence_experts.evaluation.wilcoxon import holm
 
 
 def compared(
-    gaps: Iterable[tuple[str, str, float | None]],
+    values: Mapping[str, float | None],
     runs: Mapping[str, Runs],
     view: View,
     metric: str,
     margin: float,
 ) -> tuple[Difference, ...]:
-    """Differences (first model, second model, value), and what the models' runs tell of them.
+    """Each model minus each later one, and what the models' runs tell of the difference.
 
     Args:
-        gaps: the differences.
+        values: label -> the metric of the model; None if it is undefined.
         runs: label -> the runs of the model; empty for differences without intervals.
         view, metric: what they are of.
         margin: two models are equivalent if the interval of their difference lies within plus and minus this.
     """
     differences = []
-    for first, second, value in gaps:
+    for (first, one), (second, other) in combinations(values.items(), 2):
+        value = None if one is None or other is None else one - other
         known = value is not None and first in runs
         estimated = estimate(*runs[first].minus(runs[second])) if known else None
         if estimated is None:

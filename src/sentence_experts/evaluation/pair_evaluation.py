@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -188,8 +187,8 @@ def evaluate_scorers(
         runs[scorer.label] = _Run(scorer.label, scorer.settings(), measured, areas)
     by_model = {label: [runs[each.label] for each in members] for label, members in models.items()}
     means = {label: mean_over_runs([run.measured for run in each]) for label, each in by_model.items()}
-    used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
-    used["cluster"] = cluster
+    used: dict[str, Any] = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min}
+    used |= {"margin": margin, "cluster": cluster}
     single = {label: each[0].areas for label, each in by_model.items() if len(each) == 1}
     return PairEvaluation(
         {**(settings or {}), **used, "metrics": METRIC_NAMES},
@@ -229,12 +228,8 @@ def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Differ
     for view in next(iter(measured.values())).figures:
         for metric in METRICS_WITH_INTERVAL:
             values = {label: model.figures[view].metrics[metric] for label, model in measured.items()}
-            gaps = [
-                (one, two, None if None in (values[one], values[two]) else values[one] - values[two])
-                for one, two in combinations(measured, 2)
-            ]
             runs = {label: model.runs[view][metric] for label, model in measured.items() if model.runs}
-            found += compared(gaps, runs, view, metric, margin)
+            found += compared(values, runs, view, metric, margin)
     return tuple(found)
 
 

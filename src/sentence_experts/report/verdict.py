@@ -266,7 +266,10 @@ def standing(order: Sequence[str], gaps: Iterable[Difference], number: Callable[
     if len(order) < 2:
         return []
     first, found = order[0], {(each.first, each.second): each for each in gaps}
-    ahead, same, open_, unknown = [], [], [], []
+    ahead: list[str] = []
+    same: list[str] = []
+    open_: list[str] = []
+    unknown: list[str] = []
     for other in order[1:]:
         gap = found.get((first, other)) or _turned(found.get((other, first)))
         if gap is None or gap.interval is None or gap.value is None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
@@ -167,11 +166,8 @@ def join_runs(
         _model(label, each, common, label not in baseline) for label, each in members.items() if common
     )
     of_model = {model.label: _averages(model) for model in models}
-    gaps = [
-        (first.label, second.label, first.average.value - second.average.value)
-        for first, second in combinations(models, 2)
-    ]
-    differences = compared(gaps, of_model, AVERAGE, MAIN_SCORE, margin)
+    averages = {model.label: model.average.value for model in models}
+    differences = compared(averages, of_model, AVERAGE, MAIN_SCORE, margin)
     noted = {**(settings or {}), "margin": margin}
     return TaskEvaluation(noted, tuple(common), models, differences, missing or {})
 
