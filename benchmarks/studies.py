@@ -276,12 +276,16 @@ def differences(
 ) -> list[Difference]:
     """Differences of arms: intervals over the clustered test pairs and the seeds, p-values after Holm.
 
+    The runs of an arm are in the order of their seeds, from 0; those that the other arm lacks are left out.
     Two arms are equal within the margin where the 90% interval lies within it: two one-sided tests at 0.05.
     """
     found = []
     estimates = {}
     for first, second in compared:
-        one = estimate(*arms[first].minus(arms[second])) if {first, second} <= set(arms) else None
+        if not {first, second} <= set(arms):
+            continue
+        seeds = min(len(arms[first].values), len(arms[second].values))
+        one = estimate(*_of_seeds(arms[first], seeds).minus(_of_seeds(arms[second], seeds)))
         if one is not None:
             estimates[first, second] = one
     corrected = holm([one.p_value() for one in estimates.values()]) if estimates else []
@@ -294,6 +298,10 @@ def differences(
             verdict = f"equal within {margin:g}"
         found.append(Difference(*pair, one, p_holm, verdict))
     return found
+
+
+def _of_seeds(runs: Runs, count: int) -> Runs:
+    return Runs(runs.values[:count], runs.influence[:count], runs.averaged[:count], runs.sharing)
 
 
 def with_interval(runs: Runs) -> str:

@@ -78,3 +78,10 @@ def test_what_sees_no_route_scores_one_half_on_conflicting_pairs() -> None:
         by_route = pairs.by_route(routes)
         scores = np.random.default_rng(routes).normal(size=60).tolist()
         assert studies.auc_of(by_route, dict.fromkeys(by_route, scores)).values[0] == pytest.approx(0.5)
+
+
+def test_arms_with_fewer_seeds_are_paired_with_the_same_seeds_of_others() -> None:
+    five, other = _arm(0.0, 0.01), _arm(0.1, 0.01)
+    two = Runs(other.values[:2], other.influence[:2], other.averaged[:2], other.sharing)
+    (told,) = studies.differences({"five": five, "two": two}, [("two", "five")], margin=0.01)
+    assert told.estimate.value == pytest.approx(float((other.values[:2] - five.values[:2]).mean()))
