@@ -26,7 +26,7 @@ CASES = [
         gap(0.02, 0.001, 0.04, 0.07),
         "+0.04, but p 0.07 corrected for all comparisons",
     ),  # not after Holm's correction
-    (gap(0.001, -0.004, 0.006, 0.6, True), "a is equivalent, within the margin set beforehand, to b"),
+    (gap(0.001, -0.004, 0.006, 0.6, True), "a is equivalent within 0.01 to b (+0.00;"),
     (gap(0.004, 0.001, 0.007, 0.01, True), "a is equivalent"),  # "significant", but of no account
     (Difference("a", "b", POOLED, "roc_auc", 0.1), "nothing here tells: there are no intervals"),
 ]
@@ -34,7 +34,7 @@ CASES = [
 
 @pytest.mark.parametrize(("found", "said"), CASES)
 def test_only_what_the_interval_supports_is_claimed(found: Difference, said: str):
-    (sentence,) = standing(["a", "b"], [found], lambda value: f"{value:+.2f}")
+    (sentence,) = standing(["a", "b"], [found], lambda value: f"{value:+.2f}", "0.01")
     assert said in sentence
     claims = [
         each for each in ("is ahead of", "cannot be told", "is equivalent", "leads") if each in sentence

@@ -8,7 +8,7 @@ from typing import Any
 
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT
 from sentence_experts.evaluation.audit.run import Audit
-from sentence_experts.evaluation.compare import Comparison
+from sentence_experts.evaluation.compare import MARGIN, Comparison
 from sentence_experts.evaluation.mteb.results import TaskEvaluation
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
@@ -73,13 +73,16 @@ def of_pairs(found: PairEvaluation) -> Verdict:
         f"{SIMULATED if simulated else ''}{_names(values)} on {counts.pairs:,} pairs{of_domains}, "
         f"{counts.positives:,} of them linked ({found.settings.get('pairs', 'pairs')}{split})."
     )
+    margin = float(found.settings.get("margin", 0.01))
     findings, order = [], sorted(known, key=lambda label: -known[label])
     if order:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
-        findings = [f"{METRICS[metric]}, {VIEWS[view]}: {figures}.", *standing(order, gaps, _pair_number)]
+        findings = [
+            f"{METRICS[metric]}, {VIEWS[view]}: {figures}.",
+            *standing(order, gaps, _pair_number, f"{margin:g}"),
+        ]
     trained = {model.label: model.seeds for model in models if model.trained}
     findings += [*_seeds(trained, len(models)), *_suspicious(found.text_free)]
-    margin = float(found.settings.get("margin", 0.01))
     advice = [
         *([REAL_ARTICLES] if simulated else []),
         *_missing_baseline([model.label for model in models if not model.trained], "minilm --baseline tfidf"),
@@ -102,8 +105,9 @@ def of_tasks(found: TaskEvaluation) -> Verdict:
         return Verdict(f"No task of {data} was measured.", (), missing)
     order = sorted(values, key=lambda label: -values[label])
     figures = "; ".join(f"{label} {100 * values[label]:.2f}" for label in order)
+    margin = f"{100 * found.settings['margin']:g} points"
     trained = {model.label: len(model.runs) for model in found.models if model.trained}
-    findings = [f"Average over datasets: {figures}.", *standing(order, found.differences, _points)]
+    findings = [f"Average over datasets: {figures}.", *standing(order, found.differences, _points, margin)]
     findings += _seeds(trained, len(values))
     advice = [
         *_missing_baseline([model.label for model in found.models if not model.trained], "minilm"),
@@ -164,7 +168,7 @@ def of_audit(found: Audit, name: str, simulated: bool = False) -> Verdict:
     findings = ["No test pair leaks from training."]
     if leaked:
         findings = [
-            f"{leaked / pairs:.0%} of the test pairs leak from training in some way; the most frequent: "
+            f"{leaked / pairs:.1%} of the test pairs leak from training in some way; the most frequent: "
             f"{LEAKS[worst]} ({count:,} pairs)."
         ]
     findings += _suspicious(found.text_free)
@@ -231,7 +235,9 @@ def of_comparison(found: Comparison) -> Verdict:
     if changed:
         findings.append(f"Changed: {_listed(changed)}.")
     for each in found.differences:
-        findings.append(f"{each.view.domain}: " + " ".join(standing(_order(each), [each], _pair_number)))
+        findings.append(
+            f"{each.view.domain}: " + " ".join(standing(_order(each), [each], _pair_number, f"{MARGIN:g}"))
+        )
     for what, names in (("only before", found.only_before), ("only after", found.only_after)):
         findings += [f"Routes {what}: {_listed(list(names))}."] if names else []
     advice = [REAL_ARTICLES] if found.simulated else []
@@ -255,13 +261,16 @@ def _is_sure(gap: Difference) -> bool:
 PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 
 
-def standing(order: Sequence[str], gaps: Iterable[Difference], number: Callable[[float], str]) -> list[str]:
+def standing(
+    order: Sequence[str], gaps: Iterable[Difference], number: Callable[[float], str], margin: str = ""
+) -> list[str]:
     """Where the first of `order` stands against the others: ahead, equivalent, or not to be told apart.
 
     Args:
         order: labels, the best first.
         gaps: the differences, in either direction, with p-values corrected for their number.
         number: writes a difference.
+        margin: that of equivalence, as it is written.
     """
     if len(order) < 2:
         return []
@@ -283,7 +292,7 @@ def standing(order: Sequence[str], gaps: Iterable[Difference], number: Callable[
         group.append(f"{other} ({number(gap.value)}; {ends})")
     sentences = (
         (ahead, f"{first} is ahead of {{}}."),
-        (same, f"{first} is equivalent, within the margin set beforehand, to {{}}."),
+        (same, f"{first} is equivalent within {margin} to {{}}."),
         (open_, f"{first} cannot be told apart from {{}}."),
         (unknown, f"{first} leads {{}}; how sure that is, nothing here tells: there are no intervals."),
     )

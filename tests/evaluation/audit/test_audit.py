@@ -81,7 +81,7 @@ def test_the_verdict_names_the_leaks_and_what_is_memory(audited: Audit) -> None:
     leaked = int(audited.leaks.leaked().sum()) / audited.pairs["test"]
     assert f"{audited.pairs['test']:,} test pairs" in verdict.compared
     assert "my pairs" in verdict.compared
-    assert verdict.findings[0].startswith(f"{leaked:.0%} of the test pairs leak")
+    assert verdict.findings[0].startswith(f"{leaked:.1%} of the test pairs leak")
     assert any("without any text reaches ROC-AUC" in each for each in verdict.findings)
     assert any("--split paper" in each for each in verdict.advice)
     assert of_audit(audited, "my pairs", simulated=True).compared.startswith("SIMULATED")
