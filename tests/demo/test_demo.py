@@ -8,6 +8,7 @@ import pytest
 
 from helpers.samples import make_tiny_encoder
 from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
+from sentence_experts.demo.config import DemoConfig
 from sentence_experts.demo.job import demo_steps, measured, searches
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domain_report import unmatched_rules
@@ -24,7 +25,7 @@ def test_all_steps_run_on_the_simulated_corpus_and_only_once(
     base = make_tiny_encoder(tmp_path / "tiny", minilm)
     material = Material.find(simulate_corpus(tmp_path / "articles", seed=0), None)
     out = tmp_path / "demo"
-    steps = demo_steps(material, out, steps=2, seed=0, base=str(base))
+    steps = demo_steps(material, out, DemoConfig(steps=2), base=str(base))
     run_steps(steps, out / "steps.json")
     assert [model.label for model in measured(out).models] == ["experts", "dense", "TF-IDF", "base"]
     assert of_pairs(measured(out)).compared.startswith("SIMULATED TEXTS")

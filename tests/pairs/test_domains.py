@@ -203,6 +203,6 @@ def test_values_of_a_corpus_are_listed() -> None:
     with open_corpus((PAPERS, CITING)) as corpus:
         assert corpus.count_values("subjects") == {"Neuroscience": 4, "Cell Biology": 3}
         assert corpus.count_values("mesh") == {"Brain": 5}
-        assert corpus.count_values("subjects", most=1) == {"Neuroscience": 4}
+        assert corpus.count_values("subjects", limit=1) == {"Neuroscience": 4}
         with pytest.raises(UsageError, match="there are subjects, mesh"):
             corpus.count_values("colour")

@@ -177,7 +177,7 @@ def _show_estimate(estimate: FetchEstimate) -> None:
     table.add_column("found", justify="right")
     table.add_column("to fetch", justify="right")
     for name, count in estimate.articles.items():
-        table.add_row(name, f"{count:,}", f"{estimate.taken[name]:,}")
+        table.add_row(name, f"{count:,}", f"{estimate.to_fetch[name]:,}")
     results.print(table)
     for name, titles in estimate.examples.items():
         for title in titles:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from sentence_experts.cli.console import results, show, show_verdict
 from sentence_experts.cli.options import add_verb
+from sentence_experts.demo.config import DemoConfig
 
 
 def register(app: typer.Typer) -> None:
@@ -19,13 +20,8 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
+    config: DemoConfig,
     out: Annotated[Path, typer.Option(help="Folder for everything that the demo makes")] = Path("demo"),
-    simulated: Annotated[
-        bool,
-        typer.Option("--simulated", help="Use the simulated corpus even if there are real articles"),
-    ] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each of the two models")] = 100,
-    seed: Annotated[int, typer.Option(help="Random seed of the pairs and of training")] = 0,
 ) -> None:
     """Run the main job from articles to search, showing every step as a call in Python.
 
@@ -42,9 +38,9 @@ def demo(
     from sentence_experts.reproduce.steps import run_steps
 
     began = time.monotonic()
-    material = choose_material(out, simulated, seed)
+    material = choose_material(out, config)
     show(f"demo on {material.name}")
-    run_steps(demo_steps(material, out, steps, seed), out / "steps.json")
+    run_steps(demo_steps(material, out, config), out / "steps.json")
     table = Table("model", "F1max", "ROC-AUC", title="test pairs of all domains")
     evaluation = measured(out)
     for model in evaluation.models:

@@ -58,11 +58,11 @@ def make(
     out: Annotated[Path, typer.Option(help="Folder to write the embedder to")],
     config: MoeeConfig,
     columns: RatedColumns,
+    texts: Annotated[EncodeConfig, Fields("column")],
     develop: Annotated[
         Path | None, typer.Option(help="Rated pairs to choose alpha on; evaluate on other pairs")
     ] = None,
     calibrate: Annotated[Path | None, typer.Option(help="Texts to fit standard scores on")] = None,
-    column: Annotated[str | None, typer.Option(help="Column with the texts of --calibrate")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write a folder that says how a language model is read. evaluate, encode and search take it as MODEL.
@@ -80,7 +80,7 @@ def make(
         develop=develop,
         columns=columns,
         calibrate=calibrate,
-        column=column,
+        column=texts.column,
         overwrite=overwrite,
     )
     show(f"{out}: {embedder.parts} of {model}")

@@ -15,7 +15,7 @@ from sentence_experts.tasks.config import TasksConfig
 if TYPE_CHECKING:
     from sentence_experts.tasks.dataset import Tasks
 
-NAMED_AT_MOST = 5
+MAX_NAMED = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -84,5 +84,5 @@ def _notes(entry: dict[str, Any]) -> list[str]:
 
 
 def _named(labels: list[str]) -> str:
-    more = f" and {len(labels) - NAMED_AT_MOST:,} more" if len(labels) > NAMED_AT_MOST else ""
-    return f"{len(labels):,} class{'es' * (len(labels) > 1)}: {', '.join(labels[:NAMED_AT_MOST])}{more}"
+    more = f" and {len(labels) - MAX_NAMED:,} more" if len(labels) > MAX_NAMED else ""
+    return f"{len(labels):,} class{'es' * (len(labels) > 1)}: {', '.join(labels[:MAX_NAMED])}{more}"

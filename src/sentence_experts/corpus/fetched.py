@@ -42,7 +42,7 @@ class Fetched:
 
     config: FetchConfig
     records: RecordSource
-    found: dict[str, list[str]]
+    ids_by_domain: dict[str, list[str]]
     """Domain -> the ids that its query found, or the sample of them."""
     ids: list[str]
     """All of them, in order."""
@@ -67,8 +67,8 @@ class Fetched:
         domains = {
             name: {
                 "query": query,
-                "found": len(self.found[name]),
-                "kept": sum(one in self.names for one in self.found[name]),
+                "found": len(self.ids_by_domain[name]),
+                "kept": sum(one in self.names for one in self.ids_by_domain[name]),
                 "with_abstract": with_abstract.get(name, 0),
                 "published": self.config.published.get(name),
             }
@@ -83,7 +83,7 @@ class Fetched:
         """Each paper with the domains whose queries found it, matched by any of its names."""
         rows = [
             (domain, kind, name)
-            for domain, ids in self.found.items()
+            for domain, ids in self.ids_by_domain.items()
             for one in ids
             for kind, name in self.names.get(one, {}).items()
         ]

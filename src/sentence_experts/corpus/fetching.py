@@ -54,14 +54,14 @@ class FetchEstimate:
     Attributes:
         articles: domain -> number of articles that its query finds.
         examples: domain -> the titles of a few of them.
-        taken: domain -> number of articles that would be fetched.
+        to_fetch: domain -> number of articles that would be fetched.
         requests: maximum number of requests.
         minutes: duration at the rates that the services allow.
     """
 
     articles: dict[str, int]
     examples: dict[str, list[str]]
-    taken: dict[str, int]
+    to_fetch: dict[str, int]
     requests: int
     minutes: float
 
@@ -69,7 +69,7 @@ class FetchEstimate:
         """One row per domain."""
         import pandas as pd
 
-        table = pd.DataFrame({"found": self.articles, "to_fetch": self.taken})
+        table = pd.DataFrame({"found": self.articles, "to_fetch": self.to_fetch})
         return table.rename_axis("domain").reset_index()
 
 

@@ -221,14 +221,14 @@ class CorpusFolder:
                 )
         return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
 
-    def count_values(self, column: str, most: int | None = None) -> dict[str, int]:
+    def count_values(self, column: str, limit: int | None = None) -> dict[str, int]:
         """The values of a column of the papers, such as `subjects`, with the number of papers that have each.
 
         MeSH headings count without their qualifiers and stars.
 
         Args:
             column: one of `subjects`, `mesh`, `keywords`, `journal`, `article_type`, `licence`, `year`.
-            most: only so many, the most frequent ones.
+            limit: maximum number of values; the most frequent ones come first.
 
         Raises:
             UsageError: no such column.
@@ -250,7 +250,7 @@ class CorpusFolder:
         )
         try:
             with duckdb.connect() as database:
-                rows = database.execute(query, [str(self.papers), most or 1 << 60]).fetchall()
+                rows = database.execute(query, [str(self.papers), limit or 1 << 60]).fetchall()
         except duckdb.Error as error:
             raise _damaged(self.papers, error) from error
         return {str(value): int(papers) for value, papers in rows}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentence_experts.demo.config import DemoConfig
 from sentence_experts.reproduce.material import Material, data_folder
 from sentence_experts.reproduce.steps import Step
 
@@ -14,29 +15,34 @@ if TYPE_CHECKING:
     from sentence_experts.retrieval.search import SearchResult
 
 
-def choose_material(out: Path, simulated: bool = False, seed: int = 0) -> Material:
+def choose_material(out: Path, config: DemoConfig) -> Material:
     """The articles of the demo, written to `out` if they are simulated.
 
     Raises:
         InputError: SENTENCE_EXPERTS_DATA is set, but the articles are not there.
     """
-    material = Material.find(out / "simulated", None if simulated else data_folder())
-    material.prepare(seed)
+    material = Material.find(out / "simulated", None if config.simulated else data_folder())
+    material.prepare(config.seed)
     return material
 
 
-def demo_steps(material: Material, out: Path, steps: int, seed: int, base: str = "minilm") -> list[Step]:
-    """Import, pairs, a dense control and a model with experts, `steps` of training each, evaluation."""
+def demo_steps(material: Material, out: Path, config: DemoConfig, base: str = "minilm") -> list[Step]:
+    """Import, pairs, a dense control and a model with experts, trained alike, evaluation."""
     corpus, pairs, untrained, runs = out / "corpus", out / "pairs", out / "untrained", out / "runs"
-    training: dict[str, Any] = {"max_steps": steps, "batch_size": 32, "batches": "homogeneous", "seed": seed}
-    training["eval_steps"] = max(1, steps // 4)
+    training: dict[str, Any] = {
+        "max_steps": config.steps,
+        "batch_size": 32,
+        "batches": "homogeneous",
+        "seed": config.seed,
+        "eval_steps": max(1, config.steps // 4),
+    }
     planned = [
         Step("import_corpus", {"sources": list(material.sources), "out": corpus}, corpus / "manifest.json"),
         Step(
             "compile_pairs",
             {"corpus": corpus, "out": pairs},
             pairs / "manifest.json",
-            {"domains": material.rules, **material.pairs, "seed": seed},
+            {"domains": material.rules, **material.pairs, "seed": config.seed},
             (corpus / "manifest.json",),
         ),
     ]

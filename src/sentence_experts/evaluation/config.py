@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import BatchSize, Column, Config, Device, MaxLength
+from sentence_experts.config import BatchSize, Column, Config, Device, MaxLength, Seed
 
 
 class EncodingOptions(Config):
@@ -51,7 +51,7 @@ class EvaluateConfig(EncodingOptions):
         ge=0,
         description="Pairs: number of bootstrap replicates, over papers; 0 for no intervals",
     )
-    seed: int = Field(default=0, ge=0, description="Pairs: random seed of the bootstrap")
+    seed: Seed = Field(default=0, description="Pairs: random seed of the bootstrap")
     margin: float = Field(
         default=0.01,
         gt=0,
@@ -89,7 +89,7 @@ class AuditConfig(EncodingOptions):
     bootstrap: int = Field(
         default=1000, ge=0, description="Number of bootstrap replicates; 0 for no intervals"
     )
-    seed: int = Field(default=0, ge=0, description="Random seed of the bootstrap and of the balancing")
+    seed: Seed = 0
 
 
 class SimilarityConfig(EncodingOptions):
@@ -98,7 +98,7 @@ class SimilarityConfig(EncodingOptions):
     routes: list[str] = Field(default=[], description="Routes to compare. Default: all")
     column: Column = None
     sample: int = Field(default=128, ge=2, description="Maximum number of texts, sampled at random")
-    seed: int = Field(default=0, ge=0, description="Random seed of the sample")
+    seed: Seed = 0
 
 
 class CompareConfig(EncodingOptions):
@@ -143,4 +143,4 @@ class AnalyseConfig(RatedColumns):
         ge=0,
         description="Number of pairs to list per dataset that HS alone is right about, and as many for RW",
     )
-    seed: int = Field(default=0, ge=0, description="Random seed of k-means and of the bootstrap")
+    seed: Seed = 0

@@ -19,7 +19,7 @@ Allowed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 MAX_ROUNDS = 3_000
 # Without fewer bad pairs than before: give up after so many rounds, or so many checked exchanges.
 IDLE_ROUNDS, LEAST_IDLE_ROUNDS, IDLE_EXCHANGES = 300, 20, 2_000_000
-MOST_NAMED = 3  # sets in a message
+MAX_NAMED = 3  # sets in a message
 MAX_TRIES = 16  # exchanges that are checked for one bad pair in a round
 
 
@@ -156,7 +156,7 @@ def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]])
         for domain, by_split in shortfall.items()
         for split, counts in by_split.items()
     ]
-    named = ", ".join(sets[:MOST_NAMED]) + f" and {len(sets) - MOST_NAMED} more" * (len(sets) > MOST_NAMED)
+    named = ", ".join(sets[:MAX_NAMED]) + f" and {len(sets) - MAX_NAMED} more" * (len(sets) > MAX_NAMED)
     every = [counts for by_split in shortfall.values() for counts in by_split.values()]
     nearest, others, left_out = (
         sum(each[kind] for each in every) for kind in ("nearest", "random", "left_out")

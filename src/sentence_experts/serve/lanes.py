@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 CHARACTERS_PER_TOKEN = 4  # about, where a model has no tokenizer to ask
-MOST_PER_TOKEN = 16  # characters; what comes after so many is rarely within the tokens that the model reads
+MAX_PER_TOKEN = 16  # characters; what comes after so many is rarely within the tokens that the model reads
 
 
 class PackedLane:
@@ -42,7 +42,7 @@ class PackedLane:
         space, and the whole only if that has fewer tokens than the model reads.
         """
         encoder, longest = self._for_long if beside else self._encoder, self._longest
-        starts = [_beginning(text, MOST_PER_TOKEN * longest) if longest else text for text in texts]
+        starts = [_beginning(text, MAX_PER_TOKEN * longest) if longest else text for text in texts]
         rows, lengths, _ = encoder.tokenize(starts, prompt or "")
         whole = [n for n, text in enumerate(texts) if len(starts[n]) < len(text) and lengths[n] < longest]
         if whole:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, Seed
 
 # The control of MoTE's task-aware training: the same batches and temperature for all tasks (Romero 2025, note
 # of Table 4).
@@ -142,7 +142,7 @@ class TrainConfig(Config):
         description="Keep the last checkpoints of a finished run; with the optimizer's state, each is three "
         "times as large as the model",
     )
-    seed: int = Field(0, ge=0, description="Seed of the sampled pairs, batches, swaps and dropout")
+    seed: Seed = Field(0, description="Random seed of the sampled pairs, batches, swaps and dropout")
 
     @field_validator("routes", mode="before")
     @classmethod
@@ -209,4 +209,4 @@ class TuneConfig(TrainConfig):
     sampler: Literal["random", "tpe"] = Field(
         "random", description="random, or tpe (learns from the trials before)"
     )
-    search_seed: int = Field(0, ge=0, description="Seed of the settings that the trials draw")
+    search_seed: Seed = Field(0, description="Random seed of the settings that the trials draw")

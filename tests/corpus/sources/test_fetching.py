@@ -164,7 +164,7 @@ def test_another_domain_costs_only_what_is_new(served, world: Replay, tmp_path: 
 def test_estimate_counts_and_stores_nothing(served, world: Replay) -> None:
     found = estimate_fetch(plan_of(served, max_articles=16), **PATIENCE)
     assert found.articles == {"neuro": 15, "cells": 17}
-    assert found.taken == {"neuro": 15, "cells": 16}
+    assert found.to_fetch == {"neuro": 15, "cells": 16}
     assert found.requests == 3 * 31 + 1
     assert found.examples["neuro"] == ["Title of 101", "Title of 102", "Title of 103"]
     assert len(world.asked) == 3 * 2, "a count, a few ids and their titles, for each domain"

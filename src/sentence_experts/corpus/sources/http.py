@@ -228,8 +228,8 @@ class _Transfer:
             raise _RetryError(f"{type(error).__name__}: {error}") from error
         return self._body
 
-    def _read(self, answer: httpx.Response, most: int, cut: bool) -> bytes:
-        """The body, unpacked; at most `most` bytes, with `cut` only the first of them."""
+    def _read(self, answer: httpx.Response, limit: int, cut: bool) -> bytes:
+        """The body, unpacked; at most `limit` bytes, with `cut` only the first of them."""
         packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if packing not in ("identity", "gzip", "x-gzip", "deflate", ""):
             raise _RetryError(f"the answer is packed by {packing[:20]!r}, which was not asked for")
@@ -240,18 +240,18 @@ class _Transfer:
             if self.abandoned:
                 break
             try:
-                data = unpack.decompress(block, most + 1 - length) if unpack else block
+                data = unpack.decompress(block, limit + 1 - length) if unpack else block
             except zlib.error as error:
                 raise _RetryError(f"broken packing ({error})") from error
             blocks.append(data)
             length += len(data)
-            if length > most:
+            if length > limit:
                 if cut:
                     break
-                raise RefusedError(f"{answer.url.host} gave more than {most:,} bytes for {answer.url.path}")
+                raise RefusedError(f"{answer.url.host} gave more than {limit:,} bytes for {answer.url.path}")
         if unpack and not unpack.eof and not cut and self.received:
             raise _RetryError("a packed answer that ends in the middle")
-        return b"".join(blocks)[:most]
+        return b"".join(blocks)[:limit]
 
 
 def _check_status(answer: httpx.Response, body: bytes) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config, Device
+from sentence_experts.config import Config, Device, Seed
 
 
 class AutoRouteConfig(Config):
@@ -24,5 +24,5 @@ class AutoRouteConfig(Config):
     split: Literal["train", "validation", "test"] = Field(
         "validation", description="Pairs on which the cost of mistakes is measured"
     )
-    seed: int = Field(0, ge=0, description="Random seed of the sample of texts")
+    seed: Seed = 0
     device: Device = None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sentence_experts.config import Config
+from sentence_experts.config import Config, Seed
 from sentence_experts.errors import UsageError
 from sentence_experts.models.routing.route_kinds import ROUTE_KINDS
 
@@ -63,7 +63,9 @@ class ExtendConfig(Config):
         None,
         description="Scale vectors to length 1; no for losses on dot products. Default: as the base",
     )
-    seed: int = Field(0, description="Random seed of the weights that the base lacks (routers, pooler, head)")
+    seed: Seed = Field(
+        0, description="Random seed of the weights that the base lacks (routers, pooler, head)"
+    )
 
     @field_validator("layers", mode="before")
     @classmethod
