@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.extend import write_model
+from sentence_experts.cli.extend import describe
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb, check_there
 from sentence_experts.models.sources import check_source
 
@@ -53,12 +53,7 @@ def add_expert(
     check_there(tasks)
     from sentence_experts.models.surgery.grow import add_expert as add
 
-    base_folder = None if base is None or not Path(base).is_dir() else Path(base)
-    write_model(
-        lambda encoder: add(encoder, name, seed_from=seed_from, prefix=prefix, tasks=tasks, base=base),
-        model,
-        out,
-        {"name": name, "seed_from": seed_from, "prefix": prefix, "base": None if base_folder else base},
-        {"tasks": tasks, "base_folder": base_folder},
-        overwrite,
+    grown = add(
+        model, name, seed_from=seed_from, prefix=prefix, tasks=tasks, base=base, out=out, overwrite=overwrite
     )
+    describe(grown, out)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.extend import write_model
+from sentence_experts.cli.extend import describe
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
 from sentence_experts.models.sources import check_source
 
@@ -29,4 +29,4 @@ def drop_expert(
     check_source(model)
     from sentence_experts.models.surgery.grow import drop_expert as drop
 
-    write_model(lambda encoder: drop(encoder, name), model, out, {"without": name}, {}, overwrite)
+    describe(drop(model, name, out=out, overwrite=overwrite), out)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import Field
@@ -17,8 +15,6 @@ from sentence_experts.models.sources import check_source
 from sentence_experts.models.surgery.config import ExtendConfig
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from sentence_experts.models.encoder import ExpertEncoder
 
 
@@ -61,50 +57,13 @@ def extend(
     check_there(tasks)
     from sentence_experts.models.surgery.extend import extend as extend_base
 
-    write_model(
-        lambda base: extend_base(base, experts, config, domains=domains, tasks=tasks),
-        model,
-        out,
-        {"experts": experts, "config": config.model_dump(mode="json")},
-        {"domains": domains, "tasks": tasks},
-        overwrite,
+    describe(
+        extend_base(model, experts, config, domains=domains, tasks=tasks, out=out, overwrite=overwrite), out
     )
 
 
-def write_model(
-    make: Callable[[SentenceTransformer], ExpertEncoder],
-    model: str,
-    out: Path,
-    settings: Mapping[str, Any],
-    read: Mapping[str, Path | None],
-    overwrite: bool,
-) -> None:
-    """Make a model with experts from another model, save it, and show its routes and how to use it.
-
-    Args:
-        make: makes it.
-        model: the model that it is made from.
-        out: its folder.
-        settings: what else decides the result.
-        read: the files and folders that are read, by parameter.
-        overwrite: whether to replace another model.
-    """
-    from sentence_experts.models.encoder import check_experts, model_output, save_to
-    from sentence_experts.models.loading import load
-    from sentence_experts.models.storage.fingerprint import fingerprint_of, path_fingerprint
-
-    with model_output(out, overwrite) as place:
-        base = load(model, device="cpu", int8=False)
-        inputs = {name: partial(path_fingerprint, path) for name, path in read.items() if path is not None}
-        if place.begin({"model": fingerprint_of(base), **settings}, inputs) == "finished":
-            encoder = check_experts(load(out, device="cpu"))
-        else:
-            encoder = make(base)
-            save_to(place, encoder)
-    _describe(encoder, out)
-
-
-def _describe(encoder: ExpertEncoder, out: Path) -> None:
+def describe(encoder: ExpertEncoder, out: Path) -> None:
+    """Show a saved model's routes and how to use it."""
     from sentence_experts.models.routing.router_kinds import router_kind
     from sentence_experts.models.surgery.heads import described
 

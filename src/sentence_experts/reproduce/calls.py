@@ -5,21 +5,12 @@ Steps call the other public functions, such as `train`, as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import sentence_experts
 from sentence_experts.moee.vectors import PARTS
-
-
-def extend(
-    base: str, out: Path, experts: Sequence[str] = (), tasks: Path | None = None, **settings: Any
-) -> None:
-    """Extend a base and save the model."""
-    from sentence_experts.models.encoder import save
-
-    save(sentence_experts.extend(base, list(experts) or None, tasks=tasks, **settings), out)
 
 
 def average_experts(model: Path, out: Path) -> None:

@@ -131,7 +131,7 @@ def plan_experts(experts: Sequence[str] | None, domains: Any, tasks: Any, config
         InputError: `domains` or `tasks` cannot be read.
     """
     kind, prefixes, share = ROUTE_KINDS[config.route], config.prefixes, config.share
-    names = [*([experts] if isinstance(experts, str) else experts or ()), *_domain_names(domains)]
+    names = [*([experts] if isinstance(experts, str) else experts or ()), *domain_names(domains)]
     if tasks is not None and not kind.has_routes:
         raise UsageError("`tasks` makes a route of each instruction; leave out `route='none'`")
     for name, given, in_file in (("prefixes", prefixes, "instructions"), ("share", share, "experts")):
@@ -174,7 +174,7 @@ def _checked_share(names: Sequence[str], share: Mapping[str, str]) -> dict[str, 
     return dict(share)
 
 
-def _domain_names(domains: Any) -> list[str]:
+def domain_names(domains: Any) -> list[str]:
     """Names, or the domains of pairs of any form."""
     if domains is None:
         return []

@@ -23,19 +23,27 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routing.router_kinds import ROUTER_KINDS
 from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
 from sentence_experts.models.surgery.config import ExtendConfig
-from sentence_experts.models.surgery.expert_plan import ExpertPlan, plan_experts
+from sentence_experts.models.surgery.expert_plan import (
+    ExpertPlan,
+    domain_names,
+    plan_experts,
+    task_routes,
+)
 from sentence_experts.models.surgery.heads import put_head, put_normalize
+from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
 
 
 def extend(
-    base: SentenceTransformer | str | Path,
+    base: Source,
     experts: Sequence[str] | None = None,
     config: ExtendConfig | None = None,
     *,
     domains: Any = None,
     tasks: Any = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
     **settings: Any,
 ) -> ExpertEncoder:
     """Turn the MLP of each chosen block into one expert per name, and give each expert a route.
@@ -56,10 +64,12 @@ def extend(
         domains: more names of experts: a list, or pairs (in memory or their folder), for their domains.
         tasks: a task file or tasks folder, or either one opened: an expert per instruction, or shared ones
             as the file says. By default the experts then own the norms too (MoTE, fig. 2b).
+        out: folder to save the model in; a finished model there that was made in the same way is returned.
+        overwrite: begin anew, in place of another model in `out`.
         **settings: fields of `ExtendConfig`, in place of the config's.
 
     Raises:
-        UsageError: a wrong argument, or names that give no usable route.
+        UsageError: a wrong argument, names that give no usable route, or `out` holds something else.
         InputError: a base that cannot be extended, or `domains` or `tasks` that cannot be read.
 
     Example:
@@ -67,7 +77,28 @@ def extend(
         >>> model.encode(["[COPD]One text.", "[CVD]Another."]).shape
         (2, 32)
     """
-    config = ExtendConfig.of(config, **settings)
+    chosen = ExtendConfig.of(config, **settings)
+    names = [experts] if isinstance(experts, str) else None if experts is None else list(experts)
+    device = str(base.device) if isinstance(base, SentenceTransformer) else None
+    return stored(
+        lambda opened: _extended(opened, names, chosen, domains, tasks, device),
+        base,
+        out,
+        overwrite,
+        {"experts": names, "config": chosen.model_dump(mode="json")},
+        {"domains": (domains, domain_names), "tasks": (tasks, task_routes)},
+        device,
+    )
+
+
+def _extended(
+    base: Source,
+    experts: Sequence[str] | None,
+    config: ExtendConfig,
+    domains: Any,
+    tasks: Any,
+    device: str | None,
+) -> ExpertEncoder:
     plan = plan_experts(experts, domains, tasks, config)
     if config.default_route is not None and config.default_route not in plan.routes:
         known = ", ".join(plan.routes)
@@ -79,7 +110,6 @@ def extend(
     sources = [ExpertSource({}, base=dense.state_dict())] * len(plan.experts)
     prompts = _prompts(encoder, plan, config.default_route)
     default = config.default_route if plan.routes else encoder.default_prompt_name
-    device = str(encoder.device) if encoder is base else None
     extended = with_experts(encoder, plan, sources, prompts, default, device, fields, config.seed)
     _include_prompts_in_pooling(extended, plan)
     put_head(extended, config.pooling, config.head, config.seed)

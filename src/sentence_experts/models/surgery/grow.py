@@ -20,10 +20,12 @@ from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import is_domain_route
+from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.storage.weight_names import base_name, is_expert
 from sentence_experts.models.surgery.assemble import ExpertSource, equal_shares, with_experts
 from sentence_experts.models.surgery.expert_plan import ExpertPlan, task_routes
 from sentence_experts.models.surgery.merge import dense_prompt
+from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +33,15 @@ BASE, AVERAGE = "base", "average"
 
 
 def add_expert(
-    model: SentenceTransformer | str | Path,
+    model: Source,
     name: str,
     seed_from: str = AVERAGE,
     prefix: str | None = None,
     tasks: Any = None,
-    base: SentenceTransformer | str | Path | None = None,
+    base: Source | None = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
 ) -> ExpertEncoder:
     """Add an expert and its route to a model; the others' weights and vectors stay bit-equal.
 
@@ -49,19 +54,42 @@ def add_expert(
             models that are routed by instructions alone.
         tasks: a task file or tasks folder, or either one opened, that has the new route's instruction.
         base: the dense base, for `seed_from="base"` where blocks hold experts.
+        out: folder to save the model in; a finished model there that was made in the same way is returned.
+        overwrite: begin anew, in place of another model in `out`.
 
     In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
     then never beats the best of the others, so no text goes to the new expert before it is trained.
 
     Raises:
-        UsageError: the name is taken or not in `tasks`, the seed is not known or lacks its base, or the route
-            is not usable.
+        UsageError: the name is taken or not in `tasks`, the seed is not known or lacks its base, the route is
+            not usable, or `out` holds something else.
         InputError: the base is of another family or size.
 
     Example:
         >>> add_expert("model", "botany", seed_from="genomics").experts[-1]
         'botany'
     """
+    named = base if isinstance(base, str | Path) else None
+    folder = named if named is not None and Path(named).is_dir() else None
+    elsewhere = None if named is None or folder is not None else str(named)
+    return stored(
+        lambda opened: _grown(opened, name, seed_from, prefix, tasks, base),
+        model,
+        out,
+        overwrite,
+        {"name": name, "seed_from": seed_from, "prefix": prefix, "base": elsewhere},
+        {
+            "tasks": (tasks, task_routes),
+            "base_folder": (folder, str),
+            "base": (base if named is None else None, fingerprint_of),
+        },
+        _device(model),
+    )
+
+
+def _grown(
+    model: Source, name: str, seed_from: str, prefix: str | None, tasks: Any, base: Source | None
+) -> ExpertEncoder:
     encoder = _opened(model)
     plan = ExpertPlan.of(encoder).with_expert(name, prefix if tasks is None else _prefix(name, prefix, tasks))
     sources = [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
@@ -74,7 +102,9 @@ def add_expert(
     return with_experts(encoder, plan, sources, prompts, default, str(encoder.device))
 
 
-def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEncoder:
+def drop_expert(
+    model: Source, name: str, *, out: str | Path | None = None, overwrite: bool = False
+) -> ExpertEncoder:
     """Drop an expert, its route and its token from a model; the others' vectors stay bit-equal.
 
     Routes that share the expert go with it, which is logged. Texts then read the token as ordinary text. In a
@@ -83,14 +113,22 @@ def drop_expert(model: SentenceTransformer | str | Path, name: str) -> ExpertEnc
     Args:
         model: a model with experts, or its folder; it stays unchanged.
         name: the expert.
+        out: folder to save the model in; a finished model there that was made in the same way is returned.
+        overwrite: begin anew, in place of another model in `out`.
 
     Raises:
-        UsageError: there is no such expert, or no other.
+        UsageError: there is no such expert, or no other, or `out` holds something else.
 
     Example:
         >>> "genomics" in drop_expert("model", "genomics").experts
         False
     """
+    return stored(
+        lambda opened: _without(opened, name), model, out, overwrite, {"without": name}, {}, _device(model)
+    )
+
+
+def _without(model: Source, name: str) -> ExpertEncoder:
     encoder = _opened(model)
     names = encoder.experts
     if name not in names:
@@ -124,7 +162,11 @@ def _prefix(name: str, prefix: str | None, tasks: Any) -> str:
     return instructions[name]
 
 
-def _opened(model: SentenceTransformer | str | Path) -> ExpertEncoder:
+def _device(model: Source) -> str:
+    return str(model.device) if isinstance(model, SentenceTransformer) else "cpu"
+
+
+def _opened(model: Source) -> ExpertEncoder:
     """The model, if its experts can come and go."""
     loaded = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
     encoder = check_experts(loaded)
@@ -136,9 +178,7 @@ def _opened(model: SentenceTransformer | str | Path) -> ExpertEncoder:
     return encoder
 
 
-def _seeded(
-    encoder: ExpertEncoder, seed_from: str, base: SentenceTransformer | str | Path | None
-) -> ExpertSource:
+def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> ExpertSource:
     """Where the new expert begins. An expert that is called "base" or "average" goes before the words."""
     experts = encoder.experts
     if base is not None and (seed_from != BASE or BASE in experts):
@@ -157,7 +197,7 @@ def _seeded(
     return ExpertSource({}, base=_base_weights(encoder, base), is_new=True)
 
 
-def _base_weights(encoder: ExpertEncoder, base: SentenceTransformer | str | Path) -> dict[str, Tensor]:
+def _base_weights(encoder: ExpertEncoder, base: Source) -> dict[str, Tensor]:
     loaded = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
     model = transformer_of(loaded)
     routed: Any = encoder.routed_model
