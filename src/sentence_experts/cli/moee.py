@@ -167,14 +167,12 @@ def analyse(
     check_source(model)
     from sentence_experts.evaluation.moee.analysis import analyse as analyse_parts
     from sentence_experts.moee.loading import load_embedder
-    from sentence_experts.report.moee_page import moee_page
     from sentence_experts.report.verdict import of_analysis
-    from sentence_experts.storage import write_text
+    from sentence_experts.report.write import write_report
 
     require("matplotlib", "report")  # before anything is encoded
     compared = analyse_parts(load_embedder(model, config), data, analysis, out, overwrite)
-    page = out / "analysis.html"
-    write_text(page, moee_page(compared.found, compared.settings))
+    page = write_report(compared, out)
     _show_correlations(compared.found)
     show_verdict(of_analysis(compared.found, compared.settings).lines())
     note("the states are cached: the same command, or another part of it, reads no text again")

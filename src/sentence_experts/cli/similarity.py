@@ -44,11 +44,11 @@ def similarity(
         for route in config.routes or ():
             check_route(source, route)
     from sentence_experts.evaluation.similarity import similarity as measure
-    from sentence_experts.report.figures import write_similarity_figure
     from sentence_experts.report.model_tables import similarity_table
+    from sentence_experts.report.write import write_report
 
     require("matplotlib", "report")  # before anything is encoded
     measured = measure(model, texts, config, out, overwrite, against=against)
-    write_similarity_figure(out / FIGURE, measured.cosines, measured.tests)
+    figure = write_report(measured, out)
     results.print(similarity_table(measured))
-    show(f"{out / FIGURES}, {out / FIGURE}")
+    show(f"{out / FIGURES}, {figure}")

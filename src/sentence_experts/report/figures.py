@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from sentence_experts.errors import require
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report.tables import p_text
-from sentence_experts.storage import replacing
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.similarity import Cosines, Pair, Welch
@@ -233,12 +231,6 @@ def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]
         figure.savefig(out, format="png", dpi=DOTS, metadata={"Software": None})
         plt.close(figure)
     return out.getvalue()
-
-
-def write_similarity_figure(path: Path, models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]) -> None:
-    """Write `similarity_figure` to a file, completely or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(similarity_figure(models, tests))
 
 
 def _thinned(

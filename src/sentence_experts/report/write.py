@@ -1,30 +1,50 @@
-"""Write the report that people read: an HTML page for pairs, Markdown for tasks."""
+"""Write the report that people read: a page (pairs, an analysis), Markdown (tasks) or a figure (routes)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.mteb.results import TaskEvaluation
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation
+from sentence_experts.evaluation.similarity import Similarity
+from sentence_experts.report.figures import similarity_figure
+from sentence_experts.report.moee_page import moee_page
 from sentence_experts.report.page import evaluation_page
 from sentence_experts.report.task_tables import markdown
-from sentence_experts.storage import write_text
+from sentence_experts.storage import replacing
+
+_REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
+    PairEvaluation: ("report.html", evaluation_page),
+    TaskEvaluation: ("tasks.md", markdown),
+    Analysis: ("analysis.html", lambda analysis: moee_page(analysis.found, analysis.settings)),
+    Similarity: ("similarity.png", lambda found: similarity_figure(found.cosines, found.tests)),
+}
 
 
-def write_report(evaluation: Evaluation, out: Path | str) -> Path:
-    """Write report.html (pairs) or tasks.md (tasks) to a folder; its path is returned.
+def write_report(result: Evaluation | Analysis | Similarity, out: Path | str) -> Path:
+    """Write the report of a result to a folder; its path is returned.
+
+    That is report.html of an evaluation on pairs, tasks.md of one on tasks, analysis.html of an analysis, and
+    similarity.png of the similarity of routes.
 
     Raises:
-        SentenceExpertsError: matplotlib, which draws the figures of the page, is not installed.
+        UsageError: there is no report of this kind of result.
+        SentenceExpertsError: matplotlib, which draws the figures, is not installed.
 
     Example:
         >>> write_report(evaluate("model", "pairs", bootstrap=0), "results").name
         'report.html'
     """
-    if isinstance(evaluation, PairEvaluation):
-        path, text = Path(out) / "report.html", evaluation_page(evaluation)
-    else:
-        assert isinstance(evaluation, TaskEvaluation)
-        path, text = Path(out) / "tasks.md", markdown(evaluation)
-    write_text(path, text)
+    kind = next((each for each in _REPORTS if isinstance(result, each)), None)
+    if kind is None:
+        known = ", ".join(each.__name__ for each in _REPORTS)
+        raise UsageError(f"no report is made of a {type(result).__name__}; only of {known}")
+    name, made = _REPORTS[kind]
+    path, report = Path(out) / name, made(result)
+    with replacing(path) as temporary:
+        temporary.write_bytes(report.encode() if isinstance(report, str) else report)
     return path

@@ -51,14 +51,14 @@ def analyse_language_model(
     """Analyse hidden states and routing weights; `published_cases` is what they say of the paper's pairs."""
     from sentence_experts.evaluation.moee.analysis import analyse, find_cases
     from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-    from sentence_experts.report.moee_page import moee_page
+    from sentence_experts.report.write import write_report
     from sentence_experts.reproduce.published import Published
-    from sentence_experts.storage import write_json, write_text
+    from sentence_experts.storage import write_json
 
     embedder = sentence_experts.MoeEmbedder(model, cache=states, **read)
     data = RatedPairs.read(pairs)
     analysis = analyse(embedder, data, **settings)
     pairs_of_paper = [(case.first, case.second) for case in Published.read(published).cases]
     found = {**analysis.found, "published_cases": find_cases(embedder, data, pairs_of_paper)}
-    write_text(out / "analysis.html", moee_page(analysis.found, analysis.settings))
+    write_report(analysis, out)
     write_json(out / "analysis.json", {**found, "settings": analysis.settings})
