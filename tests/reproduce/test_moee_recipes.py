@@ -15,7 +15,7 @@ from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.recipes import RECIPES
 from sentence_experts.reproduce.published import Published
-from sentence_experts.reproduce.recipe import read_recipe
+from sentence_experts.reproduce.recipe_files import read_recipe
 from sentence_experts.reproduce.run import plan_recipe
 
 SHIPPED = RECIPES / "moee"

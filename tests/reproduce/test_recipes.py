@@ -27,7 +27,7 @@ from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds.pairs import how_to_get_the_corpus
 from sentence_experts.reproduce.material import Material
 from sentence_experts.reproduce.published import Published
-from sentence_experts.reproduce.recipe import read_recipe
+from sentence_experts.reproduce.recipe_files import read_recipe
 from sentence_experts.reproduce.run import plan_recipe, run_experiment
 from sentence_experts.storage import write_json, write_parquet
 from sentence_experts.training.config import TrainConfig, TuneConfig
@@ -223,6 +223,7 @@ def test_missing_corpus_is_explained_by_the_papers_queries() -> None:
         ),
         ("cvd: neuroscience", "cvs: neuroscience", r"protocol\.yaml: small\.domains: .*cvs"),
         ("protocol: protocol.yaml", "protocol: protocols.yaml", r"protocols\.yaml: .*no such file"),
+        ("kind: pairs", "kind: pears", r"protocol\.yaml: kind: 'pears' is none of pairs, tasks, "),
         ("published: published.yaml", "published: numbers.yaml", r"numbers\.yaml: .*no such file"),
         ("decimals", "decimals", None),
     ],

@@ -24,7 +24,7 @@ from sentence_experts.reproduce.comparison import Compared, Comparison, compare,
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds.tasks import MTEB_TYPES
 from sentence_experts.reproduce.published import Published, PublishedFigure
-from sentence_experts.reproduce.recipe import read_recipe
+from sentence_experts.reproduce.recipe_files import read_recipe
 from sentence_experts.reproduce.run import plan_recipe
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.kinds import KINDS

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import NAME as PACKAGED
 from sentence_experts.reproduce.config import ReproduceConfig
 from sentence_experts.reproduce.published import Published, PublishedFigure
-from sentence_experts.reproduce.recipe import DOMAIN, MTEB, Baseline, Recipe, Run, without_benchmark
+from sentence_experts.reproduce.recipe import DOMAIN, MTEB, Baseline, Protocol, Recipe, Run, without_benchmark
 from sentence_experts.reproduce.steps import Step
 
 TFIDF = "tfidf"
@@ -78,10 +78,16 @@ class Experiment(ABC):
         words: the data in words.
         writes_first: what `prepare` writes, for a dry run.
         unlike_published: lines on what differs from the paper in the data.
+        result: file of an evaluation's results.
+        takes_corpus: whether the full scale needs the user's corpus.
+        reads_language_model: whether a recipe names a language model, in place of runs.
+        needs: the keys that a protocol of this kind must have.
     """
 
     result: ClassVar[str] = "tasks.json"
     takes_corpus: ClassVar[bool] = False
+    reads_language_model: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]]
 
     def __init__(self, recipe: Recipe, name: str, config: ReproduceConfig, out: Path) -> None:
         """Plan a recipe; `name` is the folder of its results, `out` that of all recipes.
@@ -115,6 +121,16 @@ class Experiment(ABC):
         self.unlike_published: list[str] = []
         self.find_data(config.corpus)
         self.plan()
+
+    @classmethod
+    def check_protocol(cls, protocol: Protocol) -> None:
+        """Check what a protocol of this kind holds.
+
+        Raises:
+            InputError: a key is missing, or a file cannot be read or contradicts the protocol.
+        """
+        if missing := next((key for key in cls.needs if not getattr(protocol, key)), None):
+            raise InputError(f"{protocol.file}: {missing}: is missing, for recipes of kind {protocol.kind}")
 
     @abstractmethod
     def find_data(self, corpus: Path | None) -> None:

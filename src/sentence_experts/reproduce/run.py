@@ -15,7 +15,7 @@ from sentence_experts.reproduce.config import ReproduceConfig
 from sentence_experts.reproduce.experiment import LOCAL, Experiment
 from sentence_experts.reproduce.kinds import KINDS
 from sentence_experts.reproduce.kinds.pairs import how_to_get_the_corpus
-from sentence_experts.reproduce.recipe import read_recipe
+from sentence_experts.reproduce.recipe_files import read_recipe
 from sentence_experts.reproduce.report import html, markdown
 from sentence_experts.reproduce.steps import run_steps
 from sentence_experts.storage import read_json, write_json, write_text
@@ -69,12 +69,13 @@ def plan_recipe(
     file = find_recipe(recipe)
     content = read_recipe(file)
     protocol = content.protocol
-    if protocol.kind == "pairs" and config.scale == "full" and config.corpus is None:
+    kind = KINDS[protocol.kind]
+    if kind.takes_corpus and config.scale == "full" and config.corpus is None:
         for line in how_to_get_the_corpus(protocol):
             logger.info(line)
         if dry_run:
             config = ReproduceConfig.of(config, corpus=Path("CORPUS"))
-    return KINDS[protocol.kind](content, file.stem, config, Path(out))
+    return kind(content, file.stem, config, Path(out))
 
 
 def run_experiment(experiment: Experiment) -> Comparison:

@@ -22,6 +22,7 @@ class AnalysisExperiment(LanguageModelExperiment):
     """An analysis of a language model; `data` is the folder of the real data, at both scales."""
 
     result = "analysis.json"
+    needs = ("analyse",)
 
     def find_data(self, corpus: Path | None) -> None:
         """Find the rated pairs; there is nothing to compile."""

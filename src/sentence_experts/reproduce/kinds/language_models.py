@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sentence_experts.errors import InputError
+from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS
 from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.kinds.tasks import DATA, MTEB_TYPES, PERCENT, filled_in
 from sentence_experts.reproduce.material import DATA_VARIABLE, data_folder
 from sentence_experts.reproduce.published import AVERAGES, PublishedFigure
-from sentence_experts.reproduce.recipe import MTEB, TRUST, without_benchmark
+from sentence_experts.reproduce.recipe import MTEB, TRUST, Protocol, without_benchmark
 from sentence_experts.reproduce.steps import Step
 from sentence_experts.storage import write_text
 
@@ -21,6 +22,16 @@ FULL_DATA = "mteb's present versions of the datasets that the paper names"
 
 class LanguageModelExperiment(Experiment):
     """A recipe on a language model; `data` is the folder of the real data, at small scale."""
+
+    reads_language_model = True
+    needs: ClassVar[tuple[str, ...]] = ("prompts", "evaluate")
+
+    @classmethod
+    def check_protocol(cls, protocol: Protocol) -> None:
+        """Check also the names of prompts."""
+        super().check_protocol(protocol)
+        if unknown := [prompt for prompt in protocol.prompts if prompt not in (*PROMPTS, NO_PROMPT)]:
+            raise InputError(f"{protocol.file}: prompts: {unknown[0]!r} is not one of the paper's prompts")
 
     def find_data(self, corpus: Path | None) -> None:
         """Compile the test sets at hand; the full scale loads those of mteb."""

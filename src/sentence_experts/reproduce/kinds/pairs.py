@@ -45,6 +45,19 @@ class PairsExperiment(Experiment):
 
     result = "evaluation.json"
     takes_corpus = True
+    needs = ("domains", "plan", "queries", "pairs", "train", "evaluate")
+
+    @classmethod
+    def check_protocol(cls, protocol: Protocol) -> None:
+        """Check also that the domain rules, the queries and the small scale have the same domains."""
+        super().check_protocol(protocol)
+        domains = set(DomainRules.read(Path(str(protocol.domains))).domains)
+        for key, names in (("queries", protocol.queries), ("small.domains", protocol.small.domains)):
+            if set(names) != domains:
+                known = ", ".join(sorted(domains))
+                raise InputError(
+                    f"{protocol.file}: {key}: {', '.join(names)}; {protocol.domains} has {known}"
+                )
 
     def find_data(self, corpus: Path | None) -> None:
         """Import and compile the articles at hand, or compile the user's corpus."""

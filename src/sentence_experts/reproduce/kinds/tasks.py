@@ -10,6 +10,7 @@ from sentence_experts.corpus.tables import PAPERS
 from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.material import ARCHIVES, DATA_VARIABLE, Material, data_folder
 from sentence_experts.reproduce.published import AVERAGES, PublishedFigure
+from sentence_experts.reproduce.recipe import Protocol
 from sentence_experts.reproduce.steps import Step
 from sentence_experts.storage import write_text
 from sentence_experts.tasks.task_file import TaskFile
@@ -38,6 +39,15 @@ class TasksExperiment(Experiment):
         data: the folder of the real data; None without, and at full scale.
         corpora: folder of a corpus -> the articles that are imported to it.
     """
+
+    needs = ("tasks", "train", "evaluate")
+
+    @classmethod
+    def check_protocol(cls, protocol: Protocol) -> None:
+        """Check also the task files."""
+        super().check_protocol(protocol)
+        for file in (Path(str(protocol.tasks)), protocol.small_file(True), protocol.small_file(False)):
+            TaskFile.read(file)
 
     def find_data(self, corpus: Path | None) -> None:
         """Import and compile the data at hand, or compile the published task file."""
