@@ -46,7 +46,7 @@ def test_accuracy_is_the_share_of_distinct_texts_sent_to_their_domain(choosing, 
     for number, domain in enumerate(NO_PROMPTS):
         rows = [row for row in table.to_pylist() if row["domain"] == domain]
         texts = {row[side] for row in rows for side in ("anchor", "positive")}
-        chosen = (choosing.route_of([text]).chosen[0].tolist() for text in texts)
+        chosen = (choosing.router_choices([text]).chosen[0].tolist() for text in texts)
         right[domain] = [[expert == number for expert in blocks] for blocks in chosen]
     every = np.array(right["crops"] + right["neuro"])
     assert found.texts == len(every) < 2 * table.num_rows
@@ -61,7 +61,7 @@ def test_router_accuracy_uses_the_domain_token(plain_model, table):
     encoder = sentence_experts.extend(base, ["neuro", "crops"], router="learned")
     found = router_accuracy(BatchEncoder(encoder, name="m"), table, {"crops": "crops", "neuro": "neuro"})
     texts = distinct_texts(table, "crops")
-    expected = (encoder.route_of(texts, prompt_name="crops").chosen == 1).mean()
+    expected = (encoder.router_choices(texts, prompt_name="crops").chosen == 1).mean()
     assert found.by_domain["crops"] == pytest.approx(expected)
 
 

@@ -84,7 +84,7 @@ def test_automatic_routes_choose_what_they_chose(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in sorted(MODELS) if "chosen_experts" in MODELS[name]])
 def test_learned_routers_choose_what_they_chose(name: str) -> None:
     encoder = sentence_experts.load(SAVED / name, device="cpu")
-    choices = encoder.route_of(TEXTS, encoder.default_prompt_name)
+    choices = encoder.router_choices(TEXTS, encoder.default_prompt_name)
     assert [list(experts) for experts in choices.names] == MODELS[name]["chosen_experts"]
 
 

@@ -218,7 +218,7 @@ class ExpertEncoder(SentenceTransformer):
         """The model itself; `AutoRoutedEncoder` gives the one that it was put around."""
         return self
 
-    def route_of(
+    def router_choices(
         self, texts: Sequence[str], prompt_name: str | None = None, batch_size: int = 32
     ) -> RouterChoices:
         """The experts that the learned routers choose for texts in each block, and their probabilities.

@@ -1,4 +1,4 @@
-"""What `route_of` says is what the model does."""
+"""What `router_choices` says is what the model does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def choosing(base: SentenceTransformer) -> sentence_experts.ExpertEncoder:
 def test_choices_are_those_of_the_forward_in_the_texts_order(
     choosing: sentence_experts.ExpertEncoder,
 ) -> None:
-    found = choosing.route_of(PLAIN, batch_size=2)
+    found = choosing.router_choices(PLAIN, batch_size=2)
     logits = choosing[0].auto_model(**choosing.preprocess(PLAIN)).router_logits
     expected = torch.stack(logits, dim=1).detach()
     assert (found.experts, found.blocks) == (tuple(NAMES), (1, 3))
@@ -39,20 +39,20 @@ def test_choices_are_those_of_the_forward_in_the_texts_order(
     assert found.names == [tuple(NAMES[number] for number in row) for row in expected.argmax(dim=2)]
     means = expected.softmax(dim=2).mean(dim=1)
     assert found.overall == [NAMES[int(row.argmax())] for row in means]
-    assert choosing.route_of([]).chosen.shape == (0, 2)
+    assert choosing.router_choices([]).chosen.shape == (0, 2)
 
 
 def test_a_route_is_read_before_the_text(bases: dict[str, SentenceTransformer]) -> None:
     encoder = sentence_experts.extend(bases["bert"], NAMES, router="learned")
-    named = encoder.route_of(PLAIN, prompt_name="cvd")
-    in_text = encoder.route_of([f"[CVD]{text}" for text in PLAIN])
+    named = encoder.router_choices(PLAIN, prompt_name="cvd")
+    in_text = encoder.router_choices([f"[CVD]{text}" for text in PLAIN])
     assert np.array_equal(named.logits, in_text.logits)
     with pytest.raises(RouteError, match="begin with no known route"):
-        encoder.route_of(PLAIN)
+        encoder.router_choices(PLAIN)
     with pytest.raises(RouteError, match="'heart'; known routes"):
-        encoder.route_of(PLAIN, prompt_name="heart")
+        encoder.router_choices(PLAIN, prompt_name="heart")
 
 
 def test_a_model_with_routes_has_no_router_choices(bases: dict[str, SentenceTransformer]) -> None:
     with pytest.raises(UsageError, match="route chooses"):
-        sentence_experts.extend(bases["bert"], NAMES).route_of(PLAIN)
+        sentence_experts.extend(bases["bert"], NAMES).router_choices(PLAIN)

@@ -298,7 +298,7 @@ def test_a_fresh_process_gives_the_same_vectors_and_choices(
     code = f"""
 import json, sys, sentence_experts
 encoder = sentence_experts.load(sys.argv[1], device="cpu")
-given = {{"vectors": encoder.encode({PLAIN!r}).tolist(), "names": encoder.route_of({PLAIN!r}).names}}
+given = {{"vectors": encoder.encode({PLAIN!r}).tolist(), "names": encoder.router_choices({PLAIN!r}).names}}
 print(json.dumps(given))
 """
     command = [sys.executable, "-c", code, str(tmp_path / "model")]
@@ -306,7 +306,7 @@ print(json.dumps(given))
     assert done.returncode == 0, done.stderr
     given = json.loads(done.stdout)
     assert np.allclose(given["vectors"], choosing.encode(PLAIN), atol=1e-6)
-    assert [tuple(names) for names in given["names"]] == choosing.route_of(PLAIN).names
+    assert [tuple(names) for names in given["names"]] == choosing.router_choices(PLAIN).names
 
 
 def test_router_weights_follow_the_seed_alone(bases: dict[str, SentenceTransformer]) -> None:

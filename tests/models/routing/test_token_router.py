@@ -297,7 +297,7 @@ def test_operations_that_need_one_expert_per_text_are_refused(bases: dict[str, S
 
     encoder = sentence_experts.extend(bases["bert"], NAMES, router="token", route="prefix")
     for refused in (
-        lambda: encoder.route_of(["copd: a"]),
+        lambda: encoder.router_choices(["copd: a"]),
         lambda: export_route(encoder, "copd"),
         lambda: add_expert(encoder, "new"),
         lambda: drop_expert(encoder, "copd"),
