@@ -191,8 +191,9 @@ def _measured(model: Model, texts: Table, chosen: SimilarityConfig, against: Mod
             logger.info(f"{count:,} {reason} texts left out")
     models = [each for each in (model, against) if each is not None]
     check_source(*models)
+    wanted: Sequence[str] = chosen.routes
     for known in filter(None, map(KnownRoutes.read, models)):  # before the first one is loaded
-        comparable_routes(known, chosen.routes)
+        wanted = comparable_routes(known, wanted)
     encoders = [ModelRun(label_of(each), "", each).open(chosen) for each in models]
     routes = comparable_routes(encoders[0].known_routes, chosen.routes)
     for other in encoders[1:]:
