@@ -22,6 +22,7 @@ from .evaluation.config import (
 from .evaluation.evaluate import evaluate
 from .evaluation.moee.analysis import analyse
 from .evaluation.moee.embedders import evaluate_parts, make_embedder
+from .evaluation.scores import evaluate_scores
 from .evaluation.similarity import similarity
 from .models.encoder import ExpertEncoder
 from .models.export.config import ExportConfig, QuantizeConfig
@@ -99,6 +100,7 @@ __all__ = [
     "estimate_fetch",
     "evaluate",
     "evaluate_parts",
+    "evaluate_scores",
     "export",
     "extend",
     "fetch_corpus",

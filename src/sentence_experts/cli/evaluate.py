@@ -10,8 +10,8 @@ import typer
 from pydantic import Field
 from typer.core import TyperGroup
 
-from sentence_experts.cli.console import note, results, show, show_verdict
-from sentence_experts.cli.options import Models, MtebNames, Overwrite, TasksFolder, add_verb, one_of
+from sentence_experts.cli.console import results, show, show_verdict
+from sentence_experts.cli.options import Fields, Models, MtebNames, Overwrite, TasksFolder, add_verb, one_of
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.evaluation.config import EvaluateConfig
 
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
     """Add the verb to the command line."""
     verb = typer.Typer(cls=ModelsUnlessScores, add_completion=False)
     add_verb(verb, evaluate_models, DEFAULT)
-    add_verb(verb, evaluate_scores, "scores")
+    add_verb(verb, scores)
     app.add_typer(
         verb,
         name="evaluate",
@@ -99,17 +99,14 @@ def evaluate_models(
     show_evaluation(evaluation, write_report(evaluation, out))
 
 
-def evaluate_scores(
+def scores(
     file: Annotated[
         Path,
         typer.Argument(
             help="A table (.csv, .tsv, .jsonl or .parquet) with the columns prediction and label (0 or 1)"
         ),
     ],
-    threshold_min: Annotated[
-        float | None,
-        typer.Option(help="Lowest candidate threshold; 0.5 if all pairs are linked (preprint, 3.4)"),
-    ] = None,
+    config: Annotated[EvaluateConfig, Fields("threshold_min")],
 ) -> None:
     """Measure scores from a table and print the metrics as JSON.
 
@@ -117,13 +114,9 @@ def evaluate_scores(
 
     Example: sentence-experts evaluate scores predictions.csv
     """
-    from sentence_experts.evaluation.metrics import pair_metrics
-    from sentence_experts.evaluation.pairs import read_scores
+    from sentence_experts.evaluation.scores import evaluate_scores
 
-    scores, labels = read_scores(file)
-    if threshold_min is None and labels.all():
-        note("all labels are 1: the lowest score is a trivial best threshold; see --threshold-min 0.5")
-    typer.echo(json.dumps(pair_metrics(scores, labels, threshold_min), indent=1))
+    typer.echo(json.dumps(dict(evaluate_scores(file, config).metrics), indent=1))
 
 
 def show_evaluation(evaluation: Evaluation, report: Path) -> None:

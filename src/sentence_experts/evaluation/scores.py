@@ -1,0 +1,64 @@
+"""The metrics of scores that were computed elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sentence_experts.evaluation.config import EvaluateConfig
+from sentence_experts.evaluation.metrics import pair_metrics
+from sentence_experts.evaluation.pairs import read_scores
+from sentence_experts.evaluation.results import Result
+from sentence_experts.tables import Table
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, repr=False)
+class ScoresEvaluation(Result):
+    """The metrics of a table of scores.
+
+    Attributes:
+        metrics: the eight of `metrics.METRIC_NAMES`; None where undefined.
+        pairs, positives: number of pairs, and of those that are linked.
+    """
+
+    metrics: Mapping[str, float | None]
+    pairs: int
+    positives: int
+
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Each metric."""
+        rows = [(name, "-" if value is None else f"{value:.3f}") for name, value in self.metrics.items()]
+        title = f"ScoresEvaluation of {self.pairs:,} pairs, {self.positives:,} of them linked"
+        return title, ("metric", "value"), rows
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row: counts and metrics."""
+        return [{"pairs": self.pairs, "positives": self.positives, **self.metrics}]
+
+
+def evaluate_scores(table: Table, config: EvaluateConfig | None = None, **settings: Any) -> ScoresEvaluation:
+    """Measure scores that were computed elsewhere.
+
+    Args:
+        table: a file or table with the columns `prediction` and `label` (0 or 1).
+        config, settings: an `EvaluateConfig`, or single fields of it; only `threshold_min` matters.
+
+    Raises:
+        InputError: no such file, a column is missing or not of numbers, or bad values.
+
+    Example:
+        >>> import pandas as pd
+        >>> scores = pd.DataFrame({"prediction": [0.9, 0.2], "label": [1, 0]})
+        >>> evaluate_scores(scores).metrics["f1_max"]
+        1.0
+    """
+    chosen = EvaluateConfig.of(config, **settings)
+    scores, labels = read_scores(table)
+    if chosen.threshold_min is None and labels.all():
+        logger.info("all labels are 1: the lowest score is a trivial best threshold; see `threshold_min=0.5`")
+    metrics = pair_metrics(scores, labels, chosen.threshold_min)
+    return ScoresEvaluation(metrics, len(labels), int(labels.sum()))
