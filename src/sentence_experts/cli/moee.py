@@ -173,8 +173,8 @@ def analyse(
     require("matplotlib", "report")  # before anything is encoded
     compared = analyse_parts(load_embedder(model, config), data, analysis, out, overwrite)
     page = write_report(compared, out)
-    _show_correlations(compared.found)
-    show_verdict(of_analysis(compared.found, compared.settings).lines())
+    _show_correlations(compared.figures)
+    show_verdict(of_analysis(compared.figures, compared.settings).lines())
     note("the states are cached: the same command, or another part of it, reads no text again")
     show(f"report: {page}")
 

@@ -20,7 +20,7 @@ from sentence_experts.storage import replacing
 _REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
     PairEvaluation: ("report.html", evaluation_page),
     TaskEvaluation: ("tasks.md", markdown),
-    Analysis: ("analysis.html", lambda analysis: moee_page(analysis.found, analysis.settings)),
+    Analysis: ("analysis.html", lambda analysis: moee_page(analysis.figures, analysis.settings)),
     Similarity: ("similarity.png", lambda found: similarity_figure(found.cosines, found.tests)),
 }
 

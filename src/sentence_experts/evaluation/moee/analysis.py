@@ -50,22 +50,22 @@ class Analysis:
     """How the parts of an embedder differ on rated pairs.
 
     Attributes:
-        found: all figures, as `analyse_states` gives them.
+        figures: all of them, as `analyse_states` gives them.
         settings: what they were made with.
     """
 
-    found: dict[str, Any]
+    figures: dict[str, Any]
     settings: dict[str, Any]
 
     def __repr__(self) -> str:
-        datasets = ", ".join(f"{name}: {pairs:,} pairs" for name, pairs in self.found["datasets"].items())
-        return f"Analysis({datasets}; prompts: {', '.join(self.found['prompts'])})"
+        datasets = ", ".join(f"{name}: {pairs:,} pairs" for name, pairs in self.figures["datasets"].items())
+        return f"Analysis({datasets}; prompts: {', '.join(self.figures['prompts'])})"
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per prompt, dataset and part: Spearman's correlation with the scores, and its interval."""
         import pandas as pd
 
-        return pd.DataFrame(self.found["correlations"])
+        return pd.DataFrame(self.figures["correlations"])
 
 
 def analyse(
@@ -114,7 +114,7 @@ def analyse(
             return Analysis(found, found.pop("settings"))
         embedder.cache_states(place.path / "states")
         analysis = _analysed(embedder, data, chosen)
-        write_json(place.path / names[0], {**analysis.found, "settings": analysis.settings}, sort=False)
+        write_json(place.path / names[0], {**analysis.figures, "settings": analysis.settings}, sort=False)
         place.finish(names[0])
     return analysis
 
