@@ -180,7 +180,9 @@ def _json_rows(path: Path, file: IO[bytes]) -> Iterator[Row | BadRowError]:
         _check_encoding(line, f"{path}: row {number}")
         try:
             value = json.loads(line, object_pairs_hook=_unlike_keys)
-        except (ValueError, RecursionError) as error:  # ValueError: not JSON, or a number of 5,000 digits
+        except RecursionError:
+            yield BadRowError("not JSON that can be read: nested too deep")
+        except ValueError as error:  # not JSON, or a number of 5,000 digits
             yield BadRowError(f"not JSON: {error}")
         except BadRowError as error:
             yield error

@@ -197,3 +197,34 @@ def test_dois_of_papers_that_cannot_be_read_are_counted_and_named(tmp_path: Path
     assert [(line["source"], line["record"], line["detail"]) for line in rejected(corpus)] == [
         ("papers.csv", f"row {n + 1}", f"of the paper p{n}: {stated[n]}") for n in (0, 1)
     ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("values", "retracted"),
+    [(["yes", "no", None], [1, 0, 0]), ([1.0, 0.0, None], [1, 0, 0]), (["Retracted", "False", ""], [1, 0, 0])],
+)
+def test_a_retraction_is_read_alike_from_every_kind_of_file(
+    tmp_path: Path, ending: str, values: list[Any], retracted: list[int]
+) -> None:
+    rows = [{**paper, "retracted": value} for paper, value in zip(PAPERS, values, strict=True)]
+    import_corpus(papers=write(tmp_path / f"papers.{ending}", rows), out=tmp_path / "corpus")
+    table = pq.read_table(tmp_path / "corpus" / "papers.parquet").to_pandas()
+    by_title = dict(zip(table["title"], table["retracted"], strict=True))
+    assert [int(by_title[paper["title"]]) for paper in PAPERS] == retracted
+
+
+def test_a_retraction_that_cannot_be_read_is_set_aside_by_row(tmp_path: Path) -> None:
+    rows = [{**PAPERS[0], "retracted": "maybe"}, {**PAPERS[1], "retracted": "no"}]
+    corpus = import_corpus(papers=write(tmp_path / "papers.csv", rows), out=tmp_path / "corpus")
+    assert any(
+        "row 1" in row.values() and "retracted is 'maybe'; write yes or no" in row.values()
+        for row in rejected(corpus)
+    )
+
+
+def test_columns_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": "a", "title": "One", "abstract": "", "Year": 2001, "retraced": "yes", "shelf": "3"}]
+    import_corpus(papers=write(tmp_path / "papers.csv", rows), out=tmp_path / "corpus")
+    (message,) = [record.message for record in caplog.records if "not read" in record.message]
+    assert "Year (did you mean year?), retraced (did you mean retracted?), shelf;" in message

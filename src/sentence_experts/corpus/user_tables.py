@@ -7,7 +7,9 @@ split at `;` or `|`.
 
 from __future__ import annotations
 
+import difflib
 import json
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,9 +45,17 @@ from sentence_experts.tables import (
 
 _ROWS_PER_PART = 20_000
 _PAPER_COLUMNS = ("id", "title", "abstract")
+_MORE_PAPER_COLUMNS = (
+    *("doi", "pmid", "pmcid", "year", "article_type", "journal", "licence"),
+    *("retracted", "subjects", "mesh", "keywords"),
+)
 _CITATION_COLUMNS = ("citing", "cited")
+_MORE_CITATION_COLUMNS = ("cited_title", "cited_year")
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
-_TRUE = frozenset({"1", "true", "yes", "t", "y"})
+_TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
+_FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +77,9 @@ class UserTables:
             if citations is not None:
                 raise UsageError("`citations` needs `papers`: the table of the papers that its ids name")
             return None
-        check_columns(name_of_table(papers), _PAPER_COLUMNS, read_columns(papers))
+        _check(papers, _PAPER_COLUMNS, _MORE_PAPER_COLUMNS)
         if citations is not None:
-            check_columns(name_of_table(citations), _CITATION_COLUMNS, read_columns(citations))
+            _check(citations, _CITATION_COLUMNS, _MORE_CITATION_COLUMNS)
         return cls(papers, citations)
 
     def described(self) -> list[dict[str, Any]]:
@@ -91,6 +101,24 @@ class UserTables:
             # Bare digits may be PMIDs only if the papers have PMIDs.
             add = partial(_add_citation, digits_are_pmids="pmid" in read_columns(self.papers))
             _parse(self.citations, _name(self.citations, "citations"), parts, first_source + 1, add)
+
+
+def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> None:
+    """Check the columns of a table, and name those that are not read: one of them may be misspelt.
+
+    Raises:
+        InputError: a required column is missing.
+    """
+    name, columns = name_of_table(table), read_columns(table)
+    check_columns(name, required, columns)
+    absent = [column for column in more if column not in columns]
+    notes = []
+    for column in columns:
+        if column not in (*required, *more):
+            near = difflib.get_close_matches(column.lower().strip(), absent, n=1, cutoff=0.75)
+            notes.append(f"{column} (did you mean {near[0]}?)" if near else column)
+    if notes:
+        logger.warning(f"{name}: columns that are not read: {', '.join(notes)}; besides {', '.join(required)}, {', '.join(more)} are")
 
 
 def _name(table: Table, kind: str) -> str:
@@ -137,7 +165,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         article_type=_text(row.get("article_type")),
         journal=_text(row.get("journal")),
         licence=_text(row.get("licence")),
-        retracted=(_text(row.get("retracted")) or "").lower() in _TRUE,
+        retracted=_is_retracted(row.get("retracted")),
         subjects=_list(row.get("subjects")),
         mesh=_list(row.get("mesh")),
         keywords=_list(row.get("keywords")),
@@ -183,6 +211,13 @@ def _year(value: Any) -> int | None:
     if year is None:
         raise BadRowError(f"{text[:40]!r} is not a year")
     return year
+
+
+def _is_retracted(value: Any) -> bool:
+    text = _text(value) or ""
+    if text.lower() not in _TRUE | _FALSE:
+        raise BadRowError(f"retracted is {text[:40]!r}; write yes or no")
+    return text.lower() in _TRUE
 
 
 def _list(value: Any) -> tuple[str, ...]:

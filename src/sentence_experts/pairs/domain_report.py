@@ -87,9 +87,10 @@ def explain_empty(
         return "it has no rule"
     if unmatched:
         listed = [
-            f"the most frequent {key} are {most_frequent(count_values(COLUMNS[key]))}"
+            f"the most frequent {key} are {shown}" if shown else f"no paper of the corpus has {key}"
             for key in keys
             if key != "title"
+            for shown in [most_frequent(count_values(COLUMNS[key]))]
         ]
         return "; ".join([*unmatched, *listed[:1]])
     if rule.years is not None:

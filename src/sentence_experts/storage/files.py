@@ -107,7 +107,9 @@ def read_json(path: Path) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
-    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, or nesting as deep
+    except RecursionError as error:
+        raise InputError(f"{path}: JSON nested too deep") from error
+    except ValueError as error:  # also a number of 5,000 digits
         raise InputError(f"{path}: not valid JSON: {error}") from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
