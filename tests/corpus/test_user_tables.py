@@ -202,7 +202,11 @@ def test_dois_of_papers_that_cannot_be_read_are_counted_and_named(tmp_path: Path
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize(
     ("values", "retracted"),
-    [(["yes", "no", None], [1, 0, 0]), ([1.0, 0.0, None], [1, 0, 0]), (["Retracted", "False", ""], [1, 0, 0])],
+    [
+        (["yes", "no", None], [1, 0, 0]),
+        ([1.0, 0.0, None], [1, 0, 0]),
+        (["Retracted", "False", ""], [1, 0, 0]),
+    ],
 )
 def test_a_retraction_is_read_alike_from_every_kind_of_file(
     tmp_path: Path, ending: str, values: list[Any], retracted: list[int]

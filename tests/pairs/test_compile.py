@@ -13,7 +13,7 @@ import yaml
 from helpers.compile_pairs import RULES, SMALL, Compile
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.tables import CorpusFolder
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
@@ -315,7 +315,7 @@ def test_datasets_and_stock_trainer_read_the_folder(compiled: Compile, minilm: s
     assert list(data) == list(SPLITS)
     assert data["train"].column_names == ["anchor", "positive", "label"]
     full = load_dataset(folder, "full", cache_dir=str(tmp_path / "cache"))
-    assert full["test"].column_names[3:] == ["domain", "count", "anchor_id", "positive_id", "linked_by"]
+    assert full["test"].column_names[3:] == ["domain", "count", "anchor_id", "positive_id"]
 
     model = SentenceTransformer(str(make_tiny_encoder(tmp_path / "tiny", minilm)))
     arguments = SentenceTransformerTrainingArguments(
@@ -335,7 +335,7 @@ def test_datasets_and_stock_trainer_read_the_folder(compiled: Compile, minilm: s
     ],
 )
 def test_impossible_settings_are_errors(compiled: Compile, settings: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(SentenceExpertsError, match=message):
         compiled(**settings)
 
 

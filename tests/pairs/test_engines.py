@@ -104,11 +104,11 @@ def test_long_lists_link_nothing_and_are_counted(compiled: Compile, corpus: Corp
         (select citing from '{corpus.citations}' group by citing having count(*) > {longest}))
         select count(distinct citing), count(*) from c"""
     ).fetchall()[0]
-    with link_graph(corpus, PairsConfig(max_references=longest)) as graph:
+    with link_graph(corpus, PairsConfig(unit="abstract", max_references=longest)) as graph:
         assert graph.long_lists == {"papers": behind[0], "citations": behind[1]}
         capped, left_out = graph.pairs.count.sum(), graph.long_lists
-    with link_graph(corpus, PairsConfig()) as graph:
+    with link_graph(corpus, PairsConfig(unit="abstract")) as graph:
         assert graph.long_lists is None
         assert capped < graph.pairs.count.sum()
-    pairs: Pairs = compiled(max_references=longest)
+    pairs: Pairs = compiled(unit="abstract", max_references=longest)
     assert pairs.manifest["left_out_by_max_references"] == left_out

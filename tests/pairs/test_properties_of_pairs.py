@@ -136,7 +136,9 @@ def test_pairs_and_their_counts_are_those_of_the_definition(
         graph = Graph(Path(folder), references, texts, domains)
         links = graph.links(relation, rare, longest or 10**6)
         expected = {pair: count for pair, count in graph.pairs(links).items() if count >= least}
-        chosen = PairsConfig(relation=relation, rare=rare, min_count=least, max_references=longest)
+        chosen = PairsConfig(
+            relation=relation, unit="abstract", rare=rare, min_count=least, max_references=longest
+        )
         if not expected:
             with pytest.raises(InputError), link_graph(graph.corpus, chosen, graph.rules):
                 pass
@@ -189,6 +191,7 @@ def test_splits_do_not_leak_and_negatives_are_unlinked(seed: int, split: str, lo
         texts[0] = "own"
         graph = Graph(Path(folder), references, texts, ["ab", *["a"] * (PAPERS - 1)])
         chosen = PairsConfig(
+            unit="abstract",
             split=split,
             seed=seed % 7,
             fractions=(0.4, 0.3, 0.3),

@@ -72,7 +72,7 @@ def test_simulated_texts_are_named_so_first():
 def test_a_single_model_is_to_be_compared_and_open_questions_get_a_number_of_pairs():
     alone = of_pairs(invented(models=[("a", 0.4)]))
     assert alone.compared.startswith("Measured a on")
-    assert "--baseline minilm" in alone.advice[0]
+    assert "`baseline` minilm" in alone.advice[0]
     alike = of_pairs(invented(models=[("a", 0.2), ("b", 0.2)], baseline=["a", "b"]))
     assert any("cannot be told apart" in each for each in alike.findings)
     assert any("test pairs of as many more papers" in each for each in alike.advice)

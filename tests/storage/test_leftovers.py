@@ -201,3 +201,12 @@ def test_temporary_folders_of_killed_processes_go_after_a_day(
         assert not old.exists()
         assert all(folder.exists() for folder in (new, living, other))
     assert not Path(made).exists()
+
+
+def test_temporary_folders_that_vanish_meanwhile_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / f"sentence-experts-{os.getppid()}-gone"
+    monkeypatch.setattr("sentence_experts.storage.disk._entries", lambda *_: [gone])
+    with temporary_folder() as made:
+        assert Path(made).is_dir()

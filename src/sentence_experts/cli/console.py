@@ -42,7 +42,7 @@ def show_verdict(lines: Iterable[str]) -> None:
     """Print the sentences that end a report."""
     results.print("\nVERDICT", style="bold")
     for line in lines:
-        show(line)
+        show(name_flags(line, parameters))
 
 
 def note(message: str) -> None:

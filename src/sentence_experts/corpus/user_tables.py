@@ -118,7 +118,10 @@ def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> No
             near = difflib.get_close_matches(column.lower().strip(), absent, n=1, cutoff=0.75)
             notes.append(f"{column} (did you mean {near[0]}?)" if near else column)
     if notes:
-        logger.warning(f"{name}: columns that are not read: {', '.join(notes)}; besides {', '.join(required)}, {', '.join(more)} are")
+        logger.warning(
+            f"{name}: columns that are not read: {', '.join(notes)}; "
+            f"besides {', '.join(required)}, these are: {', '.join(more)}"
+        )
 
 
 def _name(table: Table, kind: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -42,13 +42,13 @@ CAUTION = {
 }
 
 
-def dataset_card(manifest: dict[str, Any], trainer_columns: Sequence[str]) -> str:
-    """README.md with the metadata that `datasets.load_dataset(folder)` reads."""
+def dataset_card(manifest: dict[str, Any], columns: Mapping[str, Sequence[str]]) -> str:
+    """README.md with metadata for `datasets.load_dataset(folder)`: the columns of each configuration."""
     files = [{"split": name, "path": f"{name}.parquet"} for name in SPLITS]
     metadata = {
         "configs": [
-            {"config_name": "pairs", "default": True, "data_files": files, "columns": list(trainer_columns)},
-            {"config_name": "full", "data_files": files},
+            {"config_name": name, "default": name == "pairs", "data_files": files, "columns": list(names)}
+            for name, names in columns.items()
         ],
         "task_categories": ["sentence-similarity"],
         "tags": ["sentence-transformers", *(["co-citation"] if "corpus" in manifest else [])],

@@ -217,7 +217,9 @@ class Pairs(TableFolder):
 
     def about(self, manifest: dict[str, Any]) -> dict[str, str]:
         """The dataset card."""
-        return {"README.md": dataset_card(manifest, TRAINER_COLUMNS)}
+        # Training pairs have no `linked_by`, and a configuration has the same columns in all splits.
+        full = [name for name in self.split("train").column_names if name != LINKED_BY]
+        return {"README.md": dataset_card(manifest, {"pairs": TRAINER_COLUMNS, "full": full})}
 
     def to_pandas(self) -> pd.DataFrame:
         """All pairs as one DataFrame, with a column `split`."""

@@ -85,7 +85,7 @@ def of_pairs(found: PairEvaluation) -> Verdict:
     findings += [*_seeds(trained, len(models)), *_suspicious(found.text_free)]
     advice = [
         *([REAL_ARTICLES] if simulated else []),
-        *_missing_baseline([model.label for model in models if not model.trained], "minilm --baseline tfidf"),
+        *_missing_baseline([model.label for model in models if not model.trained], "minilm or tfidf"),
         *_lost(order, trained, gaps),
         *_more_seeds(trained, len(models)),
         *_more_pairs(order, gaps, margin, counts.pairs),
@@ -149,9 +149,11 @@ def of_analysis(found: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdic
     findings.append(f"HS or RW alone is right about {alone:.0%} of the pairs: what joining them could gain.")
     advice = []
     if len(found["prompts"]) == 1:
-        advice.append("Compare prompts with --prompts: they often matter more than the part.")
+        advice.append("Compare prompts with `prompts`: they often matter more than the part.")
     if "sum" in parts:
-        advice.append("Choose the weight of RW in the sum on pairs of your own: `moee make --develop`.")
+        advice.append(
+            "Choose the weight of RW in the sum on pairs of your own: `develop` of `make_embedder`."
+        )
     advice.append("Measure what leads on tasks: `moee evaluate`.")
     return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
 
@@ -182,7 +184,7 @@ def of_audit(found: Audit, name: str, simulated: bool = False) -> Verdict:
         falls = falls or fell
     advice = [REAL_ARTICLES] if simulated else []
     if leaked / pairs > TOLERATED:
-        advice.append("Compile the pairs with `pairs --split paper` (or article) and train again.")
+        advice.append("Compile the pairs with `split=paper` (or article) and train again.")
     if falls:
         advice.append(f"Report figures on the test pairs {without}; those on all pairs are partly memory.")
     if not any(each.model not in (TFIDF_LABEL, MEMORY_LABEL) for each in found.measurements):
@@ -242,7 +244,7 @@ def of_comparison(found: Comparison) -> Verdict:
         findings += [f"Routes {what}: {_listed(list(names))}."] if names else []
     advice = [REAL_ARTICLES] if found.simulated else []
     if changed and not found.metrics:
-        advice.append("See with --pairs whether the change of these routes helps or harms.")
+        advice.append("See with `pairs` whether the change of these routes helps or harms.")
     if any(each.value is not None and each.value > 0 and _is_sure(each) for each in found.differences):
         advice.append("A domain became worse: keep the model before, or train that expert again.")
     if not changed:
@@ -342,10 +344,10 @@ def _suspicious(text_free: Sequence[ModelResult]) -> list[str]:
     return [] if found is None else [f"{found[0].upper()}{found[1:]}."]
 
 
-def _missing_baseline(baselines: Sequence[str], flags: str) -> list[str]:
+def _missing_baseline(baselines: Sequence[str], names: str) -> list[str]:
     if baselines:
         return []
-    return [f"Compare with models that were not trained here: --baseline {flags}."]
+    return [f"Compare with models that were not trained here: `baseline` {names}."]
 
 
 def _lost(order: Sequence[str], trained: Mapping[str, int], gaps: Iterable[Difference]) -> list[str]:
@@ -363,7 +365,7 @@ def _more_seeds(trained: Mapping[str, int], models: int) -> list[str]:
     if not few or models < 2:
         return []
     return [
-        f"Train {_listed(few)} with {SEEDS_ADVISED} seeds and give the runs as --seeds LABEL=MODEL, to "
+        f"Train {_listed(few)} with {SEEDS_ADVISED} seeds and give the runs as `seeds`, to "
         "compare ways of training and not single runs."
     ]
 

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sentence_experts.serve.engine import Engine
-from sentence_experts.serve.http import Route, Schema, answered, body_of, json_answer, read
+from sentence_experts.serve.http import (
+    Dimensions,
+    ModelName,
+    Route,
+    Schema,
+    answered,
+    body_of,
+    json_answer,
+    read,
+)
 from sentence_experts.serve.inputs import check_dimensions, check_lengths, texts_of
 from sentence_experts.serve.routing import fields_of, find_model, find_routes
 
@@ -23,7 +32,7 @@ router = APIRouter(tags=["Cohere"])
 class EmbedRequest(Schema):
     """Cohere's request; `input_type` names a route, by the model's own name or Cohere's."""
 
-    model: str | None = Field(None, description="Name of a model, or NAME:ROUTE")
+    model: ModelName
     texts: list[str] = Field(description="The texts")
     input_type: Route
     route: Route
@@ -31,9 +40,7 @@ class EmbedRequest(Schema):
         ["float"], min_length=1, description="Forms of the vectors"
     )
     truncate: Literal["NONE", "END"] = Field("END", description="NONE refuses texts that are too long")
-    output_dimension: int | None = Field(
-        None, description="Shorter vectors, from models that were trained for them"
-    )
+    output_dimension: Dimensions
 
 
 @router.post("/v2/embed", openapi_extra=body_of(EmbedRequest))

@@ -18,7 +18,7 @@ class ServeConfig(Config):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen at; 0 takes a free one")
     api_key_file: Path | None = Field(None, description="File of keys that clients may send, one per line")
     auth: bool = Field(
-        True, description="Ask for a key at addresses that other machines reach; `--no-auth` serves anyone"
+        True, description="Ask for a key at addresses that other machines reach; otherwise anyone is served"
     )
     normalize: bool = Field(
         False, description="Scale vectors to length 1 where a request does not say otherwise"

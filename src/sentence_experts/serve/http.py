@@ -29,7 +29,14 @@ class Schema(BaseModel):
 S = TypeVar("S", bound=Schema)
 
 STRINGS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Texts = Annotated[Any, WithJsonSchema(STRINGS)]  # checked by `texts_of`, which says what is wrong with one
+# Checked by `texts_of`, which says what is wrong with one.
+Texts = Annotated[Any, WithJsonSchema(STRINGS), Field(description="A text, or a list of texts")]
+ModelName = Annotated[
+    str | None, Field(None, description="Name of a model, or NAME:ROUTE; by default the first one")
+]
+Dimensions = Annotated[
+    int | None, Field(None, description="Shorter vectors, from models that were trained for them")
+]
 Route = Annotated[
     str | list[str | None] | None, Field(None, description="Route of all texts, or one per text")
 ]

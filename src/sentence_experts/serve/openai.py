@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sentence_experts.serve.engine import Embedded, Engine
-from sentence_experts.serve.http import Route, Schema, Texts, answered, body_of, json_answer, read
+from sentence_experts.serve.http import (
+    Dimensions,
+    ModelName,
+    Route,
+    Schema,
+    Texts,
+    answered,
+    body_of,
+    json_answer,
+    read,
+)
 from sentence_experts.serve.inputs import check_dimensions, texts_of
 from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.routing import fields_of, find_model, find_routes
@@ -23,14 +33,14 @@ router = APIRouter(tags=["OpenAI"])
 class EmbeddingsRequest(Schema):
     """OpenAI's request, and routes."""
 
-    input: Texts = Field(description="A text, or a list of texts")
-    model: str | None = Field(None, description="Name of a model, or NAME:ROUTE")
+    input: Texts
+    model: ModelName
     encoding_format: Literal["float", "base64"] | None = Field(None, description="Default: float")
-    dimensions: int | None = Field(
-        None, description="Shorter vectors, from models that were trained for them"
-    )
+    dimensions: Dimensions
     user: str | None = Field(None, description="Not used")
-    normalize: bool | None = Field(None, description="Scale vectors to length 1")
+    normalize: bool | None = Field(
+        None, description="Scale vectors to length 1; by default as the server was started"
+    )
     route: Route
     prompt_name: Route
     input_type: Route

@@ -16,7 +16,17 @@ from pydantic import Field
 from sentence_experts import __version__
 from sentence_experts.serve.engine import Embedded, Engine
 from sentence_experts.serve.errors import RequestError
-from sentence_experts.serve.http import Route, Schema, Texts, answered, body_of, json_answer, read
+from sentence_experts.serve.http import (
+    Dimensions,
+    ModelName,
+    Route,
+    Schema,
+    Texts,
+    answered,
+    body_of,
+    json_answer,
+    read,
+)
 from sentence_experts.serve.inputs import check_dimensions, check_lengths, texts_of
 from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.routing import fields_of, find_model, find_routes
@@ -29,7 +39,7 @@ router = APIRouter(tags=["TEI"])
 class Options(Schema):
     """What all requests can say."""
 
-    model: str | None = Field(None, description="Name of a model, or NAME:ROUTE; by default the first one")
+    model: ModelName
     prompt_name: Route
     route: Route
     truncate: bool | None = Field(None, description="False refuses texts that the model does not read whole")
@@ -41,11 +51,9 @@ class Options(Schema):
 class EmbedRequest(Options):
     """A request for vectors."""
 
-    inputs: Texts = Field(description="A text, or a list of texts")
+    inputs: Texts
     normalize: bool = Field(True, description="Scale vectors to length 1")
-    dimensions: int | None = Field(
-        None, description="Shorter vectors, from models that were trained for them"
-    )
+    dimensions: Dimensions
     encoding_format: Literal["float"] | None = None
 
 
@@ -72,7 +80,7 @@ class AnyRequest(SimilarityRequest, EmbedRequest):
 class TokenizeRequest(Options):
     """A request for tokens."""
 
-    inputs: Texts = Field(description="A text, or a list of texts")
+    inputs: Texts
     add_special_tokens: bool = True
 
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from time import time
@@ -87,10 +87,11 @@ def temporary_folder() -> TemporaryDirectory[str]:
     """
     home = Path(gettempdir())
     for folder in _entries(home, "sentence-experts-"):
-        found = re.fullmatch(r"sentence-experts-(\d+)-\w+", folder.name)
+        owner = re.fullmatch(r"sentence-experts-(\d+)-\w+", folder.name)
         # Processes of other containers, which may share the folder, are not seen: hence the day.
-        if found and time() - folder.lstat().st_mtime > _DAY and not _is_alive(found[1]):
-            remove(folder)
+        with suppress(FileNotFoundError):  # its process has just removed it
+            if owner and time() - folder.lstat().st_mtime > _DAY and not _is_alive(owner[1]):
+                remove(folder)
     return TemporaryDirectory(prefix=f"sentence-experts-{os.getpid()}-", dir=home)
 
 
