@@ -91,11 +91,12 @@ def evaluate_models(
     """
     from sentence_experts.evaluation.evaluate import evaluate
     from sentence_experts.evaluation.models import named_models
-    from sentence_experts.report.write import write_report
 
     data = one_of(pairs=pairs, mteb=mteb, tasks=tasks)
     named, others = named_models(models or [], baseline or [], name, seeds)
     evaluation = evaluate(named, data, config, out, overwrite, baseline=others)
+    from sentence_experts.report.write import write_report  # imports torch: after the checks
+
     show_evaluation(evaluation, write_report(evaluation, out))
 
 

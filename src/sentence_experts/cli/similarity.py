@@ -45,10 +45,11 @@ def similarity(
             check_route(source, route)
     from sentence_experts.evaluation.similarity import similarity as measure
     from sentence_experts.report.model_tables import similarity_table
-    from sentence_experts.report.write import write_report
 
     require("matplotlib", "report")  # before anything is encoded
     measured = measure(model, texts, config, out, overwrite, against=against)
+    from sentence_experts.report.write import write_report  # imports torch: after the checks
+
     figure = write_report(measured, out)
     results.print(similarity_table(measured))
     show(f"{out / FIGURES}, {figure}")
