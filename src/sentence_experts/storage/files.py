@@ -108,7 +108,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
     except RecursionError as error:
-        raise InputError(f"{path}: JSON nested too deep") from error
+        raise InputError(f"{path}: not valid JSON: nested too deep") from error
     except ValueError as error:  # also a number of 5,000 digits
         raise InputError(f"{path}: not valid JSON: {error}") from error
     except OSError as error:
