@@ -1,0 +1,147 @@
+"""Papers as RIS, BibTeX or CSV, for reference managers and spreadsheets.
+
+Titles and abstracts are others' text: every value stays on its own line, and means nothing to the program that
+reads the file (no RIS tag, no TeX command, no formula of a spreadsheet).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+from urllib.parse import quote
+
+from sentence_experts.errors import UsageError
+
+Format = Literal["ris", "bibtex", "csv"]
+
+# Of papers.parquet, in the order of a CSV file; columns that no paper has are left out.
+COLUMNS = (
+    "query", "lens", "rank", "score", "paper_id", "title", "year", "journal", "article_type", "doi", "pmid",
+    "pmcid", "abstract", "subjects", "mesh", "keywords", "licence", "retracted",
+)  # fmt: skip
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_TEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
+    "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+}  # fmt: skip
+
+
+def export_papers(papers: Sequence[Mapping[str, Any]], form: Format) -> str:
+    """The text of a file of papers.
+
+    Args:
+        papers: mappings with names of `PAPERS_SCHEMA`; `paper_id` is needed, others may be missing or None.
+        form: "ris", "bibtex" or "csv".
+
+    Raises:
+        UsageError: another form.
+
+    >>> print(export_papers([{"paper_id": "doi:10.1/a", "title": "Rice", "year": 2012}], "bibtex"))
+    @article{rice2012,
+      title = {{Rice}},
+      year = {2012},
+      note = {doi:10.1/a}
+    }
+    <BLANKLINE>
+    """
+    if form not in get_args(Format):
+        raise UsageError(f"papers can be written as {', '.join(get_args(Format))}, not as {form!r}")
+    return {"ris": _ris, "bibtex": _bibtex, "csv": _csv}[form](papers)
+
+
+def paper_url(paper: Mapping[str, Any]) -> str | None:
+    """Where to read a paper: its DOI, or its record in PubMed Central or PubMed; None without identifier."""
+    if doi := paper.get("doi"):
+        return f"https://doi.org/{_percent(str(doi))}"
+    if pmcid := paper.get("pmcid"):
+        return f"https://pmc.ncbi.nlm.nih.gov/articles/{_percent(str(pmcid))}/"
+    if pmid := paper.get("pmid"):
+        return f"https://pubmed.ncbi.nlm.nih.gov/{_percent(str(pmid))}/"
+    return None
+
+
+def _percent(value: str) -> str:
+    return quote(value, safe="/():;.,-_~")
+
+
+def _line(value: Any) -> str:
+    """A value on one line."""
+    return " ".join(_CONTROL.sub(" ", str(value)).split())
+
+
+def _present(paper: Mapping[str, Any], name: str) -> list[str]:
+    """The values of a column, none if the paper has none."""
+    value = paper.get(name)
+    values = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return [line for each in values if each is not None and (line := _line(each))]
+
+
+def _ris(papers: Sequence[Mapping[str, Any]]) -> str:
+    lines: list[str] = []
+    for paper in papers:
+        lines.append("TY  - JOUR")
+        for tag, name in (("TI", "title"), ("PY", "year"), ("JO", "journal"), ("AB", "abstract"),
+                          ("DO", "doi"), ("AN", "pmid"), ("C2", "pmcid"), ("KW", "keywords")):  # fmt: skip
+            lines += [f"{tag}  - {value}" for value in _present(paper, name)]
+        lines += [f"UR  - {url}"] if (url := paper_url(paper)) else []
+        lines += ["N1  - Retracted"] if paper.get("retracted") else []
+        lines += [f"ID  - {_line(paper['paper_id'])}", "ER  - ", ""]
+    return "\r\n".join(lines) + "\r\n" if lines else ""
+
+
+def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
+    keys: set[str] = set()
+    entries = []
+    for paper in papers:
+        fields: list[tuple[str, str]] = []
+        for field, name in (("title", "title"), ("journal", "journal"), ("year", "year"), ("doi", "doi"),
+                            ("pmid", "pmid"), ("abstract", "abstract")):  # fmt: skip
+            fields += [(field, value) for value in _present(paper, name)[:1]]
+        if words := _present(paper, "keywords"):
+            fields.append(("keywords", ", ".join(words)))
+        notes = ["Retracted"] if paper.get("retracted") else []
+        notes += [] if paper.get("doi") or paper.get("pmid") else [_line(paper["paper_id"])]
+        fields += [("note", "; ".join(notes))] if notes else []
+        # Twice in braces, or BibTeX would write the names in a title small.
+        written = [f"  {name} = {{{{{_tex(value)}}}}}" if name == "title" else f"  {name} = {{{_tex(value)}}}"
+                   for name, value in fields]  # fmt: skip
+        entries.append(f"@article{{{_key(paper, keys)},\n" + ",\n".join(written) + "\n}\n")
+    return "\n".join(entries)
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in text)
+
+
+def _key(paper: Mapping[str, Any], taken: set[str]) -> str:
+    """A key of its own: the first long word of the title, and the year."""
+    plain = unicodedata.normalize("NFKD", str(paper.get("title") or "")).encode("ascii", "ignore").decode()
+    words = [word for word in re.findall(r"[a-z]+", plain.lower()) if len(word) > 3]
+    start = f"{words[0][:24] if words else 'paper'}{_line(paper.get('year') or '')}"
+    start = re.sub(r"[^a-z0-9]", "", start)
+    key, number = start, 1
+    while key in taken:
+        number += 1
+        key = f"{start}-{number}"
+    taken.add(key)
+    return key
+
+
+def _csv(papers: Sequence[Mapping[str, Any]]) -> str:
+    columns = [name for name in COLUMNS if name == "paper_id" or any(_present(each, name) for each in papers)]
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(columns)
+    for paper in papers:
+        writer.writerow([_cell("; ".join(_present(paper, name))) for name in columns])
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    is_number = re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") and not is_number else text
