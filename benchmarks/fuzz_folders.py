@@ -103,13 +103,13 @@ class _Encoder:
 @cache
 def _indexed() -> Path:
     from sentence_experts.corpus.tables import CorpusFolder
-    from sentence_experts.retrieval.index import corpus_index
+    from sentence_experts.retrieval.index import route_vectors
 
     corpus = _folders()["corpus"]
     indexed = corpus.parent / "indexed"
     shutil.copytree(corpus, indexed)
     encoder: Any = _Encoder()
-    corpus_index(encoder, CorpusFolder.open(indexed), None, "title")
+    route_vectors(encoder, CorpusFolder.open(indexed), None, "title")
     return indexed
 
 
@@ -125,13 +125,14 @@ def break_index(random: Random, folder: Path) -> Path:
 
 def read_index(path: Path) -> None:
     from sentence_experts.corpus.tables import CorpusFolder
-    from sentence_experts.retrieval.index import corpus_index, describe_papers
+    from sentence_experts.retrieval.index import route_vectors
+    from sentence_experts.retrieval.papers import Papers
 
     corpus = CorpusFolder.open(path)
     encoder: Any = _Encoder()
-    hits = corpus_index(encoder, corpus, None, "title").search(encoder.encode(["Title 3"]), 3)[0]
-    assert all(-1.001 <= hit.score <= 1.001 for hit in hits), [hit.score for hit in hits]
-    describe_papers(corpus, [hit.row for hit in hits])
+    rows, scores = route_vectors(encoder, corpus, None, "title").search(encoder.encode(["Title 3"]), 3)[0]
+    assert (abs(scores) <= 1.001).all(), scores
+    Papers(corpus).facts(rows.tolist())
 
 
 SAVED = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "saved_models"

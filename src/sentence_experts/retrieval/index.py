@@ -1,32 +1,31 @@
-"""Exact nearest neighbours among the papers of a corpus, by cosine, over a memory-mapped matrix.
+"""The vectors of a corpus under one route, built once and kept beside it.
 
-Vectors are stored beside the corpus in `CORPUS/.vectors/KEY/`: `vectors.npy` (papers with text, dimensions;
-float32, length 1), `rows.npy` (each vector's row in `papers.parquet`) and `index.json`. KEY is a hash of
-model, route, text unit and corpus, so a changed model or corpus gets vectors of its own; those of an older
-state of the corpus are removed.
+They stand in `CORPUS/.vectors/KEY/`: `vectors.npy` (texts, dimensions; float32, length 1), `rows.npy` (each
+one's row in `papers.parquet`), `texts.npy` (16 bytes of each text's SHA-256) and `index.json`. KEY is a hash
+of what decides a vector, without the corpus: when the corpus changes, texts that it had before keep their
+vectors and only the others are encoded.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors, encode_chunks
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.vector_files import write_matrix
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.pooling import unit
 from sentence_experts.progress import progress
+from sentence_experts.retrieval.exact import Ranking, nearest
 from sentence_experts.storage import (
     PartStore,
     check_version,
@@ -34,7 +33,7 @@ from sentence_experts.storage import (
     read_json,
     replacing_folder,
     sha256_file,
-    sha256_text,
+    sha256_settings,
     write_json,
     write_npy,
 )
@@ -47,58 +46,85 @@ logger = logging.getLogger(__name__)
 UNITS = {"title+abstract": ("title", "abstract"), "abstract": ("abstract",), "title": ("title",)}
 SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
 CHUNK_SIZE = 1024  # texts lost at most by an interruption
-ROWS_PER_BLOCK = 65_536
-FORMAT_VERSION = 1  # of `index.json`
-VECTORS, ROWS, INDEX = "vectors.npy", "rows.npy", "index.json"
-PAPER_COLUMNS = ["paper_id", "title", "year", "doi", "retracted"]
+FORMAT_VERSION = 2  # of `index.json`
+FOLDER = ".vectors"
+VECTORS, ROWS, TEXTS, INDEX = "vectors.npy", "rows.npy", "texts.npy", "index.json"
+_DIGEST = 16  # bytes of a text's hash
+_COPIED = 65_536  # vectors copied at once
+_SAMPLE = 10_000  # vectors that percentiles are estimated from
 
 
 @dataclass(frozen=True)
-class Hit:
-    """A paper found: `rank` from 1, `score` the cosine, `row` its row in papers.parquet."""
-
-    rank: int
-    score: float
-    row: int
-
-
-@dataclass(frozen=True)
-class CorpusIndex:
-    """The vectors of a corpus under one model, route and text unit.
+class RouteVectors:
+    """The vectors of a corpus under one route and text unit.
 
     Attributes:
-        vectors: (papers with text, dimensions), of length 1.
-        rows: the row of each in papers.parquet.
+        vectors: (texts, dimensions), of length 1, mapped into memory.
+        rows: (texts,), ascending: the row of each in papers.parquet.
     """
 
     vectors: Vectors
     rows: NDArray[np.int64]
 
-    def search(self, queries: Vectors, top_k: int) -> list[list[Hit]]:
-        """The nearest papers for each query of shape (queries, dimensions), best first.
+    def search(self, queries: Vectors, top_k: int, allowed: NDArray[np.bool_] | None = None) -> list[Ranking]:
+        """The nearest papers for each query of shape (queries, dimensions): their rows and cosines.
 
-        Papers with equal scores stand in the order of the corpus. A smaller corpus gives fewer than `top_k`.
+        Papers with equal scores stand in the order of the corpus. `allowed`, of shape (papers of the
+        corpus,), says which to look at.
 
         Raises:
-            UsageError: `top_k` is less than 1.
+            UsageError: `top_k` is less than 1, or the queries come from another model.
         """
-        if top_k < 1:
-            raise UsageError(f"`top_k` must be at least 1, got {top_k}")
-        queries, starts = unit(queries), range(0, len(self.vectors), ROWS_PER_BLOCK)
-        blocks = [self.vectors[start : start + ROWS_PER_BLOCK] @ queries.T for start in starts]
-        return [self._best(scores, top_k) for scores in np.concatenate(blocks).T]
+        places = None if allowed is None else np.flatnonzero(allowed[self.rows])
+        rankings = nearest(self.vectors, queries, top_k, places)
+        return [(self.rows[best], scores) for best, scores in rankings]
 
-    def _best(self, scores: NDArray[np.float32], top_k: int) -> list[Hit]:
-        top_k = min(top_k, scores.size)
-        lowest = np.partition(scores, scores.size - top_k)[scores.size - top_k]
-        candidates = np.flatnonzero(scores >= lowest)
-        best = candidates[np.argsort(-scores[candidates], kind="stable")][:top_k]
-        return [Hit(rank, float(scores[i]), int(self.rows[i])) for rank, i in enumerate(best, start=1)]
+    def of_rows(self, rows: Any) -> Vectors:
+        """The vectors of papers, (papers, dimensions); zeros for a paper without text."""
+        wanted = np.asarray(rows, np.int64)
+        places = np.minimum(np.searchsorted(self.rows, wanted), len(self.rows) - 1)
+        found: Vectors = np.array(self.vectors[places], np.float32)
+        found[self.rows[places] != wanted] = 0
+        return found
+
+    def sample(self) -> Vectors:
+        """At most 10,000 of the vectors, evenly spread over the corpus."""
+        count = len(self.rows)
+        places = np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64)
+        return np.array(self.vectors[places])
 
 
-def corpus_index(
+def papers_fingerprint(corpus: CorpusFolder, noted: Mapping[str, Any] = {}) -> str:
+    """The SHA-256 of the table of papers, which `noted` saves where it tells of the same file.
+
+    Raises:
+        InputError: the table has changed since it was written.
+    """
+    if noted.get("papers_file", {}).get("sha256") and _is_unchanged(corpus.papers, noted["papers_file"]):
+        digest: str = noted["papers_file"]["sha256"]
+    else:
+        digest = sha256_file(corpus.papers)
+    expected = corpus.manifest.get("tables", {}).get(corpus.papers.name)
+    if expected and digest != expected:
+        raise InputError(f"{corpus.papers} has changed since it was written: make it again with `overwrite`")
+    return digest
+
+
+def vector_settings(encoder: BatchEncoder, route: str | None, unit: str) -> dict[str, Any]:
+    """What decides the vectors of texts: the key of an index."""
+    if unit not in UNITS:
+        raise UsageError(f"unknown text unit {unit!r}: choose {', '.join(UNITS)}")
+    return {**encoder.vector_settings(route), "unit": unit}
+
+
+def index_folder(corpus: CorpusFolder, settings: Mapping[str, Any]) -> Path:
+    """Where the vectors of these settings stand."""
+    return corpus.path / FOLDER / sha256_settings(dict(settings))[:16]
+
+
+def route_vectors(
     encoder: BatchEncoder, corpus: CorpusFolder, route: str | None = None, unit: str = "title+abstract"
-) -> CorpusIndex:
+) -> RouteVectors:
     """The vectors of a corpus: read if they are there and unchanged, otherwise computed.
 
     Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
@@ -110,52 +136,65 @@ def corpus_index(
             version of this package wrote them.
         RouteError: the model needs a route, or does not know this one.
     """
-    if unit not in UNITS:
-        raise UsageError(f"unknown text unit {unit!r}: choose {', '.join(UNITS)}")
-    route = encoder.chosen_route(route)
-    settings = {
-        "fingerprint": encoder.fingerprint,
-        "route": route,
-        "max_length": encoder.model.max_seq_length,
-        "unit": unit,
-        "corpus_fingerprint": corpus.fingerprint(),
-    }
-    root = Path(corpus.papers).parent / ".vectors"
-    key = sha256_text(*(f"{name}={value}" for name, value in sorted(settings.items())))[:16]
-    folder = root / key
-    if not _is_intact(folder, settings):
-        try:
-            with locked(folder, f"encode the corpus ({unit})", wait=True):
-                if not _is_intact(folder, settings):
-                    _build(encoder, corpus, settings, folder)
-        except PermissionError as error:
-            raise InputError(f"{root}: vectors cannot be written beside the corpus: {error}") from error
-    return CorpusIndex(np.load(folder / VECTORS, mmap_mode="r"), np.load(folder / ROWS))
+    settings = vector_settings(encoder, route := encoder.chosen_route(route), unit)
+    folder = index_folder(corpus, settings)
+    if (known := read_index(folder, corpus)) is not None:
+        return known
+    try:
+        with locked(folder, f"encode the corpus ({unit})", wait=True):
+            if (known := read_index(folder, corpus, warn=True)) is None:
+                _build(encoder, corpus, settings, folder)
+                known = read_index(folder, corpus)
+    except PermissionError as error:
+        raise InputError(f"{folder.parent}: vectors cannot be written beside the corpus: {error}") from error
+    if known is None:
+        raise InputError(f"{corpus.papers} changed while it was encoded; give the same command again")
+    return known
 
 
-def _is_intact(folder: Path, settings: Mapping[str, Any]) -> bool:
-    """Whether the folder holds these vectors, as they were written; what does not fit is logged.
+def read_index(folder: Path, corpus: CorpusFolder, warn: bool = False) -> RouteVectors | None:
+    """The vectors in a folder if they are whole and those of the corpus as it is.
+
+    Raises:
+        InputError: a newer version of this package wrote them.
+    """
+    noted = _intact(folder, warn)
+    if noted is None or papers_fingerprint(corpus, noted) != noted["papers_file"]["sha256"]:
+        return None
+    return _opened(folder)
+
+
+def _opened(folder: Path) -> RouteVectors:
+    return RouteVectors(np.load(folder / VECTORS, mmap_mode="r"), np.load(folder / ROWS))
+
+
+def _intact(folder: Path, warn: bool = False) -> dict[str, Any] | None:
+    """What `index.json` notes, if the files are as they were written; otherwise None.
 
     Raises:
         InputError: a newer version of this package wrote them.
     """
     if not (folder / INDEX).exists():
-        return False
-    version = None
+        return None
+    changed, noted = [INDEX], {}
     try:
         noted = read_json(folder / INDEX)
-        version = noted.get("format_version")  # version 0.1.0 noted none
-        files = noted.pop("files", {}) if isinstance(noted, dict) else {}
-        fits = bool(files) and all(noted.get(name) == value for name, value in settings.items())
-        changed = [] if fits else [INDEX]
-        changed += [name for name, stamp in files.items() if not _is_unchanged(folder / name, stamp)]
-    except (InputError, OSError, TypeError, ValueError, AttributeError):
-        changed = [INDEX]
+        settings = noted["settings"] if noted.get("format_version") == FORMAT_VERSION else {}
+        if sha256_settings(settings)[:16] == folder.name and noted["papers_file"]["sha256"]:
+            stamps = noted["files"]
+            changed = [
+                name for name in (VECTORS, ROWS, TEXTS) if not _is_unchanged(folder / name, stamps[name])
+            ]
+    except (InputError, OSError, TypeError, KeyError, ValueError, AttributeError):
+        pass
+    version = noted.get("format_version") if isinstance(noted, dict) else None
     if isinstance(version, int):
         check_version(folder / INDEX, version, FORMAT_VERSION)
-    for name in changed[:1]:
-        logger.warning(f"{folder / name}: not as it was written; the corpus is encoded again")
-    return not changed
+    if not changed:
+        return dict(noted)
+    if warn:
+        logger.warning(f"{folder / changed[0]}: not as it was written; the corpus is encoded again")
+    return None
 
 
 def _stamp(file: Path) -> dict[str, Any]:
@@ -171,55 +210,107 @@ def _is_unchanged(file: Path, stamp: Mapping[str, Any]) -> bool:
     return bool(status.st_mtime_ns == stamp["changed_ns"]) or sha256_file(file) == stamp["sha256"]
 
 
-def describe_papers(corpus: CorpusFolder, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """The `PAPER_COLUMNS` that the corpus has, of the papers in `rows`, in their order."""
-    table = pq.ParquetFile(corpus.papers).read(columns=PAPER_COLUMNS)  # leaves out what is not there
-    # From a buffer, since pyarrow imports pandas to look at a list.
-    places = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.array(rows, np.int64))])
-    papers: list[dict[str, Any]] = table.take(places).to_pylist()
-    return papers
+class _Plan:
+    """Which texts of a corpus have a vector already, and which must be encoded, in the corpus's order."""
+
+    def __init__(self, corpus: CorpusFolder, unit: str, old: Path | None) -> None:
+        self._corpus, self._unit = corpus, unit
+        known = [] if old is None else np.load(old / TEXTS).view(f"V{_DIGEST}").ravel().tolist()
+        # Text -> place: in the older vectors (negative, from -1), or among the new ones (from 0).
+        self._places: dict[bytes, int] = {digest: -1 - place for place, digest in enumerate(known)}
+        self.reused = 0
+        self.rows: list[int] = []
+        self.sources: list[int] = []
+        self.digests: list[bytes] = []
+
+    def chunks(self) -> Iterator[list[str]]:
+        """The texts to encode."""
+        missing = self._missing()
+        while chunk := list(itertools.islice(missing, CHUNK_SIZE)):
+            yield chunk
+
+    def _missing(self) -> Iterator[str]:
+        new = 0
+        for row, text in texts_of(self._corpus, self._unit):
+            digest = hashlib.sha256(text.encode()).digest()[:_DIGEST]
+            place = self._places.get(digest)
+            if is_new := place is None:
+                place = self._places[digest] = new
+                new += 1
+            self.rows.append(row)
+            self.sources.append(place)
+            self.digests.append(digest)
+            self.reused += place < 0
+            if is_new:
+                yield text
 
 
 def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any], folder: Path) -> None:
     route, unit = settings["route"], settings["unit"]
-    exact = settings | encoder.exact_settings(route) | {"chunk_size": CHUNK_SIZE}
+    old = _intact(folder)
+    stamp = _stamp(corpus.papers)
+    exact = {**settings, **encoder.exact_settings(route), "chunk_size": CHUNK_SIZE, "papers": stamp["sha256"]}
+    exact["older"] = None if old is None else old["files"][VECTORS]["sha256"]
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
-    rows: list[int] = []
-
-    def chunks() -> Iterator[list[str]]:
-        texts = _texts(corpus, unit)
-        while chunk := list(itertools.islice(texts, CHUNK_SIZE)):
-            rows.extend(row for row, _ in chunk)
-            yield [text for _, text in chunk]
-
-    with progress(f"encoding the corpus ({unit})", pq.read_metadata(corpus.papers).num_rows) as advance:
+    plan = _Plan(corpus, unit, folder if old else None)
+    with progress(f"encoding the corpus ({unit})") as advance:
         encode = lambda texts: encoder.encode(texts, route, normalize=True)  # noqa: E731
-        files = encode_chunks(encode, chunks(), parts, advance)
-    if not files:
+        files = encode_chunks(encode, plan.chunks(), parts, advance)
+    if not plan.rows:
         parts.remove()
         raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
+    if plan.reused:
+        logger.info(f"{plan.reused:,} of {len(plan.rows):,} texts were encoded before")
     with replacing_folder(folder) as temporary:
-        write_matrix(temporary / VECTORS, files)
-        write_npy(temporary / ROWS, np.array(rows, dtype=np.int64))
-        stamps = {name: _stamp(temporary / name) for name in (VECTORS, ROWS)}
-        noted = {"format_version": FORMAT_VERSION, **settings}
-        write_json(temporary / INDEX, noted | {"papers": len(rows), "files": stamps})
+        old_vectors = np.load(folder / VECTORS, mmap_mode="r") if old else None
+        _write_vectors(temporary / VECTORS, plan.sources, files, old_vectors)
+        write_npy(temporary / ROWS, np.array(plan.rows, dtype=np.int64))
+        write_npy(temporary / TEXTS, np.frombuffer(b"".join(plan.digests), np.uint8).reshape(-1, _DIGEST))
+        noted = {
+            "format_version": FORMAT_VERSION,
+            "settings": settings,
+            "model": encoder.name,
+            "texts": len(plan.rows),
+            "papers_file": stamp,
+            "files": {name: _stamp(temporary / name) for name in (VECTORS, ROWS, TEXTS)},
+        }
+        write_json(temporary / INDEX, noted)
     parts.remove()
-    for index in folder.parent.glob(f"*/{INDEX}"):
-        if _corpus_of(index) != settings["corpus_fingerprint"]:
-            shutil.rmtree(index.parent)
+    _remove_old_versions(folder.parent)
 
 
-def _corpus_of(index: Path) -> str | None:
-    try:
-        noted = read_json(index)
-    except InputError:
-        return None
-    return noted.get("corpus_fingerprint") if isinstance(noted, dict) else None
+def _write_vectors(path: Path, sources: list[int], files: list[Path], old: Vectors | None) -> None:
+    """Write the vectors at `sources`: of the older ones (-1, -2, ...), or of the parts' (0, 1, ...)."""
+    parts = [np.load(file, mmap_mode="r") for file in files]
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+    places = np.array(sources, np.int64)
+    example = parts[0] if old is None else old
+    target = np.lib.format.open_memmap(path, "w+", np.float32, (len(places), example.shape[1]))
+    for start in range(0, len(places), _COPIED):
+        wanted = places[start : start + _COPIED]
+        block = target[start : start + _COPIED]
+        if old is not None and (before := wanted < 0).any():
+            block[before] = old[-1 - wanted[before]]
+        of_part = np.searchsorted(starts, wanted, side="right") - 1
+        for number in np.unique(of_part[wanted >= 0]):
+            inside = (of_part == number) & (wanted >= 0)
+            block[inside] = parts[number][wanted[inside] - starts[number]]
+    target.flush()
 
 
-def _texts(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
-    """(row in papers.parquet, text) of each paper that has the text."""
+def _remove_old_versions(root: Path) -> None:
+    """Remove what earlier versions of this package kept there, which nothing reads any more."""
+    for index in root.glob(f"*/{INDEX}"):
+        try:
+            version = read_json(index).get("format_version", 1)
+        except (InputError, AttributeError):
+            continue
+        if isinstance(version, int) and version < FORMAT_VERSION:
+            shutil.rmtree(index.parent, ignore_errors=True)
+
+
+def texts_of(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
+    """(row in papers.parquet, text) of each paper that has the unit's text."""
     columns = UNITS[unit]
     row = 0
     for batch in pq.ParquetFile(corpus.papers).iter_batches(columns=list(columns)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from sentence_experts.encoding.encode import Model, open_encoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
-from sentence_experts.retrieval.index import corpus_index, describe_papers
+from sentence_experts.retrieval.searcher import Hit, Searcher
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class SearchResult:
 
     Attributes:
         queries: the texts that were searched for.
-        papers: per query, best first: dicts of `rank` (from 1), `score` (cosine) and, as far as the corpus
-            has them, `paper_id`, `title`, `year`, `doi`, `retracted`.
+        papers: per query, best first: dicts of `rank` (from 1), `score` (cosine), `percentile` (the share of
+            the corpus's papers with a lower cosine), `link` and what the corpus knows of the paper.
     """
 
     queries: list[str]
@@ -90,11 +90,18 @@ def search(
     if not all(query.strip() for query in queries):
         raise UsageError("a query is empty")
     with open_corpus(corpus) as folder:  # before the model: a wrong path is known at once
-        encoder, route = open_encoder(model, config.route, config.batch_size, load_config)
-        query_vectors = encoder.encode(queries, route)
-        index = corpus_index(encoder, folder, route, config.unit)
-        hits = index.search(query_vectors, config.top_k)
-        facts = iter(describe_papers(folder, [hit.row for ranking in hits for hit in ranking]))
+        encoder, _ = open_encoder(model, config.route, config.batch_size, load_config)
+        searcher = Searcher(encoder, folder, config.unit)
+        hits = searcher.search(queries, config.route, config.top_k)
+        papers = [described(searcher, ranking) for ranking in hits]
     encoder.log_low_confidence()
-    papers = [[{"rank": hit.rank, "score": hit.score, **next(facts)} for hit in ranking] for ranking in hits]
     return SearchResult(queries, papers)
+
+
+def described(searcher: Searcher, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    """Hits with the facts of their papers."""
+    facts = searcher.facts([hit.row for hit in hits])
+    return [
+        {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile, **fields}
+        for hit, fields in zip(hits, facts, strict=True)
+    ]

@@ -1,0 +1,72 @@
+"""Exact nearest neighbours by cosine, over a matrix that may be mapped into memory."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.errors import UsageError
+from sentence_experts.models.pooling import unit
+
+ROWS_PER_BLOCK = 65_536
+_MAX_SCORES = 1 << 25  # in memory at once
+_GATHERED = 0.25  # share of places below which only their vectors are read
+
+# Places in the matrix, best first, and their cosines.
+Ranking: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float32]]"
+
+
+def nearest(
+    vectors: Vectors, queries: Vectors, top_k: int, places: NDArray[np.int64] | None = None
+) -> list[Ranking]:
+    """The nearest rows of a matrix for each query, best first; equal scores stand in the matrix's order.
+
+    Args:
+        vectors: (rows, dimensions), of length 1.
+        queries: (queries, dimensions), of any length.
+        top_k: maximum number of rows per query.
+        places: the rows to look at, ascending; None for all.
+
+    Raises:
+        UsageError: `top_k` is less than 1, or the queries have another number of dimensions.
+    """
+    if top_k < 1:
+        raise UsageError(f"`top_k` must be at least 1, got {top_k}")
+    if queries.ndim != 2 or queries.shape[1] != vectors.shape[1]:
+        raise UsageError(
+            f"the queries' vectors have the shape {queries.shape}, those of the papers {vectors.shape[1]} "
+            "dimensions: they come from different models"
+        )
+    queries = unit(np.asarray(queries, np.float32))
+    step = max(_MAX_SCORES // max(len(vectors), 1), 1)
+    rankings: list[Ranking] = []
+    for start in range(0, len(queries), step):
+        scores = _scores(vectors, queries[start : start + step], places)
+        for row in scores:
+            best = _best(row, top_k)
+            rankings.append((best if places is None else places[best], row[best]))
+    return rankings
+
+
+def _scores(vectors: Vectors, queries: Vectors, places: NDArray[np.int64] | None) -> NDArray[np.float32]:
+    """(queries, places) cosines, in blocks of rows that are read one after the other."""
+    few = places is not None and len(places) < _GATHERED * len(vectors)
+    count = len(places) if few and places is not None else len(vectors)
+    scores = np.empty((len(queries), count), np.float32)
+    for start in range(0, count, ROWS_PER_BLOCK):
+        stop = min(start + ROWS_PER_BLOCK, count)
+        block = vectors[places[start:stop]] if few and places is not None else vectors[start:stop]
+        scores[:, start:stop] = queries @ block.T
+    return scores if few or places is None else scores[:, places]
+
+
+def _best(scores: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
+    top_k = min(top_k, scores.size)
+    if not top_k:
+        return np.empty(0, np.int64)
+    lowest = np.partition(scores, scores.size - top_k)[scores.size - top_k]
+    candidates = np.flatnonzero(scores >= lowest)
+    return candidates[np.argsort(-scores[candidates], kind="stable")][:top_k]

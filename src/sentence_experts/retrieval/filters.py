@@ -1,0 +1,67 @@
+"""Which papers a search looks at: by year, type, journal and domain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sentence_experts.errors import UsageError
+
+_YEARS = re.compile(r"(\d{1,4})?(\.\.)?(\d{1,4})?")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What papers must have to be found; an empty condition is none.
+
+    Attributes:
+        years: first and last year; None for an open end.
+        types, journals, domains: at least one of these values each, whatever their case; `*` stands for any
+            text. Domains are those that a corpus was fetched by, else its subjects.
+    """
+
+    years: tuple[int | None, int | None] = (None, None)
+    types: tuple[str, ...] = ()
+    journals: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        year: str | int | None = None,
+        types: Sequence[str] = (),
+        journals: Sequence[str] = (),
+        domains: Sequence[str] = (),
+    ) -> Filters:
+        """Filters as people write them.
+
+        Args:
+            year: "2015", "2015..2020", "2015.." or "..2020".
+            types, journals, domains: values.
+
+        Raises:
+            UsageError: `year` has another form.
+
+        >>> Filters.of("2015..").years
+        (2015, None)
+        """
+        return cls(_years(year), *(tuple(values or ()) for values in (types, journals, domains)))
+
+    def __bool__(self) -> bool:
+        return self != Filters()
+
+
+def _years(year: str | int | None) -> tuple[int | None, int | None]:
+    if year is None:
+        return None, None
+    text = str(year).strip()
+    match = _YEARS.fullmatch(text)
+    if match is None or not (match[1] or match[3]) or (match[3] and not match[2]):
+        raise UsageError(f"`year`: {text!r} is not of the form 2015, 2015..2020, 2015.. or ..2020")
+    first, last = (int(each) if each else None for each in (match[1], match[3]))
+    if not match[2]:
+        last = first
+    if first is not None and last is not None and first > last:
+        raise UsageError(f"`year`: {text!r}: give the first year before the last")
+    return first, last

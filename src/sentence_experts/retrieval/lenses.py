@@ -1,0 +1,96 @@
+"""Lenses: which route reads the papers of a corpus, and which one the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routing.task_types import DOCUMENT, QUERY
+
+# Route of queries -> route of documents, as models name them.
+PAIRS: Mapping[str, str] = {
+    QUERY: DOCUMENT,
+    "query": "passage",
+    "search_query": "search_document",
+    "retrieval_query": "retrieval_document",
+}
+
+
+@dataclass(frozen=True)
+class Lens:
+    """One way to look at a corpus.
+
+    Attributes:
+        name: the route of the papers; "" for a model without routes.
+        document_route: the route that papers are encoded with.
+        query_route: the route that queries are encoded with.
+    """
+
+    name: str
+    document_route: str | None
+    query_route: str | None
+
+
+def lenses_of(known: KnownRoutes) -> tuple[Lens, ...]:
+    """The lenses of a model: one per route, and one for each pair of routes for queries and documents.
+
+    A route that only repeats another one's prompt under a role's name is left out.
+    """
+    if not known.prompts:
+        return (Lens("", None, None),)
+    prompts = dict(known.prompts)
+    pairs = _pairs(prompts)
+    paired = {**{document: query for query, document in pairs.items()}}
+    own = {prompt for name, prompt in prompts.items() if name not in (QUERY, DOCUMENT)}
+    names = [
+        name
+        for name, prompt in prompts.items()
+        if name not in pairs and (name in paired or name not in (QUERY, DOCUMENT) or prompt not in own)
+    ]
+    return tuple(Lens(name, name, paired.get(name, name)) for name in names)
+
+
+def lens_of(
+    known: KnownRoutes,
+    route: str | None = None,
+    query_route: str | None = None,
+    document_route: str | None = None,
+) -> Lens:
+    """The lens that these settings name.
+
+    `route` is for both sides; a route of a pair means the pair. With none given it is the model's default
+    route, or the only lens that there is, or the only pair.
+
+    Raises:
+        RouteError: the model needs a route, or does not know one of these.
+    """
+    pairs = _pairs(known.prompts)
+    documents = {document: query for query, document in pairs.items()}
+    for each in (route, query_route, document_route):
+        if each is not None:
+            known.choose(each)
+    if route is None and query_route is None and document_route is None and known.default is None:
+        lenses = lenses_of(known)
+        if len(lenses) == 1:
+            return lenses[0]
+        if len(documents) == 1:
+            route = next(iter(documents))
+    if document_route is None:
+        chosen = route if route is not None else query_route
+        document_route = pairs.get(chosen or "", chosen) or known.choose(None)
+    if query_route is None:
+        query_route = documents.get(document_route or "", document_route)
+        if route is not None and route not in (*pairs, *documents):
+            query_route = route
+    return Lens(document_route or "", document_route, query_route)
+
+
+def _pairs(prompts: Mapping[str, str]) -> dict[str, str]:
+    """Route of queries -> route of documents, of those that the model tells apart."""
+    pairs: dict[str, str] = {}
+    for query, document in [(QUERY, DOCUMENT), *PAIRS.items()]:
+        both = query in prompts and document in prompts
+        if both and prompts[query] != prompts[document]:
+            pairs.setdefault(query, document)
+    return pairs

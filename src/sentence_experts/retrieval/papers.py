@@ -1,0 +1,239 @@
+"""The papers of a corpus as a search shows them: their facts, identifiers, filters and citations."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sentence_experts.corpus.identifiers import (
+    normalise_doi,
+    normalise_pmcid,
+    normalise_pmid,
+    parse_identifier,
+)
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.retrieval.filters import Filters
+
+if TYPE_CHECKING:
+    from sentence_experts.corpus.tables import CorpusFolder
+
+FACTS = (
+    *("paper_id", "pmid", "pmcid", "doi", "title", "abstract", "year", "article_type", "subjects"),
+    *("keywords", "journal", "retracted"),
+)
+VALUES = {"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"}
+_NAMED = 8  # of the values that a message names
+_GROUPS_IN_MEMORY = 64  # row groups of papers, 16,384 papers each
+
+
+class Papers:
+    """The table of papers of a corpus, of which only what is asked for is read."""
+
+    def __init__(self, corpus: CorpusFolder) -> None:
+        self.corpus = corpus
+        self._file = pq.ParquetFile(corpus.papers)
+        self.count: int = self._file.metadata.num_rows
+        sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
+        self._starts = np.cumsum([0, *sizes])
+        self._names = [name for name in FACTS if name in self._file.schema_arrow.names]
+        self._groups: OrderedDict[int, pa.Table] = OrderedDict()
+        self._columns: dict[str, Any] = {}
+
+    def facts(self, rows: Iterable[int]) -> list[dict[str, Any]]:
+        """What the corpus knows of the papers in `rows`, in their order: those of `FACTS` it has, and `link`.
+
+        `domains` are there too if the corpus has a table of them.
+        """
+        found = []
+        for row in rows:
+            group = int(np.searchsorted(self._starts, row, side="right")) - 1
+            fields = self._group(group).slice(int(row - self._starts[group]), 1).to_pylist()[0]
+            fields["link"] = link(fields)
+            if self.corpus.domains is not None:
+                fields["domains"] = self._domains.get(fields["paper_id"], [])
+            found.append(fields)
+        return found
+
+    def _group(self, number: int) -> pa.Table:
+        if number not in self._groups:
+            self._groups[number] = self._file.read_row_group(number, columns=self._names)
+            while len(self._groups) > _GROUPS_IN_MEMORY:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(number)
+        return self._groups[number]
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A whole column; nulls where the corpus has no such column."""
+        if name not in self._columns:
+            known = name in self._file.schema_arrow.names
+            self._columns[name] = (
+                self._file.read(columns=[name])[name]
+                if known
+                else pa.chunked_array([pa.nulls(self.count, pa.string())])
+            )
+        return self._columns[name]
+
+    @cached_property
+    def _domains(self) -> dict[str, list[str]]:
+        """Paper id -> its domains, in a corpus that was fetched by domain; else its subjects."""
+        if self.corpus.domains is None:
+            ids, subjects = (self.column(name).to_pylist() for name in ("paper_id", "subjects"))
+            return {paper: of_paper or [] for paper, of_paper in zip(ids, subjects, strict=True)}
+        table = pq.read_table(self.corpus.domains)
+        known: dict[str, list[str]] = {}
+        for paper, domain in zip(*(table[name].to_pylist() for name in ("paper_id", "domain")), strict=True):
+            known.setdefault(paper, []).append(domain)
+        return known
+
+    def find(self, ids: Sequence[str]) -> list[int]:
+        """The row of each paper, by its DOI, PMID, PMCID or `paper_id`.
+
+        Raises:
+            InputError: the corpus has no such paper.
+        """
+        rows = []
+        for given in ids:
+            row = self._row_of(given)
+            if row is None:
+                raise InputError(
+                    f"{self.corpus.path}: no paper with the id {given!r} (DOI, PMID, PMCID, paper id)"
+                )
+            rows.append(row)
+        return rows
+
+    def _row_of(self, given: str) -> int | None:
+        text = given.strip()
+        doi, pmid, pmcid = parse_identifier(text)
+        names = [
+            ("paper_id", text),
+            ("doi", doi or normalise_doi(text)),
+            ("pmid", pmid or normalise_pmid(text)),
+        ]
+        names.append(("pmcid", pmcid or (normalise_pmcid(text) if text[:3].lower() == "pmc" else None)))
+        for column, value in names:
+            if value and (row := pc.index(self.column(column), value).as_py()) >= 0:
+                return int(row)
+        return None
+
+    def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
+        """Whether each paper passes the filters, (papers,); None if there are none.
+
+        Raises:
+            InputError: the corpus lacks what a filter asks for, or the value that it asks for.
+        """
+        if not filters:
+            return None
+        allowed = np.ones(self.count, bool)
+        first, last = filters.years
+        if first is not None or last is not None:
+            years = self.column("year")
+            if years.null_count == self.count:
+                raise InputError(f"{self.corpus.path}: no paper has a year, so `year` finds none")
+            numbers = pc.fill_null(years, -1).to_numpy()
+            allowed &= (numbers >= (first or 0)) & (numbers <= (last if last is not None else 1 << 30))
+        for parameter, values in (("type", filters.types), ("journal", filters.journals)):
+            if values:
+                allowed &= self._has(parameter, values)
+        if filters.domains:
+            allowed &= self._in_domains(filters.domains)
+        return allowed
+
+    def _has(self, parameter: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
+        """Whether the value of each paper fits one of the patterns, in which `*` stands for any text."""
+        column = self.column(VALUES[parameter])
+        known = column.unique().drop_null().to_pylist()
+        return self._is_in(column, self._fitting(parameter, wanted, known))
+
+    def _in_domains(self, wanted: Sequence[str]) -> NDArray[np.bool_]:
+        """The same for domains: the corpus's own, else its subjects."""
+        domains = self._domains
+        fitting = self._fitting("domain", wanted, sorted({one for each in domains.values() for one in each}))
+        papers = [paper for paper, of_paper in domains.items() if not fitting.isdisjoint(of_paper)]
+        return self._is_in(self.column("paper_id"), papers)
+
+    def _is_in(self, column: pa.ChunkedArray, values: Iterable[str]) -> NDArray[np.bool_]:
+        inside = pc.is_in(column, value_set=pa.array(list(values), pa.string()))
+        return np.asarray(inside.to_numpy(), bool)
+
+    def _fitting(self, parameter: str, wanted: Sequence[str], known: Sequence[str]) -> set[str]:
+        fitting: set[str] = set()
+        for pattern in wanted:
+            parts = map(re.escape, pattern.strip().casefold().split("*"))
+            fits = re.compile(".*".join(parts), re.DOTALL).fullmatch
+            found = {value for value in known if fits(value.casefold())}
+            if not found:
+                counts = list(self.values(parameter))
+                shown = ", ".join(counts[:_NAMED]) + (", ..." if len(counts) > _NAMED else "")
+                raise InputError(
+                    f"`{parameter}`: no paper of {self.corpus.path} has {pattern!r}; there are "
+                    f"{shown or 'none'}"
+                )
+            fitting |= found
+        return fitting
+
+    def values(self, column: str, rows: Sequence[int] | None = None) -> dict[str, int]:
+        """The values of "year", "type", "journal" or "domain" -> number of papers, most frequent first.
+
+        Years are in their order. `rows` limits the count to these papers.
+
+        Raises:
+            UsageError: another column.
+        """
+        if column not in (*VALUES, *VALUES.values()):
+            raise UsageError(f"no values of {column!r}; there are {', '.join(VALUES)}")
+        if column == "domain":
+            ids = None if rows is None else set(self.column("paper_id").take(pa.array(rows)).to_pylist())
+            flat = [
+                d for paper, ds in (self._domains or {}).items() if ids is None or paper in ids for d in ds
+            ]
+            values = pa.chunked_array([pa.array(flat, pa.string())])
+        else:
+            values = self.column(VALUES.get(column, column))
+            values = values if rows is None else values.take(pa.array(rows, pa.int64()))
+        counts = [(each["values"], each["counts"]) for each in values.drop_null().value_counts().to_pylist()]
+        counts.sort(key=lambda pair: pair[0] if column == "year" else (-pair[1], pair[0]))
+        return {str(value): count for value, count in counts}
+
+    def citations(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """(citing row, cited row) of each citation between two of these papers."""
+        wanted = np.asarray(sorted(set(rows)), np.int64)
+        citing, cited = self._links
+        among = np.isin(citing, wanted) & np.isin(cited, wanted)
+        return list(zip(citing[among].tolist(), cited[among].tolist(), strict=True))
+
+    @cached_property
+    def _links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The citations between papers of the corpus, as rows."""
+        ids = pa.array(self.column("paper_id").combine_chunks())
+        citing, cited = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for batch in pq.ParquetFile(self.corpus.citations).iter_batches(columns=["citing", "cited"]):
+            ends = [
+                pc.fill_null(pc.index_in(batch[name], value_set=ids), -1).to_numpy(zero_copy_only=False)
+                for name in ("citing", "cited")
+            ]
+            inside = (ends[0] >= 0) & (ends[1] >= 0)
+            citing.append(ends[0][inside].astype(np.int64))
+            cited.append(ends[1][inside].astype(np.int64))
+        return np.concatenate(citing), np.concatenate(cited)
+
+
+def link(paper: dict[str, Any]) -> str | None:
+    """The web address of a paper, by its DOI, PMID or PMCID; None without any."""
+    from urllib.parse import quote
+
+    if doi := paper.get("doi"):
+        return f"https://doi.org/{quote(doi, safe='/:;()._-')}"
+    if pmid := paper.get("pmid"):
+        return f"https://pubmed.ncbi.nlm.nih.gov/{quote(pmid, safe='')}/"
+    if pmcid := paper.get("pmcid"):
+        return f"https://pmc.ncbi.nlm.nih.gov/articles/{quote(pmcid, safe='')}/"
+    return None

@@ -1,0 +1,211 @@
+"""`Searcher`: a corpus seen through every lens of a model, for the search page and the verb alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentence_experts.corpus.formats.sentences import sentence_starts
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import UsageError
+from sentence_experts.models.pooling import unit as unit_length
+from sentence_experts.retrieval.exact import Ranking
+from sentence_experts.retrieval.filters import Filters
+from sentence_experts.retrieval.index import RouteVectors, route_vectors
+from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
+from sentence_experts.retrieval.papers import Papers
+
+if TYPE_CHECKING:
+    from sentence_experts.corpus.tables import CorpusFolder
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A paper found: `rank` from 1, `score` the cosine, `row` its row in papers.parquet.
+
+    `percentile` is the share of the corpus's papers with a lower cosine, from 0 to 100: cosines of two models
+    or routes cannot be compared, percentiles can. It is exact up to 10,000 papers, and estimated from as many
+    above.
+    """
+
+    rank: int
+    score: float
+    row: int
+    percentile: float
+
+
+class Searcher:
+    """Searches one corpus with one model, by any of its lenses.
+
+    Attributes:
+        encoder: the model.
+        papers: the corpus's table.
+        unit: the text of a paper.
+        lenses: every lens of the model (`lenses_of`).
+    """
+
+    def __init__(self, encoder: BatchEncoder, corpus: CorpusFolder, unit: str = "title+abstract") -> None:
+        """Prepare a search; vectors are read or built when a lens is first used, or by `prepare`."""
+        self.encoder, self.corpus, self.unit = encoder, corpus, unit
+        self.papers = Papers(corpus)
+        self.lenses = lenses_of(encoder.known_routes)
+        self._vectors: dict[str | None, RouteVectors] = {}
+        self._samples: dict[str | None, Vectors] = {}
+
+    def lens(self, name: str | Lens | None = None) -> Lens:
+        """The lens of this name; None for the default route, or the only lens.
+
+        Raises:
+            RouteError: the model needs a route, or does not know this one.
+        """
+        if isinstance(name, Lens):
+            return name
+        return lens_of(self.encoder.known_routes, name or None)
+
+    def prepare(self, names: Sequence[str | Lens] | None = None) -> None:
+        """Read, or else build, the vectors of these lenses, by default of all.
+
+        Raises:
+            InputError: no paper has text, or the vectors cannot be written beside the corpus.
+        """
+        for name in self.lenses if names is None else names:
+            self.vectors(name)
+
+    def vectors(self, lens: str | Lens | None = None) -> RouteVectors:
+        """The papers' vectors under a lens; read or built the first time."""
+        route = self.lens(lens).document_route
+        if route not in self._vectors:
+            self._vectors[route] = route_vectors(self.encoder, self.corpus, route, self.unit)
+            self._samples[route] = self._vectors[route].sample()
+        return self._vectors[route]
+
+    def encode(self, texts: Sequence[str], lens: str | Lens | None = None) -> Vectors:
+        """Queries as vectors of length 1, (texts, dimensions), by the query route of a lens.
+
+        Raises:
+            UsageError: a text is empty.
+        """
+        if not all(text.strip() for text in texts):
+            raise UsageError("a query is empty")
+        return self.encoder.encode(list(texts), self.lens(lens).query_route, normalize=True)
+
+    def search(
+        self,
+        queries: str | Sequence[str] | Vectors,
+        lens: str | Lens | None = None,
+        top_k: int = 10,
+        filters: Filters | None = None,
+    ) -> list[list[Hit]]:
+        """The nearest papers for each query, best first.
+
+        Args:
+            queries: texts, or vectors of shape (queries, dimensions) from `encode`.
+            lens: its name; None for the default route, or the only lens.
+            top_k: maximum number of papers per query.
+            filters: which papers to look at.
+
+        Raises:
+            UsageError: an empty query, `top_k` is less than 1, or vectors of another model.
+            InputError: a filter names what no paper has.
+            RouteError: the model needs a lens, or does not know this one.
+        """
+        allowed = self.papers.places(filters)
+        lens = self.lens(lens)
+        if not isinstance(queries, np.ndarray):
+            queries = self.encode([queries] if isinstance(queries, str) else queries, lens)
+        rankings = self.vectors(lens).search(queries, top_k, allowed)
+        return [self._hits(lens, ranking, query) for ranking, query in zip(rankings, queries, strict=True)]
+
+    def like(
+        self,
+        ids: Sequence[str],
+        lens: str | Lens | None = None,
+        top_k: int = 10,
+        filters: Filters | None = None,
+    ) -> list[Hit]:
+        """The papers nearest to the mean vector of some papers of the corpus, which are left out.
+
+        Args:
+            ids: DOIs, PMIDs, PMCIDs or paper ids.
+            lens, top_k, filters: as in `search`.
+
+        Raises:
+            InputError: the corpus has no such paper, or it has no text.
+        """
+        rows = self.papers.find(ids)
+        allowed = self.papers.places(filters)
+        allowed = np.ones(self.papers.count, bool) if allowed is None else allowed
+        allowed[rows] = False
+        lens = self.lens(lens)
+        query = self.mean_vector(rows, lens)
+        return self._hits(lens, self.vectors(lens).search(query, top_k, allowed)[0], query[0])
+
+    def mean_vector(self, rows: Sequence[int], lens: str | Lens | None = None) -> Vectors:
+        """The mean of some papers' vectors, of length 1, (1, dimensions).
+
+        Raises:
+            UsageError: none of them has text.
+        """
+        mean = self.vectors(lens).of_rows(rows).mean(axis=0, keepdims=True)
+        if not mean.any():
+            raise UsageError("these papers have no text that could be compared")
+        return unit_length(mean)
+
+    def _hits(self, lens: Lens, ranking: Ranking, query: Vectors) -> list[Hit]:
+        rows, scores = ranking
+        sample = np.sort(self._samples[lens.document_route] @ query)
+        # Rounding may differ between one product and the other.
+        lower = np.searchsorted(sample, scores - 1e-6) / len(sample) * 100
+        hits = zip(rows.tolist(), scores.tolist(), lower.tolist(), strict=True)
+        return [Hit(rank, score, row, share) for rank, (row, score, share) in enumerate(hits, start=1)]
+
+    def find(self, ids: Sequence[str]) -> list[int]:
+        """The rows of papers by DOI, PMID, PMCID or paper id. Raises InputError for an unknown one."""
+        return self.papers.find(ids)
+
+    def facts(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """What the corpus knows of papers (`Papers.facts`)."""
+        return self.papers.facts(rows)
+
+    def citations(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """(citing row, cited row) of each citation between two of these papers."""
+        return self.papers.citations(rows)
+
+    def values(self, column: str, rows: Sequence[int] | None = None) -> dict[str, int]:
+        """The values of "year", "type", "journal" or "domain" (`Papers.values`)."""
+        return self.papers.values(column, rows)
+
+    def best_sentences(
+        self, query: str | Vectors, rows: Sequence[int], lens: str | Lens | None = None
+    ) -> list[tuple[int, int] | None]:
+        """The sentence of each paper's abstract that is nearest to a query, as (start, end) in the abstract.
+
+        None for a paper without abstract. The sentences are encoded as papers are, with the model.
+        """
+        lens = self.lens(lens)
+        vector = self.encode([query], lens)[0] if isinstance(query, str) else query.reshape(-1)
+        abstracts = [fields.get("abstract") or "" for fields in self.facts(rows)]
+        spans = [sentence_spans(abstract) for abstract in abstracts]
+        texts = [
+            a[start:end] for a, of_paper in zip(abstracts, spans, strict=True) for start, end in of_paper
+        ]
+        if not texts:
+            return [None] * len(rows)
+        scores = iter(self.encoder.encode(texts, lens.document_route, normalize=True) @ vector)
+        best = [max(((next(scores), span) for span in each), default=None) for each in spans]
+        return [None if one is None else one[1] for one in best]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """(start, end) of each sentence of a text, without the white space around it."""
+    spans = []
+    for start, end in pairwise([0, *sentence_starts(text), len(text)]):
+        piece = text[start:end]
+        if piece.strip():
+            spans.append((start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())))
+    return spans

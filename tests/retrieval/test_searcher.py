@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from helpers.samples import make_tiny_encoder
+from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder, open_corpus
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.loading import load
+from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.retrieval.filters import Filters
+from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
+from sentence_experts.retrieval.searcher import Searcher, sentence_spans
+
+PAPERS = [
+    {"paper_id": "doi:10.1000/a", "doi": "10.1000/a", "pmid": "11", "title": "Rice in drought", "year": 2012},
+    {"paper_id": "pmid:12", "pmid": "12", "title": "Wheat rust", "year": 2015, "journal": "Plants, Daily"},
+    {"paper_id": "pmc:PMC7", "pmcid": "PMC7", "title": "Sleep", "year": None, "subjects": ["Brain"]},
+    {"paper_id": "mine-1", "title": "Memory in rats", "year": 2020, "article_type": "Review"},
+    {"paper_id": "mine-2", "title": None, "year": 2021, "article_type": "letter"},
+]
+ABSTRACT = "Rats slept for hours. E. coli did not. Memory was tested after that."
+CITATIONS = [("doi:10.1000/a", "pmid:12"), ("mine-1", "doi:10.1000/a"), ("mine-1", "doi:10.1000/else")]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> CorpusFolder:
+    folder = tmp_path_factory.mktemp("corpus")
+    names = list(dict.fromkeys(name for paper in PAPERS for name in paper))
+    rows = [dict.fromkeys(names) | {"abstract": None} | paper for paper in PAPERS]
+    rows[3]["abstract"] = ABSTRACT
+    links = [dict(zip(("citing", "cited"), pair, strict=True)) for pair in CITATIONS]
+    citations = pa.Table.from_pylist([dict.fromkeys(CITATIONS_SCHEMA.names) | link for link in links])
+    with open_corpus((pa.Table.from_pylist(rows), citations.cast(CITATIONS_SCHEMA))) as opened:
+        for file in (opened.papers, opened.citations):
+            (folder / file.name).write_bytes(file.read_bytes())
+        return CorpusFolder(folder, opened.manifest)
+
+
+@pytest.fixture(scope="module")
+def searcher(plain, corpus) -> Searcher:
+    return Searcher(plain, corpus)
+
+
+def test_like_leaves_its_papers_out_and_finds_them_by_any_id(searcher):
+    for given in ("10.1000/A", "https://doi.org/10.1000/a", "pmid:11", "11", "doi:10.1000/a"):
+        assert searcher.find([given]) == [0]
+    assert searcher.find(["PMC7", "mine-1", "12"]) == [2, 3, 1]
+    hits = searcher.like(["PMC7", "mine-1"], top_k=9)
+    assert sorted(hit.row for hit in hits) == [0, 1]
+    vectors = searcher.vectors().of_rows([2, 3]).mean(axis=0)
+    best = searcher.search(vectors[None], top_k=9)[0]
+    assert [(hit.row, pytest.approx(hit.score)) for hit in best if hit.row in (0, 1)] == [
+        (hit.row, hit.score) for hit in hits
+    ]
+    with pytest.raises(InputError, match=r"no paper with the id '10\.1000/b'"):
+        searcher.like(["10.1000/b"])
+    with pytest.raises(UsageError, match="no text"):
+        searcher.like(["mine-2"])
+
+
+def test_percentile_is_the_share_of_papers_with_a_lower_cosine(searcher):
+    hits = searcher.search("Rice in drought", top_k=9)[0]
+    assert [hit.percentile for hit in hits] == [75, 50, 25, 0]
+
+
+@pytest.mark.parametrize(
+    ("filters", "rows"),
+    [
+        ({"year": "2015"}, [1]),
+        ({"year": "2013..2020"}, [1, 3]),
+        ({"year": "2015.."}, [1, 3]),
+        ({"year": "..2014"}, [0]),
+        ({"types": ["review"]}, [3]),
+        ({"journals": ["plants, daily"]}, [1]),
+        ({"journals": ["plants*"], "year": "2015"}, [1]),
+        ({"domains": ["brain"]}, [2]),
+        ({"types": ["review"], "year": 2015}, []),
+        ({}, [0, 1, 2, 3]),
+    ],
+)
+def test_filters_choose_the_papers_that_are_looked_at(searcher, filters, rows):
+    hits = searcher.search("rice", top_k=9, filters=Filters.of(**filters))[0]
+    assert sorted(hit.row for hit in hits) == rows
+    everything = {hit.row: hit.score for hit in searcher.search("rice", top_k=9)[0]}
+    assert all(hit.score == pytest.approx(everything[hit.row]) for hit in hits)
+
+
+@pytest.mark.parametrize("year", ["", "..", "2020..2015", "20155", "x", "2015-2020", "2015..2016..2017"])
+def test_a_year_of_another_form_is_refused(year):
+    with pytest.raises(UsageError, match="`year`"):
+        Filters.of(year)
+
+
+def test_a_value_that_no_paper_has_is_named_with_those_that_there_are(searcher):
+    with pytest.raises(InputError, match=r"`type`: no paper of .* has 'poem'; there are Review, letter"):
+        searcher.search("rice", filters=Filters.of(types=["poem"]))
+
+
+def test_facts_citations_and_values(searcher):
+    first, second = searcher.facts([2, 0])
+    assert (first["pmcid"], second["title"]) == ("PMC7", "Rice in drought")
+    assert second["link"] == "https://doi.org/10.1000/a"
+    assert searcher.facts([3])[0]["link"] is None
+    assert searcher.citations([0, 1, 2]) == [(0, 1)]
+    assert sorted(searcher.citations(range(5))) == [(0, 1), (3, 0)]
+    assert searcher.values("year") == {"2012": 1, "2015": 1, "2020": 1, "2021": 1}
+    assert searcher.values("type", [3]) == {"Review": 1}
+    assert searcher.values("domain") == {"Brain": 1}
+
+
+def test_best_sentence_is_the_one_nearest_to_the_query(searcher):
+    assert [ABSTRACT[a:b] for a, b in sentence_spans(ABSTRACT)] == [
+        "Rats slept for hours.",
+        "E. coli did not.",
+        "Memory was tested after that.",
+    ]
+    spans = searcher.best_sentences("E. coli did not.", [3, 0])
+    assert ABSTRACT[slice(*spans[0])] == "E. coli did not."
+    assert spans[1] is None
+
+
+def known(default=None, **prompts) -> KnownRoutes:
+    return KnownRoutes.of("m", prompts, default, prompts)
+
+
+def test_queries_and_documents_have_a_lens_of_both_routes():
+    tasks = known(query="search query: ", document="search document: ", clustering="clustering: ")
+    assert lenses_of(tasks) == (
+        Lens("document", "document", "query"),
+        Lens("clustering", "clustering", "clustering"),
+    )
+    pair = Lens("document", "document", "query")
+    for given in (None, "query", "document"):
+        assert lens_of(tasks, given) == pair
+    assert lens_of(tasks, "clustering").query_route == "clustering"
+    assert lens_of(tasks, None, "clustering", "document") == Lens("document", "document", "clustering")
+    assert lens_of(tasks, None, None, "clustering").query_route == "clustering"
+    with pytest.raises(RouteError, match="no route 'x'"):
+        lens_of(tasks, None, "x")
+    domains = known("a", a="[A]", b="[B]", query="[A]", document="[A]")  # as a default route is saved
+    assert [lens.name for lens in lenses_of(domains)] == ["a", "b"]
+    assert lens_of(domains) == Lens("a", "a", "a")
+    with pytest.raises(RouteError, match="needs a route"):
+        lens_of(known(a="[A]", b="[B]"))
+    assert lenses_of(known()) == (Lens("", None, None),)
+    assert lens_of(known()).name == ""
+
+
+def test_query_and_document_routes_are_used_for_their_sides(tmp_path, minilm, corpus):
+    folder = make_tiny_encoder(tmp_path / "tasks", minilm, ("query", "document"))
+    encoder = BatchEncoder(load(folder, device="cpu"), batch_size=4)
+    searcher = Searcher(encoder, corpus)
+    query = encoder.encode(["rice"], "query", normalize=True)[0]
+    papers = encoder.encode(["Rice in drought"], "document", normalize=True)[0]
+    hit = next(hit for hit in searcher.search("rice", top_k=9)[0] if hit.row == 0)
+    assert hit.score == pytest.approx(float(query @ papers), abs=1e-5)
+    assert (
+        abs(float(query @ encoder.encode(["Rice in drought"], "query", normalize=True)[0]) - hit.score) > 1e-4
+    )
+    assert np.linalg.norm(searcher.encode(["rice"])[0] - query) < 1e-6
