@@ -31,7 +31,7 @@ from .models.export.quantize import quantize
 from .models.loading import LoadConfig, load
 from .models.routing.automatic import AutoRoutedEncoder
 from .models.routing.config import AutoRouteConfig
-from .models.surgery.config import ExtendConfig
+from .models.surgery.config import AddExpertConfig, ExtendConfig
 from .models.surgery.extend import extend
 from .models.surgery.grow import add_expert, drop_expert
 from .moee.config import MoeeConfig
@@ -54,6 +54,7 @@ from .training.run import train
 from .training.tune import tune
 
 __all__ = [
+    "AddExpertConfig",
     "AnalyseConfig",
     "AuditConfig",
     "AutoRouteConfig",

@@ -30,8 +30,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# A path, a pandas or polars data frame, a `datasets.Dataset`, whatever Arrow reads, a mapping of columns,
-# a list of dicts, or a list of texts.
+# A path, a pandas or polars data frame, a `datasets.Dataset`, anything that Arrow reads, a mapping of
+# columns, a list of dicts, or a list of texts.
 Table = Any
 
 _ROWS_PER_BATCH: Final = 2048

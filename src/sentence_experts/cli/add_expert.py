@@ -10,6 +10,7 @@ import typer
 from sentence_experts.cli.extend import describe
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb, check_there
 from sentence_experts.models.sources import check_source
+from sentence_experts.models.surgery.config import AddExpertConfig
 
 
 def register(app: typer.Typer) -> None:
@@ -21,19 +22,7 @@ def add_expert(
     model: Model,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new expert and its route")],
     out: ModelOut,
-    seed_from: Annotated[
-        str,
-        typer.Option(
-            help="What the expert begins as: average (of all experts), base, or the name of an expert"
-        ),
-    ] = "average",
-    prefix: Annotated[
-        str | None,
-        typer.Option(
-            help="Instruction that the route's texts begin with. Default: a domain token if the model has "
-            "some, else 'NAME: '"
-        ),
-    ] = None,
+    config: AddExpertConfig,
     tasks: Annotated[
         Path | None, typer.Option(help="Task file or tasks folder that has the route's instruction")
     ] = None,
@@ -53,7 +42,4 @@ def add_expert(
     check_there(tasks)
     from sentence_experts.models.surgery.grow import add_expert as add
 
-    grown = add(
-        model, name, seed_from=seed_from, prefix=prefix, tasks=tasks, base=base, out=out, overwrite=overwrite
-    )
-    describe(grown, out)
+    describe(add(model, name, config, tasks=tasks, base=base, out=out, overwrite=overwrite), out)

@@ -52,10 +52,10 @@ def audit(
     given = {split: path for split, path in files.items() if path is not None}
     if (pairs is None) == (not given):
         raise UsageError("give `pairs` (a folder or a table), or `train` and `test`")
-    found = run_audit(models or (), pairs or given, config, out, overwrite)
-    _show(found)
+    audited = run_audit(models or (), pairs or given, config, out, overwrite)
+    _show(audited)
     simulated = pairs is not None and pairs.is_dir() and Pairs.open(pairs).are_simulated
-    show_verdict(of_audit(found, str(pairs or test), simulated).lines())
+    show_verdict(of_audit(audited, str(pairs or test), simulated).lines())
     if out is not None:
         show(f"written to {out}")
 

@@ -3,8 +3,8 @@
 sentence-transformers and transformers import scikit-learn, pandas, SciPy, datasets, peft, accelerate and
 parts of torch at their top: half the time that a process which only encodes spends before its first text.
 While `deferred_imports` is open, these are stand-ins, and what is imported from one is a `Deferred` object,
-which imports the real thing when it is used. Afterwards no stand-in is left among the modules, so whoever
-imports one of them gets the real one.
+which imports the real thing when it is used. Afterwards no stand-in is left among the modules, so an
+import of one of them gives the real one.
 """
 
 from __future__ import annotations

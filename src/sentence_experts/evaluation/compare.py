@@ -129,9 +129,9 @@ def compare(
     first, second = (ModelRun(label_of(each), "", each).open(chosen) for each in (before, after))
     changes = route_changes(first, second, compared)
     old, new = first.routes.keys(), second.routes.keys()
-    found = Comparison(tuple(changes), tuple(sorted(old - new)), tuple(sorted(new - old)), len(compared))
+    comparison = Comparison(tuple(changes), tuple(sorted(old - new)), tuple(sorted(new - old)), len(compared))
     if source is None:
-        return found
+        return comparison
     both = [measured_by_domain(each, source.split(chosen.split)) for each in (first, second)]
     metrics = {
         domain: (_figures(measured, domain), _figures(both[1][domain], domain))
@@ -144,7 +144,7 @@ def compare(
     corrected = holm([each.p_value for each in sure if each.p_value is not None])  # for the number of domains
     differences = [replace(each, p_holm=p_holm) for each, p_holm in zip(sure, corrected, strict=True)]
     return replace(
-        found,
+        comparison,
         metrics=metrics,
         differences=tuple(differences),
         pairs=source.name,

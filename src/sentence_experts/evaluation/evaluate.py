@@ -101,17 +101,17 @@ def evaluate(
         state = place.begin({"data": measured, **identity_of(runs, chosen)})
         if state == "finished":
             return _warned(_kind_of(source).read(place.path))
-        found = _measured(runs, source, chosen, place.path)
-        found.save(place.path)
-        if not found.missing:  # the data of other tasks may be there next time
+        evaluation = _measured(runs, source, chosen, place.path)
+        evaluation.save(place.path)
+        if not evaluation.missing:  # the data of other tasks may be there next time
             place.finish(*RESULTS)
-    return _warned(found)
+    return _warned(evaluation)
 
 
-def _warned(found: Evaluation) -> Evaluation:
-    if isinstance(found, PairEvaluation) and (warning := suspicion(found.text_free)):
+def _warned(evaluation: Evaluation) -> Evaluation:
+    if isinstance(evaluation, PairEvaluation) and (warning := suspicion(evaluation.text_free)):
         logger.warning(warning)
-    return found
+    return evaluation
 
 
 def _kind_of(source: Pairs | Tasks | list[str]) -> type[PairEvaluation | TaskEvaluation]:
@@ -157,7 +157,7 @@ def _evaluate_pairs(
             raise InputError(f"{pairs.name}: no linked pairs in the {config.split} split")
     cache = config.cache or (None if out is None else out / "vectors")
     models = _scorers(runs, pairs, domains_of(table), config, cache)
-    found = evaluate_scorers(
+    evaluation = evaluate_scorers(
         models,
         table,
         bootstrap=config.bootstrap,
@@ -184,7 +184,7 @@ def _evaluate_pairs(
     kept = {label: each for label, each in routers.items() if each is not None}
     by_article = config.cluster == "article"
     text_free = measure_text_free(table, pairs.works(), config.bootstrap, config.seed, by_article)
-    return replace(found, routers=kept, text_free=text_free)
+    return replace(evaluation, routers=kept, text_free=text_free)
 
 
 def _scorers(

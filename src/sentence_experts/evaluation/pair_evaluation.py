@@ -57,7 +57,7 @@ class Measured:
 
     def by_domain(self) -> dict[str, PairMetrics]:
         """Domain -> metrics."""
-        return {view.domain: found for view, found in self.figures.items() if view.domain is not None}
+        return {view.domain: metrics for view, metrics in self.figures.items() if view.domain is not None}
 
 
 def measure(
@@ -78,16 +78,16 @@ def measure(
     }
     everything = joined(list(sets.values()))
     pooled = metrics_of(everything.scores, everything.labels, threshold_min)
-    counts = {domain: found.pairs for domain, found in domains.items()}
-    means = pair_weighted_mean({domain: found.metrics for domain, found in domains.items()}, counts)
+    counts = {domain: of_domain.pairs for domain, of_domain in domains.items()}
+    means = pair_weighted_mean({domain: of_domain.metrics for domain, of_domain in domains.items()}, counts)
     mean = PairMetrics(pooled.pairs, pooled.positives, means)
     views = {POOLED: pooled, PAIR_WEIGHTED_MEAN: mean}
-    views |= {view_of_domain(domain): found for domain, found in domains.items()}
+    views |= {view_of_domain(domain): of_domain for domain, of_domain in domains.items()}
     if replicates == 0:
         return Measured(views)
     by_domain, of_pooled, of_mean = runs_of(sets, replicates, seed, threshold_min)
     runs = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean}
-    runs |= {view_of_domain(domain): found for domain, found in by_domain.items()}
+    runs |= {view_of_domain(domain): of_domain for domain, of_domain in by_domain.items()}
     return Measured({view: with_intervals(each, runs[view]) for view, each in views.items()}, runs)
 
 
@@ -99,11 +99,11 @@ def metrics_of(
     return PairMetrics(len(labels), int(labels.sum()), metrics)
 
 
-def with_intervals(found: PairMetrics, runs: Mapping[str, Runs]) -> PairMetrics:
+def with_intervals(metrics: PairMetrics, runs: Mapping[str, Runs]) -> PairMetrics:
     """The metrics with the intervals of those that have one."""
     estimates = {name: estimate(each) for name, each in runs.items()}
     intervals = {name: None if each is None else each.interval(0.0) for name, each in estimates.items()}
-    return replace(found, intervals=intervals)
+    return replace(metrics, intervals=intervals)
 
 
 def mean_over_runs(runs: Sequence[Measured]) -> Measured:
@@ -209,13 +209,13 @@ def measure_text_free(
     table = checked_table(table)
     if len(table["label"].unique()) < 2:
         return ()
-    found = []
+    results = []
     for scorer in text_free_scorers(table, works):
         measured = measure(table, score_pairs(scorer, table), replicates, seed, by_article=by_article)
-        found.append(
+        results.append(
             _result(scorer.label, measured, [_Run(scorer.label, scorer.settings(), measured, {})], False)
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Difference, ...]:
@@ -224,17 +224,17 @@ def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Differ
     Both are measured on the same pairs, so what makes pairs hard for both cancels out. p-values are corrected
     for the number of pairs of models.
     """
-    found: list[Difference] = []
+    rows: list[Difference] = []
     for view in next(iter(measured.values())).figures:
         for metric in METRICS_WITH_INTERVAL:
             values = {label: model.figures[view].metrics[metric] for label, model in measured.items()}
             runs = {label: model.runs[view][metric] for label, model in measured.items() if model.runs}
-            found += compared(values, runs, view, metric, margin)
-    return tuple(found)
+            rows += compared(values, runs, view, metric, margin)
+    return tuple(rows)
 
 
-def _result(label: str, found: Measured, runs: Sequence[_Run], trained: bool) -> ModelResult:
-    views = found.figures[POOLED], found.figures[PAIR_WEIGHTED_MEAN], found.by_domain()
+def _result(label: str, measured: Measured, runs: Sequence[_Run], trained: bool) -> ModelResult:
+    views = measured.figures[POOLED], measured.figures[PAIR_WEIGHTED_MEAN], measured.by_domain()
     if [run.label for run in runs] == [label]:
         return ModelResult(label, runs[0].settings, *views, trained=trained)
     each = tuple(_result(run.label, run.measured, [run], trained) for run in runs)

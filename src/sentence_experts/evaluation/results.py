@@ -157,7 +157,7 @@ class ModelResult:
     def views(self) -> dict[View, PairMetrics]:
         """The metrics of each view: `POOLED`, `PAIR_WEIGHTED_MEAN` and each domain's."""
         means = {POOLED: self.pooled, PAIR_WEIGHTED_MEAN: self.pair_weighted_mean}
-        return means | {view_of_domain(name): found for name, found in self.domains.items()}
+        return means | {view_of_domain(name): metrics for name, metrics in self.domains.items()}
 
     @property
     def first_run(self) -> ModelResult:
@@ -175,7 +175,7 @@ def suspicion(text_free: Sequence[ModelResult]) -> str | None:
 
     That is a ROC-AUC whose interval leaves out 0.45 to 0.55.
     """
-    found = []
+    telling = []
     for model in text_free:
         interval = model.pooled.intervals.get("roc_auc")
         if model.label in OF_THE_MAKING and interval is not None:
@@ -183,11 +183,13 @@ def suspicion(text_free: Sequence[ModelResult]) -> str | None:
             if high < 0.5:
                 low, high = 1 - high, 1 - low
             if low > SUSPICIOUS:
-                found.append(f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * (interval.high < 0.5)})")
-    if not found:
+                telling.append(
+                    f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * (interval.high < 0.5)})"
+                )
+    if not telling:
         return None
     return (
-        f"the classes of these pairs can be told without comparing texts: ROC-AUC by {', '.join(found)}. "
+        f"the classes of these pairs can be told without comparing texts: ROC-AUC by {', '.join(telling)}. "
         "Figures on them say little about texts; compile pairs with `negatives=matched`"
     )
 
@@ -275,17 +277,17 @@ class PairEvaluation(Evaluation):
                 "model": model.label,
                 "view": view.kind,
                 "domain": view.domain,
-                "pairs": found.pairs,
-                "positives": found.positives,
+                "pairs": measured.pairs,
+                "positives": measured.positives,
             }
-            | dict(found.metrics)
+            | dict(measured.metrics)
             | {
                 f"{metric}_{end}": None if interval is None else getattr(interval, end)
-                for metric, interval in found.intervals.items()
+                for metric, interval in measured.intervals.items()
                 for end in ("low", "high")
             }
             for model in self.models
-            for view, found in model.views.items()
+            for view, measured in model.views.items()
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -307,18 +309,18 @@ class PairEvaluation(Evaluation):
 
     @classmethod
     def _read(cls, out: Path) -> Self:
-        found = read_json(out / "evaluation.json")
+        content = read_json(out / "evaluation.json")
         differences, tests = (
-            [without_view(each) for each in found[name]] for name in ("differences", "tests")
+            [without_view(each) for each in content[name]] for name in ("differences", "tests")
         )
         return cls(
-            found["settings"],
-            TypeAdapter(tuple[ModelResult, ...]).validate_python(found["models"]),
+            content["settings"],
+            TypeAdapter(tuple[ModelResult, ...]).validate_python(content["models"]),
             pq.read_table(out / "scores.parquet"),
             TypeAdapter(tuple[Difference, ...]).validate_python(differences),
             TypeAdapter(tuple[RankTest, ...]).validate_python(tests),
-            TypeAdapter(dict[str, RouterAccuracy]).validate_python(found["routers"]),
-            TypeAdapter(tuple[ModelResult, ...]).validate_python(found["text_free"]),
+            TypeAdapter(dict[str, RouterAccuracy]).validate_python(content["routers"]),
+            TypeAdapter(tuple[ModelResult, ...]).validate_python(content["text_free"]),
         )
 
 
@@ -327,8 +329,8 @@ def score_column(label: str) -> str:
     return f"cosine of {label}"
 
 
-def _with_view(found: Difference | RankTest) -> dict[str, Any]:
-    return {**asdict(found), "view": found.view.kind, "domain": found.view.domain}
+def _with_view(row: Difference | RankTest) -> dict[str, Any]:
+    return {**asdict(row), "view": row.view.kind, "domain": row.view.domain}
 
 
 def without_view(values: dict[str, Any]) -> dict[str, Any]:

@@ -121,17 +121,17 @@ class Similarity(StoredResult):
 
     @classmethod
     def _read(cls, out: Path) -> Self:
-        found = read_json(out / NAMES[0])
+        content = read_json(out / NAMES[0])
         cosines: dict[str, dict[Pair, NDArray[np.float64]]] = {}
         for row in pq.read_table(out / NAMES[1]).to_pylist():
             cosines.setdefault(row["model"], {})[row["route"], row["other"]] = np.array(row["cosines"])
         tests = {
             (route, other): Welch(**each["welch_less"])
-            for each in found["pairs"]
+            for each in content["pairs"]
             for route, other in [each["routes"]]
             if "welch_less" in each
         }
-        return cls(cosines, tests, found["texts"], found["models"])
+        return cls(cosines, tests, content["texts"], content["models"])
 
 
 def similarity(

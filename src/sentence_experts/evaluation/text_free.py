@@ -56,7 +56,7 @@ class EachTextScorer:
     """The sum of what each text of a pair tells about its class: the two are never compared.
 
     The share of linked pairs among those of a text is learned from other texts, by logistic regression on
-    TF-IDF in each domain: five parts, with a text (whatever its case and punctuation) in one of them.
+    TF-IDF in each domain: five parts, with all copies of a text (case and punctuation aside) in the same one.
     """
 
     label = EACH_TEXT

@@ -88,7 +88,7 @@ class Pairs(TableFolder):
             source: a `Pairs`; a folder of pairs; the file of a table; a table in memory (pandas, polars,
                 Arrow, `datasets.Dataset`, a list of dicts, a mapping of columns); or a mapping from split to
                 one of these tables, such as a `DatasetDict`. The columns are as `from_tables` describes; a
-                column `split` says which split a row belongs to.
+                column `split` holds the split of each row.
             split: what a table without a column `split` is; None if it must have one.
             labelled: whether the pairs of validation and test must have labels.
 

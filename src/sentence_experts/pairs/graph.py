@@ -204,10 +204,10 @@ class LinkGraph:
         )
         both = linked.union(twins).filter(lambda ends: ends.one != ends.other)
         ends = both.select(left=ibis.least(both.one, both.other), right=ibis.greatest(both.one, both.other))
-        found = self._engine.rows(ends.distinct().order_by("left", "right"))
+        known = self._engine.rows(ends.distinct().order_by("left", "right"))
         named = self._works.semi_join(among, "work").select("work", "paper_id").order_by("work")
         ids = self._engine.rows(named)["paper_id"]
-        places = {end: np.searchsorted(works, found[end]) for end in ("left", "right")}
+        places = {end: np.searchsorted(works, known[end]) for end in ("left", "right")}
         return pa.table({f"{end}_id": ids.take(places[end]) for end in places}).combine_chunks()
 
     def in_domain(self, domain: str) -> np.ndarray:
@@ -281,10 +281,10 @@ class LinkGraph:
         }
         asked = self._engine.stored(pa.table({"pair": rows, **ends}))
         making = self._making_pairs(self._neighbours.citations)
-        found = linking(asked, making, self._settings.relation)
-        found = self._engine.rows(found.order_by("pair", "through"))
-        bounds = np.searchsorted(found["pair"].to_numpy(), np.arange(table.num_rows + 1))
-        through = found["through"].cast(pa.string()).combine_chunks()
+        links = linking(asked, making, self._settings.relation)
+        linked = self._engine.rows(links.order_by("pair", "through"))
+        bounds = np.searchsorted(linked["pair"].to_numpy(), np.arange(table.num_rows + 1))
+        through = linked["through"].cast(pa.string()).combine_chunks()
         return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), through)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 Allowed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 MAX_ROUNDS = 3_000
-# Without fewer bad pairs than before: give up after so many rounds, or so many checked exchanges.
+# Give up after this number of rounds, or of checked exchanges, that leave as many bad pairs as before.
 IDLE_ROUNDS, LEAST_IDLE_ROUNDS, IDLE_EXCHANGES = 300, 20, 2_000_000
 MAX_NAMED = 3  # sets in a message
 MAX_TRIES = 16  # exchanges that are checked for one bad pair in a round

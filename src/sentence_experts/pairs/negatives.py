@@ -61,8 +61,10 @@ class NegativeSampler:
         return negatives
 
     def more(self, request: Request, known_pairs: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-        """Negatives that a request still needs, if there are so many: neither `known_pairs`, shape
-        (pairs, 2), nor among the `excluded` (`keys_of`)."""
+        """Up to the number of negatives that a request still needs.
+
+        None of them is in `known_pairs`, shape (pairs, 2), or among the `excluded` (`keys_of`).
+        """
         needed = request.needed - len(known_pairs)
         if needed == 0:
             return known_pairs[:0]

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from sentence_experts.evaluation.similarity import Similarity, Welch
 
 
-def comparison_tables(found: Comparison) -> Iterator[Table]:
+def comparison_tables(comparison: Comparison) -> Iterator[Table]:
     """The change of each route's vectors, and of the metrics on each domain's pairs, if measured."""
     headings = ("vectors", "largest difference", "smallest cosine")
-    table = terminal_table(f"Vectors of {found.texts:,} texts", "route", headings)
-    for each in found.changes:
+    table = terminal_table(f"Vectors of {comparison.texts:,} texts", "route", headings)
+    for each in comparison.changes:
         changed = ("changed", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
         table.add_row(each.route or "(none)", *(("bit-equal", "0", "1") if each.bit_equal else changed))
     yield table
-    if not found.metrics:
+    if not comparison.metrics:
         return
     names = [name for metric in METRICS.values() for name in (f"{metric} before", "after", "change")]
     table = terminal_table("Metrics on the pairs", "domain", names)
-    for domain, both in found.metrics.items():
+    for domain, both in comparison.metrics.items():
         cells = []
         for metric in METRICS:
             first, second = ((metrics or {}).get(metric) for metrics in both)
@@ -42,28 +42,28 @@ def comparison_tables(found: Comparison) -> Iterator[Table]:
     yield table
 
 
-def similarity_table(found: Similarity) -> Table:
+def similarity_table(similarity: Similarity) -> Table:
     """Mean and standard deviation of the cosines of each pair of routes, and the tests between two models."""
-    tested = ("difference", "p", "p Holm") if found.tests else ()
-    title = f"Cosine of a text under two routes, {found.texts['used']:,} texts (mean ± sd)"
-    table = terminal_table(title, "routes", [*found.cosines, *tested])
-    for pair in next(iter(found.cosines.values())):
-        values = [cosines[pair] for cosines in found.cosines.values()]
+    tested = ("difference", "p", "p Holm") if similarity.tests else ()
+    title = f"Cosine of a text under two routes, {similarity.texts['used']:,} texts (mean ± sd)"
+    table = terminal_table(title, "routes", [*similarity.cosines, *tested])
+    for pair in next(iter(similarity.cosines.values())):
+        values = [cosines[pair] for cosines in similarity.cosines.values()]
         cells = [f"{each.mean():.3f}±{each.std(ddof=1):.3f}".replace("0.", ".") for each in values]
-        table.add_row(" – ".join(pair), *cells, *(_tested(found.tests[pair]) if tested else ()))
+        table.add_row(" – ".join(pair), *cells, *(_tested(similarity.tests[pair]) if tested else ()))
     return table
 
 
-def choice_table(found: Choices, confidence: float) -> Table:
+def choice_table(choices: Choices, confidence: float) -> Table:
     """How often automatic routes were right about texts that they were not learned from."""
-    routes = sorted({route for _, route in found.chosen})
+    routes = sorted({route for _, route in choices.chosen})
     headings = ("texts", *routes, "right", f"below {confidence:g}", "right above")
     table = terminal_table("Routes chosen for texts that were not learned from", "domain", headings)
-    for domain in (*found.domains, None):
-        chosen = [f"{found.chosen[domain, route]:,}" if domain else "" for route in routes]
-        measures = (found.accuracy, found.below_confidence, found.accuracy_above_confidence)
+    for domain in (*choices.domains, None):
+        chosen = [f"{choices.chosen[domain, route]:,}" if domain else "" for route in routes]
+        measures = (choices.accuracy, choices.below_confidence, choices.accuracy_above_confidence)
         shares = [number(measure(domain), ".1%") for measure in measures]
-        table.add_row(domain or "all", f"{found.texts(domain):,}", *chosen, *shares)
+        table.add_row(domain or "all", f"{choices.texts(domain):,}", *chosen, *shares)
     return table
 
 

@@ -20,15 +20,15 @@ CASES = {"only_rw": "HS is wrong, RW is right", "only_hs": "RW is wrong, HS is r
 MEANS = {"hs_hs": "HS with HS", "rw_rw": "RW with RW", "hs_rw": "HS with RW"}
 
 
-def moee_page(found: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+def moee_page(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """The page: the correlations of each part, then how the two parts differ."""
     sections = (
-        ("Correlation with human scores", _correlations(found)),
-        ("Influence of the prompt", _stability(found)),
-        ("Agreement between parts and prompts", _between_prompts(found)),
-        ("Pairs that one part alone is right about", _complementarity(found)),
-        ("Examples of such pairs", _cases(found)),
-        ("Clusters by HS and by RW", _clusters(found)),
+        ("Correlation with human scores", _correlations(analysis)),
+        ("Influence of the prompt", _stability(analysis)),
+        ("Agreement between parts and prompts", _between_prompts(analysis)),
+        ("Pairs that one part alone is right about", _complementarity(analysis)),
+        ("Examples of such pairs", _cases(analysis)),
+        ("Clusters by HS and by RW", _clusters(analysis)),
         ("Settings", iter([f"<pre>{escape(json.dumps(settings, indent=1, ensure_ascii=False))}</pre>"])),
     )
     body = "\n".join(
@@ -39,25 +39,25 @@ def moee_page(found: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         "<p>HS: the hidden state of the last token of a text. RW: the routing weights of all blocks for it. "
         "After Li &amp; Zhou 2024, MoEE.</p>"
     )
-    verdict = html.verdict(of_analysis(found, settings).lines())
+    verdict = html.verdict(of_analysis(analysis, settings).lines())
     return html.document(title, f"{verdict}\n{lead}\n{body}")
 
 
-def _correlations(found: Mapping[str, Any]) -> Iterator[str]:
-    rows = found["correlations"]
-    for prompt in found["prompts"]:
+def _correlations(analysis: Mapping[str, Any]) -> Iterator[str]:
+    rows = analysis["correlations"]
+    for prompt in analysis["prompts"]:
         own = {(row["dataset"], row["part"]): row for row in rows if row["prompt"] == prompt}
         cells = (
             (
                 PART_NAMES[part],
-                "".join(_interval(own[dataset, part]) for dataset in found["datasets"])
-                + html.cell([f"{_mean(own, part, found['datasets']):.2f}"]),
+                "".join(_interval(own[dataset, part]) for dataset in analysis["datasets"])
+                + html.cell([f"{_mean(own, part, analysis['datasets']):.2f}"]),
             )
             for part in PARTS
         )
         caption = f"Prompt {prompt}: Spearman's correlation × 100, 95% bootstrap intervals over pairs"
-        opened = " open" if prompt == found["prompts"][0] else ""
-        heads = ("Vector", *found["datasets"], "Mean")
+        opened = " open" if prompt == analysis["prompts"][0] else ""
+        heads = ("Vector", *analysis["datasets"], "Mean")
         table = html.table(caption, heads, cells)
         yield f"<details{opened}><summary>{escape(prompt)}</summary>{table}</details>"
 
@@ -71,8 +71,8 @@ def _interval(row: Mapping[str, float]) -> str:
     return html.cell([f"{100 * row['value']:.2f}", *ends])
 
 
-def _stability(found: Mapping[str, Any]) -> Iterator[str]:
-    rows, prompts = found["stability"], len(found["prompts"])
+def _stability(analysis: Mapping[str, Any]) -> Iterator[str]:
+    rows, prompts = analysis["stability"], len(analysis["prompts"])
     if prompts < 2:
         yield "<p>There is only one prompt: nothing to compare.</p>"
         return
@@ -85,17 +85,17 @@ def _stability(found: Mapping[str, Any]) -> Iterator[str]:
             PART_NAMES[part],
             "".join(
                 html.cell([f"{row['mean']:.3f}", f"{row['variance']:.5f}"])
-                for dataset in found["datasets"]
+                for dataset in analysis["datasets"]
                 for row in (by_place[part, dataset],)
             ),
         )
         for part in PARTS
     )
-    yield html.table("Mean, and variance below it", ("Vector", *found["datasets"]), cells)
+    yield html.table("Mean, and variance below it", ("Vector", *analysis["datasets"]), cells)
 
 
-def _between_prompts(found: Mapping[str, Any]) -> Iterator[str]:
-    own = found["between_prompts"]
+def _between_prompts(analysis: Mapping[str, Any]) -> Iterator[str]:
+    own = analysis["between_prompts"]
     means = {name: value if value is None else f"{value:.2f}" for name, value in own["means"].items()}
     listed = "; ".join(
         f"{MEANS[name]} {means[name] or '–'} (published {PUBLISHED_MEANS[name]:.2f})" for name in MEANS
@@ -108,8 +108,8 @@ def _between_prompts(found: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _complementarity(found: Mapping[str, Any]) -> Iterator[str]:
-    own = found["complementarity"]
+def _complementarity(analysis: Mapping[str, Any]) -> Iterator[str]:
+    own = analysis["complementarity"]
     alone = "; ".join(f"{name} {shares['one_alone']:.0%}" for name, shares in own["datasets"].items())
     yield html.figure(
         complementarity_bars(own["datasets"]),
@@ -120,15 +120,15 @@ def _complementarity(found: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _cases(found: Mapping[str, Any]) -> Iterator[str]:
+def _cases(analysis: Mapping[str, Any]) -> Iterator[str]:
     """Tables of pairs that one part is right about and the other is not (MoEE, section 4.5)."""
     heads = ("Texts", "Score", "HS", "RW")
-    for name, cases in found["cases"].items():
+    for name, cases in analysis["cases"].items():
         tables = []
         for key, title in CASES.items():
             rows = [_case(one) for one in cases[key]]
             tables.append(html.table(title, heads, rows) if rows else f"<p>{title}: no pair.</p>")
-        opened = " open" if name == next(iter(found["cases"])) else ""
+        opened = " open" if name == next(iter(analysis["cases"])) else ""
         yield f"<details{opened}><summary>{escape(name)}</summary>{''.join(tables)}</details>"
     yield (
         '<p class="note">Score: of people; HS and RW: cosines. Below each number is the rank of the pair '
@@ -146,8 +146,8 @@ def _case(one: Mapping[str, Any]) -> tuple[str, str]:
     return texts, "".join(cells)
 
 
-def _clusters(found: Mapping[str, Any]) -> Iterator[str]:
-    own = found["clusters"]
+def _clusters(analysis: Mapping[str, Any]) -> Iterator[str]:
+    own = analysis["clusters"]
     rows = (
         (
             name,

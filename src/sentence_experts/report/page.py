@@ -71,35 +71,36 @@ MEANINGS = {
 }
 
 
-def evaluation_page(found: PairEvaluation) -> str:
+def evaluation_page(evaluation: PairEvaluation) -> str:
     """The page: pooled, the mean of the domains, then each domain with its drawings."""
-    pairs, split = str(found.settings.get("pairs", "pairs")), str(found.settings.get("split", ""))
-    models = f"{len(found.models)} models" if len(found.models) > 1 else found.models[0].label
+    pairs, split = str(evaluation.settings.get("pairs", "pairs")), str(evaluation.settings.get("split", ""))
+    models = f"{len(evaluation.models)} models" if len(evaluation.models) > 1 else evaluation.models[0].label
     title = f"Evaluation of {models} on {pairs}" + (f", {split} split" if split else "")
-    body = "\n".join(_sections(found))
+    body = "\n".join(_sections(evaluation))
     meanings = "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in MEANINGS.items())
     links = "".join(
         f'<a href="#view-{number}">{escape(_heading(key))}</a>'
-        for number, (key, _, _) in enumerate(views(found))
+        for number, (key, _, _) in enumerate(views(evaluation))
     )
     return html.document(
         title,
-        f"{html.verdict(of_pairs(found).lines())}\n"
+        f"{html.verdict(of_pairs(evaluation).lines())}\n"
         "<p>How well the cosine of the vectors of two texts distinguishes linked from unlinked papers of the "
-        f"same domain.{_relation(found)}</p>\n<nav>{links}</nav>\n{body}\n"
-        f"<section>\n<h2>Meaning of the metrics</h2>\n<dl>{meanings}</dl>\n</section>\n{_settings(found)}",
+        f"same domain.{_relation(evaluation)}</p>\n<nav>{links}</nav>\n{body}\n"
+        f"<section>\n<h2>Meaning of the metrics</h2>\n<dl>{meanings}</dl>\n</section>\n"
+        f"{_settings(evaluation)}",
     )
 
 
-def _relation(found: PairEvaluation) -> str:
-    made = found.settings.get("pairs_settings", {})
+def _relation(evaluation: PairEvaluation) -> str:
+    made = evaluation.settings.get("pairs_settings", {})
     if not {"relation", "unit", "split"} <= set(made):
         return ""
     return escape(f" Linked by {made['relation']}; texts: {made['unit']}; sets split by {made['split']}.")
 
 
-def _sections(found: PairEvaluation) -> Iterator[str]:
-    for number_, (key, title, rows) in enumerate(views(found)):
+def _sections(evaluation: PairEvaluation) -> Iterator[str]:
+    for number_, (key, title, rows) in enumerate(views(evaluation)):
         yield f'<section id="view-{number_}">\n<h2>{escape(_heading(key))}</h2>'
         if key == PAIR_WEIGHTED_MEAN:
             yield (
@@ -107,29 +108,29 @@ def _sections(found: PairEvaluation) -> Iterator[str]:
                 "compared with one threshold for all. Compare pooled metrics with pooled metrics, and means "
                 "with means.</p>"
             )
-        yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows, _names(found))
-        yield from _compared(found, key)
-        if key == POOLED and found.text_free:
-            yield _text_free(found)
-        if key == POOLED and found.differences:
-            yield _differences(found)
-        if key == POOLED and found.routers:
-            yield _routers(found)
+        yield _table(f"{title}: {counted(next(iter(rows.values())))}.", rows, _names(evaluation))
+        yield from _compared(evaluation, key)
+        if key == POOLED and evaluation.text_free:
+            yield _text_free(evaluation)
+        if key == POOLED and evaluation.differences:
+            yield _differences(evaluation)
+        if key == POOLED and evaluation.routers:
+            yield _routers(evaluation)
         if key != PAIR_WEIGHTED_MEAN:
-            yield from _drawings(found, key, rows)
+            yield from _drawings(evaluation, key, rows)
         yield "</section>"
 
 
-def _drawings(found: PairEvaluation, key: View, rows: dict[str, PairMetrics]) -> Iterator[str]:
-    table = found.scores
+def _drawings(evaluation: PairEvaluation, key: View, rows: dict[str, PairMetrics]) -> Iterator[str]:
+    table = evaluation.scores
     if key.domain is not None:
         table = table.filter(pc.equal(table["domain"], key.domain))
     labels = table["label"].to_numpy().astype(np.int64)
     # Of a model with several runs the figures show the first one.
-    runs = {model.label: model.first_run for model in found.models}
+    runs = {model.label: model.first_run for model in evaluation.models}
     scores = {label: table[score_column(run.label)].to_numpy() for label, run in runs.items()}
     thresholds = {label: run.views[key].metrics["threshold"] for label, run in runs.items()}
-    where = f"{split} split, " if (split := found.settings.get("split")) else ""
+    where = f"{split} split, " if (split := evaluation.settings.get("split")) else ""
     where += "all domains" if key.domain is None else f"domain {key.domain}"
     means = "; ".join(
         f"{label}: linked {number(figures.metrics['mean_positive'])}, "
@@ -151,10 +152,10 @@ def _drawings(found: PairEvaluation, key: View, rows: dict[str, PairMetrics]) ->
         )
 
 
-def _names(found: PairEvaluation) -> dict[str, str]:
+def _names(evaluation: PairEvaluation) -> dict[str, str]:
     return {
         model.label: escape(model.label) + (f"<small>{model.seeds} seeds</small>" if model.runs else "")
-        for model in found.models
+        for model in evaluation.models
     }
 
 
@@ -164,11 +165,11 @@ def _table(caption: str, rows: dict[str, PairMetrics], names: dict[str, str]) ->
     return html.table(caption, ("Model", *HEADINGS.values()), cells)
 
 
-def _compared(found: PairEvaluation, key: View) -> Iterator[str]:
+def _compared(evaluation: PairEvaluation, key: View) -> Iterator[str]:
     """The heat map of a view, for three models or more."""
     shown = [
         each
-        for each in found.differences
+        for each in evaluation.differences
         if each.view == key and each.metric == "roc_auc" and each.value is not None
     ]
     if len(shown) < 2:
@@ -178,30 +179,30 @@ def _compared(found: PairEvaluation, key: View) -> Iterator[str]:
     where = _heading(key).lower() if key.domain is None else f"domain {key.domain}"
     texts = "; ".join(f"{first} minus {second} {gap:+.3f}" for (first, second), gap in gaps.items())
     yield html.figure(
-        heat_map([model.label for model in found.models], gaps, marks),
+        heat_map([model.label for model in evaluation.models], gaps, marks),
         f"Heat map of differences in ROC-AUC. {texts}.",
         f"ROC-AUC of the row's model minus the column's ({where}). Star: p < {SIGNIFICANT} by the interval "
         f"over papers and seeds, corrected by Holm for all pairs of models. {EQUIVALENT.strip()}: equivalent "
-        f"within {found.settings['margin']:g}.",
+        f"within {evaluation.settings['margin']:g}.",
     )
 
 
-def _mark(found: Difference) -> str:
-    star = "*" if found.p_holm is not None and found.p_holm < SIGNIFICANT else ""
-    return star + EQUIVALENT.strip() * found.equivalent
+def _mark(difference: Difference) -> str:
+    star = "*" if difference.p_holm is not None and difference.p_holm < SIGNIFICANT else ""
+    return star + EQUIVALENT.strip() * difference.equivalent
 
 
-def _differences(found: PairEvaluation) -> str:
+def _differences(evaluation: PairEvaluation) -> str:
     rows = (
         (escape(f"{first} − {second}"), "".join(map(html.cell, cells)))
-        for first, second, cells in difference_rows(found)
+        for first, second, cells in difference_rows(evaluation)
     )
     caption = (
-        f"Each model minus each later one: {meaning_of_differences(found)}. Mean: over the domains, each "
-        "with its own threshold."
+        f"Each model minus each later one: {meaning_of_differences(evaluation)}. Mean: over the domains, "
+        "each with its own threshold."
     )
-    note = seeds_note(found)
-    count = len({(each.first, each.second) for each in found.differences})
+    note = seeds_note(evaluation)
+    count = len({(each.first, each.second) for each in evaluation.differences})
     return (
         (f'<p class="note">{escape(note)}</p>\n' if note else "")
         + f"<details{' open' if count <= MAX_ROWS else ''}><summary>Differences of models</summary>\n"
@@ -209,23 +210,23 @@ def _differences(found: PairEvaluation) -> str:
     )
 
 
-def _text_free(found: PairEvaluation) -> str:
+def _text_free(evaluation: PairEvaluation) -> str:
     rows = (
         (escape(label), "".join(html.cell(cell.split("\n")) for cell in cells))
-        for label, cells in text_free_rows(found.text_free).items()
+        for label, cells in text_free_rows(evaluation.text_free).items()
     )
-    warning = suspicion(found.text_free)
+    warning = suspicion(evaluation.text_free)
     note = f'<p class="note">Careful: {escape(warning)}.</p>\n' if warning else ""
     return note + html.table(f"{TEXT_FREE}: {MEANING_OF_TEXT_FREE}.", ("By", "F1max", "ROC-AUC"), rows)
 
 
-def _routers(found: PairEvaluation) -> str:
+def _routers(evaluation: PairEvaluation) -> str:
     rows = (
         (escape(label), "".join(html.cell([figure]) for figure in cells))
-        for label, cells in router_rows(found).items()
+        for label, cells in router_rows(evaluation).items()
     )
     caption = "Learned routers: the share of texts sent to the expert of their domain."
-    return html.table(caption, ("Mean over blocks", *found.routers), rows)
+    return html.table(caption, ("Mean over blocks", *evaluation.routers), rows)
 
 
 def _cells(figures: PairMetrics, best: dict[str, float]) -> Iterator[str]:
@@ -236,10 +237,12 @@ def _cells(figures: PairMetrics, best: dict[str, float]) -> Iterator[str]:
         yield html.cell([value, *below])
 
 
-def _settings(found: PairEvaluation) -> str:
+def _settings(evaluation: PairEvaluation) -> str:
     settings = {
-        "evaluation": dict(found.settings),
-        "models": {run.label: dict(run.settings) for model in found.models for run in model.runs or (model,)},
+        "evaluation": dict(evaluation.settings),
+        "models": {
+            run.label: dict(run.settings) for model in evaluation.models for run in model.runs or (model,)
+        },
     }
     text = json.dumps(settings, indent=1, ensure_ascii=False)
     return f"<section>\n<h2>Settings</h2>\n<pre>{escape(text)}</pre>\n</section>"

@@ -44,15 +44,15 @@ EQUIVALENT = " ≈"
 MAX_ROWS = 15  # of differences: all pairs of six models
 
 
-def views(found: PairEvaluation) -> Iterator[tuple[View, str, dict[str, PairMetrics]]]:
+def views(evaluation: PairEvaluation) -> Iterator[tuple[View, str, dict[str, PairMetrics]]]:
     """(key, title, model label -> metrics) of each table: pooled, mean of the domains, each domain."""
     for key in (POOLED, PAIR_WEIGHTED_MEAN):
-        yield key, VIEWS[key], {model.label: model.views[key] for model in found.models}
-    for domain in found.models[0].domains:
+        yield key, VIEWS[key], {model.label: model.views[key] for model in evaluation.models}
+    for domain in evaluation.models[0].domains:
         yield (
             view_of_domain(domain),
             f"Domain: {domain}",
-            {model.label: model.domains[domain] for model in found.models},
+            {model.label: model.domains[domain] for model in evaluation.models},
         )
 
 
@@ -83,11 +83,11 @@ def lines(figures: PairMetrics, name: str) -> list[str]:
     return [number(figures.metrics[name]), *filter(None, below)]
 
 
-def evaluation_tables(found: PairEvaluation) -> Iterator[Table]:
+def evaluation_tables(evaluation: PairEvaluation) -> Iterator[Table]:
     """One table per view, narrow enough for 80 columns."""
-    for _, title, rows in views(found):
+    for _, title, rows in views(evaluation):
         first = next(iter(rows.values()))
-        runs = {model.label: f"\n{model.seeds} seeds" for model in found.models if model.seeds > 1}
+        runs = {model.label: f"\n{model.seeds} seeds" for model in evaluation.models if model.seeds > 1}
         cells = {
             label + runs.get(label, ""): ["\n".join(lines(figures, name)) for name in COLUMNS]
             for label, figures in rows.items()
@@ -95,11 +95,11 @@ def evaluation_tables(found: PairEvaluation) -> Iterator[Table]:
         yield terminal_table(f"{title} ({counted(first)})", "Model", list(COLUMNS.values()), cells)
 
 
-def difference_rows(found: PairEvaluation) -> Iterator[tuple[str, str, list[list[str]]]]:
+def difference_rows(evaluation: PairEvaluation) -> Iterator[tuple[str, str, list[list[str]]]]:
     """(model, other model, a cell per column of `DIFFERENCES`): value, interval, p-value and equivalence."""
-    gaps = {(each.first, each.second, each.view, each.metric): each for each in found.differences}
-    tests = {(test.first, test.second, test.view): test for test in found.tests}
-    for first, second in dict.fromkeys((each.first, each.second) for each in found.differences):
+    gaps = {(each.first, each.second, each.view, each.metric): each for each in evaluation.differences}
+    tests = {(test.first, test.second, test.view): test for test in evaluation.tests}
+    for first, second in dict.fromkeys((each.first, each.second) for each in evaluation.differences):
         cells = []
         for view, metric in DIFFERENCES:
             gap = gaps[first, second, view, metric]
@@ -113,23 +113,23 @@ def difference_rows(found: PairEvaluation) -> Iterator[tuple[str, str, list[list
         yield first, second, cells
 
 
-def meaning_of_differences(found: PairEvaluation) -> str:
+def meaning_of_differences(evaluation: PairEvaluation) -> str:
     """What the figures of `difference_rows` are, in one line."""
-    rank = "; rank: signed-rank test of two fixed models, without seeds" if found.tests else ""
+    rank = "; rank: signed-rank test of two fixed models, without seeds" if evaluation.tests else ""
     return (
         f"paired, 95% intervals over papers and seeds; p: of the interval, Holm, * below {SIGNIFICANT};"
-        f"{EQUIVALENT}: equivalent within {found.settings['margin']:g}{rank}"
+        f"{EQUIVALENT}: equivalent within {evaluation.settings['margin']:g}{rank}"
     )
 
 
-def difference_table(found: PairEvaluation) -> Table | None:
+def difference_table(evaluation: PairEvaluation) -> Table | None:
     """Each model minus each later one; with many models, the first model only. None for a single model."""
-    if not found.differences:
+    if not evaluation.differences:
         return None
-    rows = list(difference_rows(found))
-    title = f"Differences ({meaning_of_differences(found)})"
+    rows = list(difference_rows(evaluation))
+    title = f"Differences ({meaning_of_differences(evaluation)})"
     if len(rows) > MAX_ROWS:
-        rows = [row for row in rows if row[0] == found.models[0].label]
+        rows = [row for row in rows if row[0] == evaluation.models[0].label]
         title += "; first model only, the others are in the report"
     shown = {f"{first}\n- {second}": ["\n".join(cell) for cell in cells] for first, second, cells in rows}
     return terminal_table(title, "Model - model", list(DIFFERENCES.values()), shown)
@@ -158,9 +158,9 @@ def text_free_table(text_free: Sequence[ModelResult]) -> Table:
     return terminal_table(title, "By", ("F1max", "ROC-AUC"), text_free_rows(text_free))
 
 
-def router_rows(found: PairEvaluation) -> dict[str, list[str]]:
+def router_rows(evaluation: PairEvaluation) -> dict[str, list[str]]:
     """Shares of texts sent to the right expert: all, by domain, by block; a cell per run."""
-    routers = list(found.routers.values())
+    routers = list(evaluation.routers.values())
     domains = dict.fromkeys(domain for each in routers for domain in each.by_domain)
     blocks = sorted({block for each in routers for block in each.by_block})
     rows = {"all": [number(each.mean) for each in routers]}
@@ -168,19 +168,19 @@ def router_rows(found: PairEvaluation) -> dict[str, list[str]]:
     return rows | {f"block {name}": [number(each.by_block.get(name)) for each in routers] for name in blocks}
 
 
-def router_table(found: PairEvaluation) -> Table | None:
+def router_table(evaluation: PairEvaluation) -> Table | None:
     """How often learned routers chose the expert of a text's domain; None if no model has any."""
-    if not found.routers:
+    if not evaluation.routers:
         return None
-    texts = max(each.texts for each in found.routers.values())
+    texts = max(each.texts for each in evaluation.routers.values())
     title = f"Learned routers: share of {texts:,} texts sent to their domain's expert"
-    return terminal_table(title, "Mean over blocks of", list(found.routers), router_rows(found))
+    return terminal_table(title, "Mean over blocks of", list(evaluation.routers), router_rows(evaluation))
 
 
-def seeds_note(found: PairEvaluation) -> str | None:
+def seeds_note(evaluation: PairEvaluation) -> str | None:
     """A warning about too few seeds; None if all trained models have enough, or there is a single model."""
-    few = [model.label for model in found.models if model.trained and model.seeds < SEEDS_NEEDED]
-    if not few or not found.differences:
+    few = [model.label for model in evaluation.models if model.trained and model.seeds < SEEDS_NEEDED]
+    if not few or not evaluation.differences:
         return None
     return (
         f"Fewer than {SEEDS_NEEDED} seeds: {', '.join(few)}. Differences from these models are those of "

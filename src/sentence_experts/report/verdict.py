@@ -49,31 +49,31 @@ class Verdict:
         return [self.compared, *self.findings, *(f"Next: {each}" for each in self.advice)]
 
 
-def verdict_of(found: Evaluation) -> Verdict:
+def verdict_of(evaluation: Evaluation) -> Verdict:
     """The verdict of an evaluation, on pairs or on tasks."""
-    if isinstance(found, PairEvaluation):
-        return of_pairs(found)
-    assert isinstance(found, TaskEvaluation)
-    return of_tasks(found)
+    if isinstance(evaluation, PairEvaluation):
+        return of_pairs(evaluation)
+    assert isinstance(evaluation, TaskEvaluation)
+    return of_tasks(evaluation)
 
 
-def of_pairs(found: PairEvaluation) -> Verdict:
+def of_pairs(evaluation: PairEvaluation) -> Verdict:
     """By the ROC-AUC within domains, or where that is undefined by F1max on all pairs."""
-    models, simulated = found.models, bool(found.settings.get("simulated"))
+    models, simulated = evaluation.models, bool(evaluation.settings.get("simulated"))
     view, metric = PAIR_WEIGHTED_MEAN, "roc_auc"
     if any(model.views[view].metrics[metric] is None for model in models):
         view, metric = POOLED, "f1_max"
     values = {model.label: model.views[view].metrics[metric] for model in models}
     known = {label: value for label, value in values.items() if value is not None}
-    gaps = [each for each in found.differences if (each.view, each.metric) == (view, metric)]
+    gaps = [each for each in evaluation.differences if (each.view, each.metric) == (view, metric)]
     counts, domains = models[0].pooled, len(models[0].domains)
     of_domains = f" of {domains} domains" if domains > 1 else ""
-    split = f", {found.settings['split']} split" if found.settings.get("split") else ""
+    split = f", {evaluation.settings['split']} split" if evaluation.settings.get("split") else ""
     compared = (
         f"{SIMULATED if simulated else ''}{_names(values)} on {counts.pairs:,} pairs{of_domains}, "
-        f"{counts.positives:,} of them linked ({found.settings.get('pairs', 'pairs')}{split})."
+        f"{counts.positives:,} of them linked ({evaluation.settings.get('pairs', 'pairs')}{split})."
     )
-    margin = float(found.settings.get("margin", 0.01))
+    margin = float(evaluation.settings.get("margin", 0.01))
     findings, order = [], sorted(known, key=lambda label: -known[label])
     if order:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
@@ -82,54 +82,61 @@ def of_pairs(found: PairEvaluation) -> Verdict:
             *standing(order, gaps, _pair_number, f"{margin:g}"),
         ]
     trained = {model.label: model.seeds for model in models if model.trained}
-    findings += [*_seeds(trained, len(models)), *_suspicious(found.text_free)]
+    findings += [*_seeds(trained, len(models)), *_suspicious(evaluation.text_free)]
     advice = [
         *([REAL_ARTICLES] if simulated else []),
         *_missing_baseline([model.label for model in models if not model.trained], "minilm or tfidf"),
         *_lost(order, trained, gaps),
         *_more_seeds(trained, len(models)),
         *_more_pairs(order, gaps, margin, counts.pairs),
-        *_split(found.settings.get("pairs_settings", {})),
+        *_split(evaluation.settings.get("pairs_settings", {})),
     ]
     return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
 
 
-def of_tasks(found: TaskEvaluation) -> Verdict:
+def of_tasks(evaluation: TaskEvaluation) -> Verdict:
     """By the average over all datasets."""
-    values = {model.label: model.average.value for model in found.models}
-    kinds = ", ".join(f"{kind} {count}" for kind, count in found.types.items())
-    data = found.settings.get("tasks") or ", ".join(found.settings.get("mteb", [])) or "tasks"
-    compared = f"{_names(values)} on {len(found.tasks)} tasks ({kinds}; {data})."
+    values = {model.label: model.average.value for model in evaluation.models}
+    kinds = ", ".join(f"{kind} {count}" for kind, count in evaluation.types.items())
+    data = evaluation.settings.get("tasks") or ", ".join(evaluation.settings.get("mteb", [])) or "tasks"
+    compared = f"{_names(values)} on {len(evaluation.tasks)} tasks ({kinds}; {data})."
     if not values:
         missing = ("Give the command again when the tasks' data can be loaded.",)
         return Verdict(f"No task of {data} was measured.", (), missing)
     order = sorted(values, key=lambda label: -values[label])
     figures = "; ".join(f"{label} {100 * values[label]:.2f}" for label in order)
-    margin = f"{100 * found.settings['margin']:g} points"
-    trained = {model.label: len(model.runs) for model in found.models if model.trained}
-    findings = [f"Average over datasets: {figures}.", *standing(order, found.differences, _points, margin)]
+    margin = f"{100 * evaluation.settings['margin']:g} points"
+    trained = {model.label: len(model.runs) for model in evaluation.models if model.trained}
+    findings = [
+        f"Average over datasets: {figures}.",
+        *standing(order, evaluation.differences, _points, margin),
+    ]
     findings += _seeds(trained, len(values))
     advice = [
-        *_missing_baseline([model.label for model in found.models if not model.trained], "minilm"),
-        *_lost(order, trained, found.differences),
+        *_missing_baseline([model.label for model in evaluation.models if not model.trained], "minilm"),
+        *_lost(order, trained, evaluation.differences),
         *_more_seeds(trained, len(values)),
     ]
-    if found.missing:
-        advice.append(f"Give the command again for the {len(found.missing)} tasks whose data was not there.")
+    if evaluation.missing:
+        advice.append(
+            f"Give the command again for the {len(evaluation.missing)} tasks whose data was not there."
+        )
     return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
 
 
-def of_analysis(found: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdict:
+def of_analysis(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdict:
     """By the mean over datasets of the correlation with human scores, under the first prompt."""
-    prompt, datasets = found["prompts"][0], found["datasets"]
-    own = [row for row in found["correlations"] if row["prompt"] == prompt]
+    prompt, datasets = analysis["prompts"][0], analysis["datasets"]
+    own = [row for row in analysis["correlations"] if row["prompt"] == prompt]
     parts = list(dict.fromkeys(row["part"] for row in own))
     names = {part: PART_NAMES[part] for part in parts}
     values = {
         names[part]: sum(row["value"] for row in own if row["part"] == part) / len(datasets) for part in parts
     }
     order = sorted(values, key=lambda name: -values[name])
-    of_prompt = f"prompt {prompt}" + (f", of {len(found['prompts'])}" if len(found["prompts"]) > 1 else "")
+    of_prompt = f"prompt {prompt}" + (
+        f", of {len(analysis['prompts'])}" if len(analysis["prompts"]) > 1 else ""
+    )
     listed = ", ".join(f"{name} ({count:,})" for name, count in datasets.items())
     compared = (
         f"{_names(values)} of {settings.get('model', 'a language model')} on the rated pairs of {listed}; "
@@ -140,15 +147,15 @@ def of_analysis(found: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdic
             names[each["first"]], names[each["second"]], View("average"), "spearman", each["value"],
             Interval(each["low"], each["high"]), p_holm=each["p_holm"],
         )
-        for each in found["differences"]
+        for each in analysis["differences"]
     ]  # fmt: skip
     figures = "; ".join(f"{name} {100 * values[name]:.1f}" for name in order)
     findings = [f"Spearman's correlation with the scores × 100: {figures}.", *standing(order, gaps, _points)]
-    shares = found["complementarity"]["datasets"].values()
+    shares = analysis["complementarity"]["datasets"].values()
     alone = sum(each["one_alone"] for each in shares) / max(1, len(shares))
     findings.append(f"HS or RW alone is right about {alone:.0%} of the pairs: what joining them could gain.")
     advice = []
-    if len(found["prompts"]) == 1:
+    if len(analysis["prompts"]) == 1:
         advice.append("Compare prompts with `prompts`: they often matter more than the part.")
     if "sum" in parts:
         advice.append(
@@ -158,26 +165,26 @@ def of_analysis(found: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdic
     return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
 
 
-def of_audit(found: Audit, name: str, simulated: bool = False) -> Verdict:
+def of_audit(audit: Audit, name: str, simulated: bool = False) -> Verdict:
     """By the share of test pairs that leak, and what figures lose without them."""
-    pairs, leaked = found.pairs["test"], int(found.leaks.leaked().sum())
+    pairs, leaked = audit.pairs["test"], int(audit.leaks.leaked().sum())
     compared = (
-        f"{SIMULATED if simulated else ''}Audited {pairs:,} test pairs against {found.pairs['train']:,} "
+        f"{SIMULATED if simulated else ''}Audited {pairs:,} test pairs against {audit.pairs['train']:,} "
         f"training pairs ({name})."
     )
-    worst = max(LEAKS, key=lambda kind: int(found.leaks.masks[kind].sum()))
-    count = int(found.leaks.masks[worst].sum())
+    worst = max(LEAKS, key=lambda kind: int(audit.leaks.masks[kind].sum()))
+    count = int(audit.leaks.masks[worst].sum())
     findings = ["No test pair leaks from training."]
     if leaked:
         findings = [
             f"{leaked / pairs:.1%} of the test pairs leak from training in some way; the most frequent: "
             f"{LEAKS[worst]} ({count:,} pairs)."
         ]
-    findings += _suspicious(found.text_free)
-    rows = {(each.model, each.test_set): each.figures for each in found.measurements}
+    findings += _suspicious(audit.text_free)
+    rows = {(each.model, each.test_set): each.figures for each in audit.measurements}
     whole, without = next(iter(WITHOUT)), CLEANED if leaked else None
     falls = False
-    for model in dict.fromkeys(each.model for each in found.measurements):
+    for model in dict.fromkeys(each.model for each in audit.measurements):
         before, after = rows[model, whole], rows.get((model, without or ""))
         text, fell = _change(model, before, after, without or "")
         findings += [text] if text else []
@@ -187,7 +194,7 @@ def of_audit(found: Audit, name: str, simulated: bool = False) -> Verdict:
         advice.append("Compile the pairs with `split=paper` (or article) and train again.")
     if falls:
         advice.append(f"Report figures on the test pairs {without}; those on all pairs are partly memory.")
-    if not any(each.model not in (TFIDF_LABEL, MEMORY_LABEL) for each in found.measurements):
+    if not any(each.model not in (TFIDF_LABEL, MEMORY_LABEL) for each in audit.measurements):
         advice.append(
             "Name models after `audit`: their figures with and without the leaks show what these are worth."
         )
@@ -224,28 +231,32 @@ def _in_brackets(figures: PairMetrics) -> str:
     return f" ({interval.low:.3f} to {interval.high:.3f})" if interval else ""
 
 
-def of_comparison(found: Comparison) -> Verdict:
+def of_comparison(comparison: Comparison) -> Verdict:
     """By the routes whose vectors changed, and on pairs by the domains whose figures did."""
-    routes = [each.route or "(none)" for each in found.changes]
-    changed = [each.route or "(none)" for each in found.changes if not each.bit_equal]
-    on = f" and on the pairs of {_listed(list(found.metrics))} ({found.pairs})" if found.metrics else ""
+    routes = [each.route or "(none)" for each in comparison.changes]
+    changed = [each.route or "(none)" for each in comparison.changes if not each.bit_equal]
+    on = (
+        f" and on the pairs of {_listed(list(comparison.metrics))} ({comparison.pairs})"
+        if comparison.metrics
+        else ""
+    )
     compared = (
-        f"{SIMULATED if found.simulated else ''}Compared the model before and after by {len(routes)} routes "
-        f"on {found.texts:,} texts{on}."
+        f"{SIMULATED if comparison.simulated else ''}Compared the model before and after by "
+        f"{len(routes)} routes on {comparison.texts:,} texts{on}."
     )
     findings = [f"{len(routes) - len(changed)} of {len(routes)} routes are bit-equal."]
     if changed:
         findings.append(f"Changed: {_listed(changed)}.")
-    for each in found.differences:
+    for each in comparison.differences:
         findings.append(
             f"{each.view.domain}: " + " ".join(standing(_order(each), [each], _pair_number, f"{MARGIN:g}"))
         )
-    for what, names in (("only before", found.only_before), ("only after", found.only_after)):
+    for what, names in (("only before", comparison.only_before), ("only after", comparison.only_after)):
         findings += [f"Routes {what}: {_listed(list(names))}."] if names else []
-    advice = [REAL_ARTICLES] if found.simulated else []
-    if changed and not found.metrics:
+    advice = [REAL_ARTICLES] if comparison.simulated else []
+    if changed and not comparison.metrics:
         advice.append("See with `pairs` whether the change of these routes helps or harms.")
-    if any(each.value is not None and each.value > 0 and _is_sure(each) for each in found.differences):
+    if any(each.value is not None and each.value > 0 and _is_sure(each) for each in comparison.differences):
         advice.append("A domain became worse: keep the model before, or train that expert again.")
     if not changed:
         advice.append("Nothing changed for the routes that both have: the model after can take its place.")
@@ -276,13 +287,13 @@ def standing(
     """
     if len(order) < 2:
         return []
-    first, found = order[0], {(each.first, each.second): each for each in gaps}
+    first, by_models = order[0], {(each.first, each.second): each for each in gaps}
     ahead: list[str] = []
     same: list[str] = []
     open_: list[str] = []
     unknown: list[str] = []
     for other in order[1:]:
-        gap = found.get((first, other)) or _turned(found.get((other, first)))
+        gap = by_models.get((first, other)) or _turned(by_models.get((other, first)))
         if gap is None or gap.interval is None or gap.value is None:
             unknown.append(other)
             continue
@@ -340,8 +351,8 @@ def _seeds(trained: Mapping[str, int], models: int) -> list[str]:
 
 def _suspicious(text_free: Sequence[ModelResult]) -> list[str]:
     """Whether the classes can be told without comparing texts."""
-    found = suspicion(text_free)
-    return [] if found is None else [f"{found[0].upper()}{found[1:]}."]
+    warning = suspicion(text_free)
+    return [] if warning is None else [f"{warning[0].upper()}{warning[1:]}."]
 
 
 def _missing_baseline(baselines: Sequence[str], names: str) -> list[str]:

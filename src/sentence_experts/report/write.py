@@ -21,7 +21,10 @@ _REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
     PairEvaluation: ("report.html", evaluation_page),
     TaskEvaluation: ("tasks.md", markdown),
     Analysis: ("analysis.html", lambda analysis: moee_page(analysis.figures, analysis.settings)),
-    Similarity: ("similarity.png", lambda found: similarity_figure(found.cosines, found.tests)),
+    Similarity: (
+        "similarity.png",
+        lambda similarity: similarity_figure(similarity.cosines, similarity.tests),
+    ),
 }
 
 

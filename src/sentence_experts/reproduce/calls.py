@@ -59,6 +59,6 @@ def analyse_language_model(
     data = RatedPairs.read(pairs)
     analysis = analyse(embedder, data, **settings)
     pairs_of_paper = [(case.first, case.second) for case in Published.read(published).cases]
-    found = {**analysis.figures, "published_cases": find_cases(embedder, data, pairs_of_paper)}
+    figures = {**analysis.figures, "published_cases": find_cases(embedder, data, pairs_of_paper)}
     write_report(analysis, out)
-    write_json(out / "analysis.json", {**found, "settings": analysis.settings})
+    write_json(out / "analysis.json", {**figures, "settings": analysis.settings})

@@ -12,7 +12,15 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import NAME as PACKAGED
 from sentence_experts.reproduce.config import ReproduceConfig
 from sentence_experts.reproduce.published import Published, PublishedFigure
-from sentence_experts.reproduce.recipe import DOMAIN, MTEB, Baseline, Protocol, Recipe, Run, without_benchmark
+from sentence_experts.reproduce.recipe import (
+    DOMAIN,
+    MTEB,
+    Baseline,
+    Protocol,
+    Recipe,
+    TrainedModel,
+    without_benchmark,
+)
 from sentence_experts.reproduce.steps import Step
 
 TFIDF = "tfidf"
@@ -40,7 +48,7 @@ class Model:
     base: str
     published_base: str
     route: str | None = None
-    run: Run | None = None
+    run: TrainedModel | None = None
     pooling: str | None = None
 
 
@@ -201,7 +209,7 @@ class Experiment(ABC):
         made_from = (self.manifest, *made_by)
         self._add(Step("evaluate", arguments, file, chosen, made_from, can_be_replaced=True))
 
-    def _models(self, run: Run) -> Iterator[Model]:
+    def _models(self, run: TrainedModel) -> Iterator[Model]:
         """The model of a run, or one per domain or task."""
         if run.average_of is not None:
             averaged = next(each for each in self.recipe.runs if each.name == run.average_of)
@@ -218,7 +226,7 @@ class Experiment(ABC):
         for route, here in self.routes.items() if run.per_route else [(None, None)]:
             yield self._trained(run, route, here)
 
-    def _trained(self, run: Run, route: str | None, here: str | None) -> Model:
+    def _trained(self, run: TrainedModel, route: str | None, here: str | None) -> Model:
         base, published_base = self._base(str(run.base)), str(run.base)
         settings = self.recipe.train_settings(run, self.small)
         label = run.name

@@ -40,7 +40,7 @@ class Query(Strict):
         return f"{self.mesh} AND open access[filter] AND has abstract[filter] AND {first}:{last}[pdat]"
 
 
-class Run(Strict):
+class TrainedModel(Strict):
     """One trained model, or one per domain or task.
 
     Attributes:
@@ -175,7 +175,7 @@ class Recipe(Strict):
     tables: tuple[str, ...] = ()
     protocol: Protocol
     beside: tuple[str, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[TrainedModel, ...] = ()
     baselines: tuple[Baseline, ...] = ()
     search: Search | None = None
     model: str | None = None
@@ -184,7 +184,7 @@ class Recipe(Strict):
     small_train: Settings = Field(default_factory=dict)
     read: Settings = Field(default_factory=dict)
 
-    def train_settings(self, run: Run | None, small: bool) -> Settings:
+    def train_settings(self, run: TrainedModel | None, small: bool) -> Settings:
         """A run's training settings, later ones over earlier ones; without a run those that runs share."""
         reduced = {**self.protocol.small.train, **self.small_train} if small else {}
         return {**self.protocol.train, **self.train, **(run.train if run else {}), **reduced}

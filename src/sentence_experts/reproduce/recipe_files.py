@@ -34,8 +34,8 @@ def read_recipe(path: Path) -> Recipe:
     recipe = recipe.model_copy(update={"runs": tuple(runs.values())})
     published = Published.read(recipe.protocol.published)
     _check_protocol(recipe.protocol)
-    for inside, config, settings in _groups_of_recipe(recipe):
-        _check_group(config, settings, path, inside)
+    for inside, config, settings in _settings_of_recipe(recipe):
+        _check_settings(config, settings, path, inside)
     _check_names(recipe, published, path)
     return recipe
 
@@ -55,10 +55,10 @@ def _read(path: Path) -> Recipe:
     return checked(Recipe, {**content, "protocol": whole}, path)
 
 
-Group = tuple[str, type[Config], Mapping[str, Any]]
+CheckedSettings = tuple[str, type[Config], Mapping[str, Any]]
 
 
-def _groups_of_protocol(protocol: Protocol) -> Iterator[Group]:
+def _settings_of_protocol(protocol: Protocol) -> Iterator[CheckedSettings]:
     yield "analyse", AnalyseConfig, protocol.analyse
     for inside, part in (("", protocol), ("small.", protocol.small)):
         yield f"{inside}pairs", PairsConfig, part.pairs
@@ -69,7 +69,7 @@ def _groups_of_protocol(protocol: Protocol) -> Iterator[Group]:
             yield f"{inside}evaluate.{name}", EvaluateConfig, without_benchmark(settings)
 
 
-def _groups_of_recipe(recipe: Recipe) -> Iterator[Group]:
+def _settings_of_recipe(recipe: Recipe) -> Iterator[CheckedSettings]:
     yield "read", MoeeConfig, recipe.read
     if recipe.search is not None:
         yield "search.extend", ExtendConfig, recipe.search.extend
@@ -81,7 +81,7 @@ def _groups_of_recipe(recipe: Recipe) -> Iterator[Group]:
             yield f"{inside}extend", ExtendConfig, run.extend or {}
 
 
-def _check_group(config: type[Config], settings: Mapping[str, Any], path: Path, inside: str) -> None:
+def _check_settings(config: type[Config], settings: Mapping[str, Any], path: Path, inside: str) -> None:
     if TRUST in settings:
         raise InputError(
             f"{path}: {inside}.{TRUST}: only the user can allow this; write `needs_remote_code: true`"
@@ -93,8 +93,8 @@ def _check_protocol(protocol: Protocol) -> None:
     source = protocol.file
     if protocol.kind not in KINDS:
         raise InputError(f"{source}: kind: {protocol.kind!r} is none of {', '.join(KINDS)}")
-    for inside, config, settings in _groups_of_protocol(protocol):
-        _check_group(config, settings, source, inside)
+    for inside, config, settings in _settings_of_protocol(protocol):
+        _check_settings(config, settings, source, inside)
     KINDS[protocol.kind].check_protocol(protocol)
 
 

@@ -67,7 +67,7 @@ class Reservation:
         self._queue, self.tokens = queue, tokens
 
     def change(self, tokens: int) -> None:
-        """Hold so many tokens from now on."""
+        """Hold this number of tokens from now on."""
         self._queue.tokens += tokens - self.tokens
         self.tokens = tokens
 
@@ -125,7 +125,7 @@ class Batcher:
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[Reservation]:
-        """Hold a place for about so many tokens while the block runs.
+        """Hold a place for about this number of tokens while the block runs.
 
         Raises:
             RequestError: 413 if the queue could never hold them, 429 if it cannot now.
@@ -267,10 +267,10 @@ def _encode(batch: Sequence[_Entry]) -> tuple[list[Vector | Exception], float]:
         if len(jobs) == 1:
             vectors = [error] * len(batch)
         else:  # one request's text must not fail another's
-            found: dict[int, Vector | Exception] = {}
+            by_place: dict[int, Vector | Exception] = {}
             for one in jobs:
                 part = [entry for entry in batch if id(entry[3]) == one]
                 results, _ = _encode(part)
-                found |= {entry[1]: result for entry, result in zip(part, results, strict=True)}
-            vectors = [found[entry[1]] for entry in batch]
+                by_place |= {entry[1]: result for entry, result in zip(part, results, strict=True)}
+            vectors = [by_place[entry[1]] for entry in batch]
     return vectors, time.perf_counter() - started

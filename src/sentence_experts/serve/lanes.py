@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 CHARACTERS_PER_TOKEN = 4  # about, where a model has no tokenizer to ask
-MAX_PER_TOKEN = 16  # characters; what comes after so many is rarely within the tokens that the model reads
+MAX_PER_TOKEN = 16  # longer texts are cut at this many characters per token of the maximum length
 
 
-class PackedLane:
+class MixedLane:
     """A model that takes tokenized texts of all routes and requests in one forward pass."""
 
     def __init__(self, model: SentenceTransformer) -> None:
@@ -60,7 +60,7 @@ class PackedLane:
         return _finite(vectors)
 
 
-class WholeLane:
+class RouteLane:
     """Any other model: batches hold texts of one route, and one batch runs at a time."""
 
     padded = True
@@ -83,7 +83,7 @@ class WholeLane:
 
 
 def takes_packed(model: SentenceTransformer) -> bool:
-    """Whether a model can be served by a `PackedLane`."""
+    """Whether a model can be served by a `MixedLane`."""
     return ParallelCpuEncoder.takes(model, model.device.type)
 
 

@@ -17,7 +17,7 @@ from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.sources import source_name
 from sentence_experts.models.storage.fingerprint import name_of
-from sentence_experts.serve.lanes import PackedLane, WholeLane, takes_packed
+from sentence_experts.serve.lanes import MixedLane, RouteLane, takes_packed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -45,11 +45,11 @@ class ServedModel:
         self.encoder = BatchEncoder(model, name=name)
         self.classifier: Any = None
         inner: SentenceTransformer = model
-        self.averaged: PackedLane | None = None
+        self.averaged: MixedLane | None = None
         if isinstance(model, AutoRoutedEncoder):
             inner, self.classifier = model.without_auto_routes(), model.classifier
-            self.averaged = PackedLane(model.averaged)
-        self.lane = PackedLane(inner) if takes_packed(inner) else WholeLane(self.encoder)
+            self.averaged = MixedLane(model.averaged)
+        self.lane = MixedLane(inner) if takes_packed(inner) else RouteLane(self.encoder)
         self.dimension = self.encoder.dimension
         self.known = KnownRoutes.of(name, model.prompts, model.default_prompt_name, _config(model, "experts"))
 
@@ -72,7 +72,7 @@ class ServedModel:
 
     def prompt(self, route: str | None) -> str | None:
         """What the model's lane puts in front of the texts of a route."""
-        if isinstance(self.lane, WholeLane):
+        if isinstance(self.lane, RouteLane):
             return route
         return self.known.prompts[route] if route else ""
 

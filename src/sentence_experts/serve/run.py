@@ -174,12 +174,12 @@ def _listen(host: str, port: int) -> socket.socket:
     """A socket that holds the address; connections wait until the models are loaded."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
         if os.name != "nt":
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
     except OSError as error:
         raise UsageError(
             f"`host` and `port`: {host}:{port} cannot be listened at: {error.strerror}"
         ) from error
-    return found
+    return listener

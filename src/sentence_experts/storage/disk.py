@@ -75,7 +75,7 @@ def remove_leftovers(path: Path) -> None:
 
 def _is_in_use(folder: Path, name: str, pid: str) -> bool:
     """Whether a temporary file belongs to a process that lives, or to an output with a lock of its own."""
-    if (folder / f"{name}.lock").exists():  # whoever takes that lock next removes what is left
+    if (folder / f"{name}.lock").exists():  # the next process that takes that lock removes the file
         return True
     return _is_alive(pid)
 
@@ -174,7 +174,7 @@ def check_regular(path: Path | str) -> None:
     """
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # whoever opens it says what is wrong
+    except OSError:  # opening it then gives the error
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InputError(f"{path}: a pipe or device, not a file: write its content to a file first")

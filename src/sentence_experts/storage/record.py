@@ -176,7 +176,7 @@ def write_record(
 
 
 def checked_record(file: Path) -> dict[str, Any] | None:
-    """As `read_record`, for whoever reads the output.
+    """Read the record of an output that is to be read, as `read_record` does.
 
     Raises:
         InputError: the record is damaged, or a newer version of this package wrote it.

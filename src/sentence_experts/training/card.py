@@ -11,15 +11,11 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.models.card import usage_card
 from sentence_experts.training.data import TrainingSet
+from sentence_experts.training.loss_kinds import LOSS_KINDS
 from sentence_experts.training.objectives import Objective
 from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.validation import TITLES
 
-LOSSES = {
-    "in_batch_negatives": "in-batch negatives over cosines divided by the temperature",
-    "argmax_target": "dot products of the batch; the target of each row is the pair that is most like it",
-    "learned_temperature": "dot products over a learned temperature, {temperature:.4g} in the end, both ways",
-}
 NOTES = {
     "hard_negatives": "Each pair had {hard_negatives} mined negatives beside those of the batch.",
     "only_expert": "Only the expert {only_expert} and its route token were trained.",
@@ -55,7 +51,7 @@ def model_card(
 
 {len(training):,} {"; ".join(data)}, in batches of
 {size:,} pairs{together}.
-Loss: {LOSSES[config["loss"]].format(**config | result["learned"])}.
+Loss: {LOSS_KINDS[config["loss"]].description.format(**config | result["learned"])}.
 {_notes(config)}
 | route | pairs | datasets | a batch is of | temperature | validation | |
 |---|---|---|---|---|---|---|

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, Seed
+from sentence_experts.training.loss_kinds import LOSS_KINDS
 
 # The control of MoTE's task-aware training: the same batches and temperature for all tasks (Romero 2025, note
 # of Table 4).
@@ -158,6 +159,7 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        loss = LOSS_KINDS[self.loss]
         one_expert, adapter = self.only_expert is not None, self.lora_rank is not None
         temperature = self.temperature is not None or self.temperatures is not None
         fields = type(self).model_fields
@@ -175,15 +177,15 @@ class TrainConfig(Config):
             (one_expert and self.freeze != "none", "`only_expert` and `freeze`: only the expert is trained"),
             (one_expert and adapter, "`only_expert` and `lora_rank`: adapters would change every route"),
             (
-                temperature and self.loss == "argmax_target",
-                "`temperature` has no effect with `loss=argmax_target`, which uses plain dot products",
+                temperature and not loss.has_temperature,
+                f"`temperature` has no effect with `loss={self.loss}`, which uses plain dot products",
             ),
             (
-                self.temperatures is not None and self.loss == "learned_temperature",
-                "`temperatures` has no effect with `loss=learned_temperature`, which learns a single one",
+                self.temperatures is not None and loss.learns_temperature,
+                f"`temperatures` has no effect with `loss={self.loss}`, which learns a single one",
             ),
             (
-                self.hard_negatives > 0 and self.loss != "in_batch_negatives",
+                self.hard_negatives > 0 and loss.symmetric,
                 f"`hard_negatives` has no effect with `loss={self.loss}`, which uses pairs only",
             ),
             (

@@ -20,6 +20,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 from sentence_experts.errors import UsageError
 from sentence_experts.training.config import STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
 from sentence_experts.training.known_positives import KnownPositives
+from sentence_experts.training.loss_kinds import LOSS_KINDS
 from sentence_experts.training.objectives import NONE, NUMBER_COLUMNS, Numbers, Objective
 from sentence_experts.training.routes import TrainedRoute, experts_of, routed_model
 from sentence_experts.training.validation import distinct
@@ -153,7 +154,7 @@ class TrainingSet:
         table, places = _sample(pa.concat_tables(tables), places, config)
         left, right = (torch.from_numpy(ends) for ends in np.concatenate(links, axis=1))
         numbers = np.stack([table[name].to_numpy() for name in NUMBER_COLUMNS], axis=1)
-        negatives = int(config.loss == "in_batch_negatives" and (numbers[:, 2] != NONE).any())
+        negatives = int(not LOSS_KINDS[config.loss].symmetric and (numbers[:, 2] != NONE).any())
         anchors = _behind([route.prompts[0] for route in routes], places, table["anchor"])
         positives, negative = (
             _behind([route.prompts[1] for route in routes], places, table[name])

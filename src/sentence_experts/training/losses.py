@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -21,11 +21,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from sentence_experts.compat.sentence_transformers import merged_columns
-from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.known_positives import KnownPositives
+from sentence_experts.training.loss_kinds import IN_BATCH_NEGATIVES, LOSS_KINDS
 from sentence_experts.training.router_losses import RouterLoss
-
-LOSSES: tuple[str, ...] = get_args(TrainConfig.model_fields["loss"].annotation)
 
 
 class ContrastiveLoss(CachedLossMixin, nn.Module):
@@ -58,7 +56,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         self,
         model: SentenceTransformer,
         temperatures: Sequence[float] = (0.05,),
-        kind: str = "in_batch_negatives",
+        kind: str = IN_BATCH_NEGATIVES.name,
         *,
         cache_mini_batch: int | None = None,
         known: KnownPositives | None = None,
@@ -70,7 +68,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         Args:
             model: the encoder that is trained.
             temperatures: one per route, by its number in the labels; the first is where a learned one starts.
-            kind: one of `LOSSES`.
+            kind: one of `LOSS_KINDS`.
             cache_mini_batch: gradient caching with this number of texts at once; None for all at once.
             known: tells which texts are positives of each other, and so no negatives; None: every text of
                 another pair is a negative.
@@ -79,7 +77,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         """
         super().__init__()
         self.model = model
-        self.kind = kind
+        self.kind = LOSS_KINDS[kind]
         self.uses_gradient_cache = cache_mini_batch is not None
         # Without caching the whole batch is one part.
         self.mini_batch_size = cache_mini_batch or torch.iinfo(torch.int64).max
@@ -87,13 +85,12 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         self.register_buffer("experts", torch.tensor(experts or [(0, 0)]), persistent=False)
         self.known = known
         self.router = router
-        if kind == "learned_temperature":
+        if self.kind.learns_temperature:
             self.log_scale = nn.Parameter(torch.tensor(-math.log(temperatures[0])))
 
     def learned(self) -> dict[str, float]:
         """What the loss itself has learned: the temperature, or nothing."""
-        learned = self.kind == "learned_temperature"
-        return {"temperature": math.exp(-self.log_scale.item())} if learned else {}
+        return {"temperature": math.exp(-self.log_scale.item())} if self.kind.learns_temperature else {}
 
     def own_weights(self) -> dict[str, Tensor]:
         """Name -> weight of the loss that is not the model's."""
@@ -161,9 +158,8 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             experts = self.experts[labels[:, 0]][:, sides].T.flatten()
             extra = self.router.loss(outputs.unflatten(1, self._outputs_shape), _gathered(experts))
             columns = [column[:, :width] for column in columns]
-        if self.kind == "in_batch_negatives":
-            return self._in_batch_negatives(columns, labels) + extra
-        return self._both_ways(columns, labels) + extra
+        contrastive = self._both_ways if self.kind.symmetric else self._in_batch_negatives
+        return contrastive(columns, labels) + extra
 
     def _in_batch_negatives(self, columns: list[Tensor], labels: Tensor) -> Tensor:
         anchors = columns[0]
@@ -177,20 +173,19 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         own = _own_rows(first)
         firsts, seconds, numbers = _gathered(first), _gathered(second), _gathered(labels)
         there, back = first @ seconds.T, second @ firsts.T
-        targets = own
-        if self.kind == "argmax_target":
-            # An argmax is a constant to autograd: targets have no gradient.
-            targets = (first @ firsts.T + second @ seconds.T).argmax(dim=1)
-        else:
+        if self.kind.has_temperature:
+            targets = own
             # The mean over the processes has the mean of their gradients.
             scale = _gathered(self.log_scale.exp()[None]).mean()
             there, back = there * scale, back * scale
+        else:
+            # An argmax is a constant to autograd: targets have no gradient.
+            targets = (first @ firsts.T + second @ seconds.T).argmax(dim=1)
         losses = [
             ranking(scores, targets, self._left_out(labels[:, mine], numbers[:, theirs], own))
             for scores, mine, theirs in ((there, 2, 3), (back, 3, 2))
         ]
-        total = losses[0] + losses[1]
-        return total if self.kind == "argmax_target" else total / 2
+        return (losses[0] + losses[1]) / (2 if self.kind.has_temperature else 1)
 
     def _left_out(self, rows: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
         """(rows, candidates), True if the candidate is a known positive of the row, but not its own."""

@@ -36,7 +36,7 @@ def test_adding_leaves_the_other_routes(
     mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str], seed_from: str, tmp_path: Path
 ) -> None:
     old = {name: weight.clone() for name, weight in mixed[0].auto_model.named_parameters()}
-    grown = add_expert(mixed, "crops", seed_from, base=base if seed_from == "base" else None)
+    grown = add_expert(mixed, "crops", seed_from=seed_from, base=base if seed_from == "base" else None)
     assert grown.experts == (*NAMES, "crops")
     assert_other_routes_equal(mixed, grown, texts)
     new = dict(grown[0].auto_model.named_parameters())
@@ -50,7 +50,7 @@ def test_adding_leaves_the_other_routes(
 
 
 def test_a_mixed_batch_after_adding(mixed: ExpertEncoder, base: SentenceTransformer) -> None:
-    grown = add_expert(mixed, "crops", "base", base=base)
+    grown = add_expert(mixed, "crops", seed_from="base", base=base)
     routed = ["[CROPS]rice", "[CVD]heart", "[COPD]lungs", "[SKIN_CANCER]light"]
     alone = np.stack([grown.encode(text) for text in routed])
     assert np.abs(grown.encode(routed) - alone).max() <= 1e-6
@@ -58,11 +58,11 @@ def test_a_mixed_batch_after_adding(mixed: ExpertEncoder, base: SentenceTransfor
 
 def test_what_a_seed_gives(mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str]) -> None:
     """The base's expert gives the base's vectors, but for norms and shared weights; a copy its original's."""
-    from_base = add_expert(mixed, "crops", "base", base=base)
+    from_base = add_expert(mixed, "crops", seed_from="base", base=base)
     assert np.abs(from_base.encode(texts, prompt_name="crops") - base.encode(texts)).max() <= 1e-6
-    copy = add_expert(mixed, "crops", "cvd")
+    copy = add_expert(mixed, "crops", seed_from="cvd")
     assert torch.equal(vectors(copy, texts, "crops"), vectors(mixed, texts, "cvd"))
-    average = add_expert(mixed, "crops", "average")[0].auto_model
+    average = add_expert(mixed, "crops", seed_from="average")[0].auto_model
     weights = average.state_dict()
     key = next(key for key in weights if ".experts.3." in key)
     parts = [weights[key.replace(".experts.3.", f".experts.{number}.")] for number in range(3)]
@@ -79,7 +79,7 @@ def test_adding_an_instruction(
             base, ["query", "passage"], route="prefix", default_route="passage", layers="alternate"
         )
     )
-    after = add_expert(before, "cluster", "query", prefix="classification: ")
+    after = add_expert(before, "cluster", seed_from="query", prefix="classification: ")
     assert (after.prompts["cluster"], after.default_prompt_name) == ("classification: ", "passage")
     assert_other_routes_equal(before, after, texts)
     assert add_expert(before, "cluster").prompts["cluster"] == "cluster: "
@@ -93,7 +93,7 @@ def test_a_dense_model_with_tokens(
     base: SentenceTransformer, scatter: Callable[..., ExpertEncoder], texts: list[str]
 ) -> None:
     before = scatter(sentence_experts.extend(base, NAMES, layers="none"))
-    after = add_expert(before, "crops", "base")
+    after = add_expert(before, "crops", seed_from="base")
     assert_other_routes_equal(before, after, texts)
     assert np.abs(after.encode(texts, prompt_name="crops") - base.encode(texts)).max() <= 1e-6
 
@@ -114,7 +114,7 @@ def test_dropping(mixed: ExpertEncoder, texts: list[str], tmp_path: Path) -> Non
 def test_adding_then_dropping_gives_the_same_model(
     mixed: ExpertEncoder, texts: list[str], tmp_path: Path
 ) -> None:
-    again = drop_expert(add_expert(mixed, "crops", "average"), "crops")
+    again = drop_expert(add_expert(mixed, "crops", seed_from="average"), "crops")
     save(mixed, tmp_path / "before")
     save(again, tmp_path / "after")
     for name in ("config.json", "tokenizer.json", "config_sentence_transformers.json"):
@@ -128,7 +128,7 @@ def test_a_learned_router_does_not_choose_a_new_expert(
     before = scatter(sentence_experts.extend(base, NAMES, route="none", router="learned"))
     expected = before.encode(texts, convert_to_tensor=True)
     for seed_from in ("cvd", "average"):
-        grown = add_expert(before, "crops", seed_from)
+        grown = add_expert(before, "crops", seed_from=seed_from)
         assert torch.equal(grown.encode(texts, convert_to_tensor=True), expected)
         rows = next(rows for key, rows in grown.state_dict().items() if key.endswith(".router.weight"))
         assert torch.allclose(rows[3], rows[:3].mean(dim=0), atol=1e-6)
@@ -173,9 +173,9 @@ def test_wrong_additions(mixed: ExpertEncoder, arguments: dict[str, str], messag
 def test_a_base_that_does_not_fit(bases: dict[str, SentenceTransformer], minilm: str) -> None:
     encoder = sentence_experts.extend(bases["bert"], NAMES)
     with pytest.raises(InputError, match="made of a bert"):
-        add_expert(encoder, "crops", "base", base=bases["modernbert"])
+        add_expert(encoder, "crops", seed_from="base", base=bases["modernbert"])
     with pytest.raises(InputError, match="does not fit"):
-        add_expert(encoder, "crops", "base", base=minilm)
+        add_expert(encoder, "crops", seed_from="base", base=minilm)
 
 
 @ONE_FAMILY
@@ -190,5 +190,5 @@ def test_wrong_drops(mixed: ExpertEncoder) -> None:
 def test_grow_minilm(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str]) -> None:
     base = SentenceTransformer(minilm, device="cpu")
     before = scatter(sentence_experts.extend(base, ["copd", "cvd"]))
-    assert_other_routes_equal(before, add_expert(before, "crops", "base", base=base), texts)
+    assert_other_routes_equal(before, add_expert(before, "crops", seed_from="base", base=base), texts)
     assert_other_routes_equal(before, drop_expert(before, "copd"), texts)

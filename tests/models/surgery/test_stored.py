@@ -91,7 +91,7 @@ def test_what_is_in_memory_is_recorded_by_what_it_decides(
     base = sentence_experts.load(base_folders["bert"], device="cpu")
     for _ in range(2):
         sentence_experts.extend(base, domains=("a", "b"), out=tmp_path / "a")
-        sentence_experts.add_expert(experts, "c", "base", base=base, out=tmp_path / "c")
+        sentence_experts.add_expert(experts, "c", seed_from="base", base=base, out=tmp_path / "c")
     with pytest.raises(UsageError, match="domains"):
         sentence_experts.extend(base, domains=("b", "a"), out=tmp_path / "a")
     with pytest.raises(UsageError, match="base"):

@@ -34,7 +34,7 @@ MAX_BODY = 256 << 20
 _MAX_ERROR = 1 << 16  # of an answer that says why a request is refused
 _PATIENCE = 5
 _SLOWEST = 10_000.0
-"""An answer may take `_PATIENCE` times the timeout, and a second for each of so many bytes."""
+"""Bytes per second: an answer may take `_PATIENCE` times the timeout, plus its length at this rate."""
 
 Params = Mapping[str, str | int | list[str]]
 

@@ -21,7 +21,7 @@ NOT_FETCHED = "not-fetched"
 ABSENT = "absent"
 ODD = "odd-record"
 IMPLAUSIBLE = 20
-"""A service that knows none of so many records is taken to have failed."""
+"""Number of records: a service that knows none of this many is taken to have failed."""
 
 
 @dataclass

@@ -110,19 +110,19 @@ class Audit(StoredResult):
 
     @classmethod
     def _read(cls, out: Path) -> Self:
-        found, leaked = read_json(out / NAMES[0]), pq.read_table(out / NAMES[1])
-        masks = {kind: np.zeros(found["pairs"]["test"], dtype=bool) for kind in LEAKS}
+        content, leaked = read_json(out / NAMES[0]), pq.read_table(out / NAMES[1])
+        masks = {kind: np.zeros(content["pairs"]["test"], dtype=bool) for kind in LEAKS}
         for kind, mask in masks.items():
             mask[leaked["row"].to_numpy()] = leaked[kind].to_numpy()
-        overlaps = tuple(Overlap(**each) for each in found["between_splits"])
-        seen, articles = found["test_articles_seen_in_training"], found["test_articles"]
+        overlaps = tuple(Overlap(**each) for each in content["between_splits"])
+        seen, articles = content["test_articles_seen_in_training"], content["test_articles"]
         return cls(
-            found["pairs"],
-            Leaks(overlaps, masks, found["contradicted_pairs"]),
-            TypeAdapter(tuple[Measurement, ...]).validate_python(found["figures"]),
+            content["pairs"],
+            Leaks(overlaps, masks, content["contradicted_pairs"]),
+            TypeAdapter(tuple[Measurement, ...]).validate_python(content["figures"]),
             leaked,
             None if seen is None else (seen, articles),
-            TypeAdapter(tuple[ModelResult, ...]).validate_python(found["text_free"]),
+            TypeAdapter(tuple[ModelResult, ...]).validate_python(content["text_free"]),
         )
 
 
@@ -164,16 +164,16 @@ def audit(
         state = place.begin({"pairs": pairs.fingerprint(), **identity_of(runs, chosen)})
         if state == "finished":
             return _warned(Audit.read(place.path))
-        found = _audited(pairs, models, chosen)
-        found.save(place.path)
+        result = _audited(pairs, models, chosen)
+        result.save(place.path)
         place.finish()
-    return _warned(found)
+    return _warned(result)
 
 
-def _warned(found: Audit) -> Audit:
-    if warning := suspicion(found.text_free):
+def _warned(result: Audit) -> Audit:
+    if warning := suspicion(result.text_free):
         logger.warning(warning)
-    return found
+    return result
 
 
 def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
@@ -237,7 +237,7 @@ def _scorers(models: Models, config: AuditConfig, train: pa.Table, test: pa.Tabl
 def _measured(scorer: PairScorer, test: pa.Table, leaks: Leaks, config: AuditConfig) -> list[Measurement]:
     scores = score_pairs(scorer, test)
     labels, domains = test["label"].to_numpy(), np.array(test["domain"].to_pylist(), dtype=object)
-    found = []
+    measurements = []
     for name, kinds in WITHOUT.items():
         left = leaks.left(kinds)
         chosen = balanced(left, labels, domains, config.seed)
@@ -245,5 +245,5 @@ def _measured(scorer: PairScorer, test: pa.Table, leaks: Leaks, config: AuditCon
         if chosen.any():
             part = test.filter(pa.array(chosen))
             figures = measure(part, scores[chosen], config.bootstrap, config.seed).figures[POOLED]
-        found.append(Measurement(scorer.label, name, int(left.sum()), figures))
-    return found
+        measurements.append(Measurement(scorer.label, name, int(left.sum()), figures))
+    return measurements

@@ -110,8 +110,8 @@ def analyse(
         read = {each.name: sha256_text(*each.first, *each.second, str(list(each.scores))) for each in data}
         made_from = {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
         if place.begin(made_from) == "finished":
-            found = read_json(place.path / names[0])
-            return Analysis(found, found.pop("settings"))
+            content = read_json(place.path / names[0])
+            return Analysis(content, content.pop("settings"))
         embedder.cache_states(place.path / "states")
         analysis = _analysed(embedder, data, chosen)
         write_json(place.path / names[0], {**analysis.figures, "settings": analysis.settings}, sort=False)
@@ -126,11 +126,11 @@ def _analysed(embedder: MoeEmbedder, data: Sequence[RatedPairs], config: Analyse
     def combine(states: States, part: str) -> Rows:
         return embedder.with_parts(part).combined(states)
 
-    found = analyse_states(data, read, config, alpha=embedder.alpha, combine=combine)
+    figures = analyse_states(data, read, config, alpha=embedder.alpha, combine=combine)
     made = {"seed": config.seed, "replicates": config.bootstrap, **embedder.reader.settings()}
     of_vectors = {name: embedder.settings[name] for name in ("join", "standard", "standard_batch")}
     fitted = {"fitted": embedder.fitted is not None}
-    return Analysis(found, {"model": Path(embedder.reader.name).name, **made, **of_vectors, **fitted})
+    return Analysis(figures, {"model": Path(embedder.reader.name).name, **made, **of_vectors, **fitted})
 
 
 def analyse_states(
@@ -197,14 +197,14 @@ def _pair_cosines(data: RatedPairs, prompt: str, read: ReadStates, combine: Comb
     texts = data.texts
     states, row = read(prompt, texts), {text: place for place, text in enumerate(texts)}
     sides = [states[[row[text] for text in side]] for side in (data.first, data.second)]
-    found = {}
+    by_part = {}
     for part in PARTS:
         vectors = [combine(side, part) for side in sides]
         # The dot product of two "sum" vectors is the weighted sum of the cosines.
-        found[part] = (
+        by_part[part] = (
             np.einsum("ij,ij->i", *vectors, dtype=np.float64) if part == SUM else row_cosines(*vectors)
         )
-    return found
+    return by_part
 
 
 def _correlations(
@@ -235,9 +235,11 @@ def _differences(
     rows, p_values = [], []
     for first, second in combinations(PARTS, 2):
         value = means[first][0] - means[second][0]
-        found = Estimate(value, float(np.nanstd(means[first][1] - means[second][1])), np.inf)
-        rows.append({"first": first, "second": second, "value": value, **asdict(found.interval(-2.0, 2.0))})
-        p_values.append(found.p_value())
+        estimate = Estimate(value, float(np.nanstd(means[first][1] - means[second][1])), np.inf)
+        rows.append(
+            {"first": first, "second": second, "value": value, **asdict(estimate.interval(-2.0, 2.0))}
+        )
+        p_values.append(estimate.p_value())
     return [row | {"p_holm": p_holm} for row, p_holm in zip(rows, holm(p_values), strict=True)]
 
 
@@ -311,8 +313,8 @@ def find_cases(
     )
     described = _describer(data, cosines)
     places = {_words(pair): place for place, pair in enumerate(zip(data.first, data.second, strict=True))}
-    found = [places.get(_words(pair)) for pair in pairs]
-    return [None if place is None else described(place) for place in found]
+    pair_places = [places.get(_words(pair)) for pair in pairs]
+    return [None if place is None else described(place) for place in pair_places]
 
 
 def _words(pair: tuple[str, str]) -> tuple[str, ...]:

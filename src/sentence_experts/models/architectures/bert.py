@@ -10,7 +10,7 @@ from transformers.models.bert.modeling_bert import BertLayer, BertModel
 from sentence_experts.models.architectures.configs import BertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
-from sentence_experts.models.routing.router_kinds import Plan, RoutedBlock
+from sentence_experts.models.routing.routed_block import Plan, RoutedBlock
 
 
 class BertExpertsLayer(RoutedBlock, BertLayer):

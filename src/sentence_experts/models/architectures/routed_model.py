@@ -23,6 +23,7 @@ from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.architectures.registration import write_modeling_file
 from sentence_experts.models.layers.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
+from sentence_experts.models.routing.routed_block import begin_pass
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.routes import (
     Route,
@@ -172,8 +173,7 @@ class RoutedModel:
         plan = None if experts is None else dispatch(experts, lengths, len(self.config.experts))
         if experts is not None and plan is None:
             raise self._stray_error(experts, explicit)
-        kind = router_kind(self.config)
-        choices = kind.begin(self.config, lengths, mask, packed, plan if explicit else None)
+        choices = begin_pass(self.config, lengths, mask, packed, plan if explicit else None)
         if choices is not None:  # each block puts the batch in order for its own experts
             outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
             outputs["router_logits"] = tuple(choices.logits)

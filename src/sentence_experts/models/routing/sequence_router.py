@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.dispatch import Dispatch, dispatch, reorder_packed
 
-LEARNED = "learned"
-
 
 class SequenceRouter(nn.Linear):
     """Logits over the experts from a sequence's state; no bias."""

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.dispatch import TokenDispatch, dispatch_tokens
-
-TOKEN = "token"
+from sentence_experts.models.routing.router_kinds import PER_TOKEN
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
         yield loads
     # The config of the model with token routers, which may be inside `model`.
     configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
-    top_k = next(int(config.top_k) for config in configs if getattr(config, "router", None) == TOKEN)
+    top_k = next(int(config.top_k) for config in configs if getattr(config, "router", None) == PER_TOKEN.name)
     loads += [token_load(logits, tokens, top_k) for logits, tokens in seen]
 
 

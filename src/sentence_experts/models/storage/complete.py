@@ -63,7 +63,7 @@ def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
 
     try:
         arrays: dict[str, NDArray[Any]] = load_file(file)
-    except Exception as error:  # whatever a broken file makes the library raise
+    except Exception as error:  # a broken file can make the library raise any error
         raise InputError(f"{file}: cannot be read ({brief(error)}); {REMEDY}") from error
     check_names(file, set(names) - set(arrays), set(arrays) - set(names))
     if broken := {name for name, array in arrays.items() if not np.isfinite(array).all()}:

@@ -24,7 +24,7 @@ from sentence_experts.models.architectures.families import (
 from sentence_experts.models.architectures.registration import config_class_of, model_class_of
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routing.route_tokens import without_domain_tokens
-from sentence_experts.models.routing.router_kinds import initialize_routers
+from sentence_experts.models.routing.routed_block import initialize_routers
 from sentence_experts.models.routing.routes import Route, is_domain_route
 from sentence_experts.models.storage.fingerprint import name_of
 from sentence_experts.models.storage.weight_names import base_name, expert_of, is_router, of_expert

@@ -1,4 +1,4 @@
-"""Settings of `extend`."""
+"""Settings of `extend` and `add_expert`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from sentence_experts.config import Config, Seed
 from sentence_experts.errors import UsageError
 from sentence_experts.models.routing.route_kinds import ROUTE_KINDS
+from sentence_experts.models.routing.router_kinds import ROUTER_KINDS
 
 NAMED_LAYERS = ("all", "alternate", "none")
 
@@ -86,14 +87,14 @@ class ExtendConfig(Config):
 
     @model_validator(mode="after")
     def _router_fits(self) -> ExtendConfig:
-        has_routes = ROUTE_KINDS[self.route].has_routes
-        if not has_routes and self.router == "route":
+        has_routes, router = ROUTE_KINDS[self.route].has_routes, ROUTER_KINDS[self.router]
+        if not has_routes and not router.is_learned:
             raise ValueError(
                 "with `route='none'` nothing chooses the expert; add `router='learned'` or `router='token'`"
             )
         if not has_routes and self.default_route is not None:
             raise ValueError("`route='none'` makes no routes, so leave out `default_route`")
-        if self.router != "route" and self.layers == "none":
+        if router.is_learned and self.layers == "none":
             raise ValueError(
                 f"`router={self.router!r}` needs blocks with experts; `layers='none'` leaves none"
             )
@@ -101,7 +102,7 @@ class ExtendConfig(Config):
 
     @model_validator(mode="after")
     def _has_effect(self) -> ExtendConfig:
-        if self.top_k is not None and self.router != "token":
+        if self.top_k is not None and not ROUTER_KINDS[self.router].per_token:
             raise ValueError(f"`top_k` is for `router='token'`; with `router={self.router!r}` leave it out")
         if self.expert_norms and self.layers == "none":
             raise ValueError("`expert_norms` needs blocks with experts; `layers='none'` leaves none")
@@ -140,6 +141,21 @@ class ExtendConfig(Config):
         if any(number >= blocks for number in numbers):
             raise UsageError(f"`layers` {self.layers}: the base's blocks are 0 to {blocks - 1}")
         return numbers
+
+
+class AddExpertConfig(Config):
+    """What a new expert begins as, and how texts name it."""
+
+    seed_from: str = Field(
+        "average",
+        description="What the expert and its domain token begin as: average (the mean of all experts and "
+        "tokens), base (the base's MLP; the token as [CLS]), or the name of an expert",
+    )
+    prefix: str | None = Field(
+        None,
+        description="Instruction that the route's texts begin with. Default: a domain token if the model has "
+        "some, else 'NAME: '",
+    )
 
 
 def _block_numbers(layers: str) -> list[int] | None:

@@ -23,39 +23,39 @@ from sentence_experts.models.routing.routes import is_domain_route
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.storage.weight_names import base_name, is_expert
 from sentence_experts.models.surgery.assemble import ExpertSource, equal_shares, with_experts
+from sentence_experts.models.surgery.config import AddExpertConfig
 from sentence_experts.models.surgery.expert_plan import ExpertPlan, task_routes
 from sentence_experts.models.surgery.merge import dense_prompt
 from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
 
-BASE, AVERAGE = "base", "average"
+BASE = "base"
+AVERAGE = AddExpertConfig().seed_from
 
 
 def add_expert(
     model: Source,
     name: str,
-    seed_from: str = AVERAGE,
-    prefix: str | None = None,
+    config: AddExpertConfig | None = None,
+    *,
     tasks: Any = None,
     base: Source | None = None,
-    *,
     out: str | Path | None = None,
     overwrite: bool = False,
+    **settings: Any,
 ) -> ExpertEncoder:
     """Add an expert and its route to a model; the others' weights and vectors stay bit-equal.
 
     Args:
         model: a model with experts, or its folder; it stays unchanged.
         name: the new expert's name.
-        seed_from: what the expert and its domain token begin as: "average" (the mean of all experts and of
-            their tokens), "base" (the base's MLP; the token as [CLS]), or an expert's name.
-        prefix: the new route's instruction; by default a domain token in models that have some, "name: " in
-            models that are routed by instructions alone.
+        config: the settings; see `AddExpertConfig`.
         tasks: a task file or tasks folder, or either one opened, that has the new route's instruction.
         base: the dense base, for `seed_from="base"` where blocks hold experts.
         out: folder to save the model in; a finished model there that was made in the same way is returned.
         overwrite: begin anew, in place of another model in `out`.
+        **settings: fields of `AddExpertConfig`, in place of the config's.
 
     In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
     then never beats the best of the others, so no text goes to the new expert before it is trained.
@@ -69,15 +69,16 @@ def add_expert(
         >>> add_expert("model", "botany", seed_from="genomics").experts[-1]
         'botany'
     """
+    chosen = AddExpertConfig.of(config, **settings)
     named = base if isinstance(base, str | Path) else None
     folder = named if named is not None and Path(named).is_dir() else None
     elsewhere = None if named is None or folder is not None else str(named)
     return stored(
-        lambda opened: _grown(opened, name, seed_from, prefix, tasks, base),
+        lambda opened: _grown(opened, name, chosen, tasks, base),
         model,
         out,
         overwrite,
-        {"name": name, "seed_from": seed_from, "prefix": prefix, "base": elsewhere},
+        {"name": name, **chosen.model_dump(mode="json"), "base": elsewhere},
         {
             "tasks": (tasks, task_routes),
             "base_folder": (folder, str),
@@ -88,14 +89,15 @@ def add_expert(
 
 
 def _grown(
-    model: Source, name: str, seed_from: str, prefix: str | None, tasks: Any, base: Source | None
+    model: Source, name: str, config: AddExpertConfig, tasks: Any, base: Source | None
 ) -> ExpertEncoder:
     encoder = _opened(model)
-    plan = ExpertPlan.of(encoder).with_expert(name, prefix if tasks is None else _prefix(name, prefix, tasks))
+    prefix = config.prefix if tasks is None else _prefix(name, config.prefix, tasks)
+    plan = ExpertPlan.of(encoder).with_expert(name, prefix)
     sources = [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
-    sources.append(_seeded(encoder, seed_from, base))
-    config = encoder.routed_model.config
-    domain = next((route for route in encoder.routes if is_domain_route(route, config)), None)
+    sources.append(_seeded(encoder, config.seed_from, base))
+    model_config = encoder.routed_model.config
+    domain = next((route for route in encoder.routes if is_domain_route(route, model_config)), None)
     base_prompt = dense_prompt(encoder, domain) if domain else ""  # it stands behind every domain token
     added = {route: text for route, text in plan.prompts(base_prompt).items() if route == name}
     prompts, default = encoder.prompts | added, encoder.default_prompt_name

@@ -72,7 +72,7 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     expert = encoder.experts.index(name) if route is None else route.expert
     model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
     prompt = dense_prompt(encoder, route) if route else ""
-    # Every text gets the one prompt, whatever it is asked for: a stock encoder has empty ones for the roles.
+    # Queries and documents get the prompt too, for which a stock encoder has empty ones.
     prompts = dict.fromkeys((name, *ROLES), prompt)
     return _around(encoder, model, prompts, name if prompt else None)
 

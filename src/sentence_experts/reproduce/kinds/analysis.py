@@ -26,12 +26,12 @@ class AnalysisExperiment(LanguageModelExperiment):
 
     def find_data(self, corpus: Path | None) -> None:
         """Find the rated pairs; there is nothing to compile."""
-        found = data_folder()
-        if found is None or not (found / PAIRS).is_file():
+        folder = data_folder()
+        if folder is None or not (folder / PAIRS).is_file():
             raise InputError(
                 f"this recipe measures on the pairs of STS12: set {DATA_VARIABLE} to a folder with {PAIRS}"
             )
-        self.words, self.data = "STS12, the test set at hand", found
+        self.words, self.data = "STS12, the test set at hand", folder
 
     def prepare(self) -> None:
         """Nothing is needed."""
@@ -61,15 +61,15 @@ class AnalysisExperiment(LanguageModelExperiment):
 
     def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> OwnFigure:
         """The agreement of clusters, or a mean correlation between prompts."""
-        found = evaluations[ANALYSIS]
-        value = {**found["clusters"]["agreement"], **found["between_prompts"]["means"]}[figure.column]
+        analysis = evaluations[ANALYSIS]
+        value = {**analysis["clusters"]["agreement"], **analysis["between_prompts"]["means"]}[figure.column]
         return OwnFigure(value)
 
     def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[TextTable]:
         """The paper's examples, then those of this model."""
-        found = evaluations[ANALYSIS]
+        analysis = evaluations[ANALYSIS]
         lines = []
-        for case, own in zip(self.published.cases, found["published_cases"], strict=True):
+        for case, own in zip(self.published.cases, analysis["published_cases"], strict=True):
             texts = f"{case.first} / {case.second}"
             here = ("not among the pairs",) + ("",) * 3 if own is None else _numbers(own, own["right"])
             lines.append((texts, PARTS[case.right], *here))
@@ -78,7 +78,7 @@ class AnalysisExperiment(LanguageModelExperiment):
         for key, right in (("only_hs", "hs"), ("only_rw", "rw")):
             own = [
                 (f"{one['first']} / {one['second']}", *_numbers(one, right))
-                for cases in found["cases"].values()
+                for cases in analysis["cases"].values()
                 for one in cases[key]
             ]
             yield TextTable(f"Examples here: {PARTS[right]} alone is right", ("", *numbers), tuple(own))
