@@ -110,7 +110,7 @@ LOOSE = {"max_eval_per_domain": 3, "fractions": (0.4, 0.3, 0.3)}
     "settings",
     [
         {"unit": "title", "split": "article", "max_references": 6},
-        {"unit": "abstract", "relation": "coupling", "split": "random"},
+        {"unit": "abstract", "relation": "coupling", "split": "random", "negatives": "hard"},
         {"unit": "title+abstract", "relation": "citation", "split": "random"},
     ],
     ids=lambda settings: settings.get("relation", "co-citation"),

@@ -68,7 +68,8 @@ def _show(pairs: Pairs) -> None:
         totals = {level: sum(counts[level] for counts in levels.values()) for level in LEVELS}
         closest = ", ".join(f"{level} {count:,}" for level, count in totals.items() if count)
         show(f"closest place that mentions both papers of a pair: {closest}")
-    if left_out := sum((manifest["positives_without_negative"] or {}).values()):
+    left_out = sum((manifest["positives_without_negative"] or {}).values())
+    if left_out and settings["negatives"] == "same-article":
         show(f"left out, since no paper of the same article is far from them: {left_out:,} linked pairs")
     if manifest["left_out_by_max_references"]:
         left_out = manifest["left_out_by_max_references"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from sentence_experts.pairs.hard import describe_near
 from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.matched import describe_shortfall
 from sentence_experts.pairs.splits import SPLITS
@@ -19,6 +20,8 @@ MEANING = {
 UNLINKED = "are unlinked by co-citation, coupling and citation"
 NEGATIVES = {
     "matched": f"{UNLINKED}, and are made of the works of the linked pairs, each as often as in those",
+    "hard": f"{UNLINKED}, and are made of the works of the linked pairs, each as often as in those, so that "
+    "works whose texts are near each other by TF-IDF meet",
     "random": UNLINKED,
     "cited": f"{UNLINKED}; both works are cited at least {{negatives_min_cited}} times",
     "same-article": "join the anchor of a linked pair with another work that the same article mentions, but "
@@ -89,6 +92,8 @@ def _description(manifest: dict[str, Any]) -> str:
     negatives = NEGATIVES[settings.get("negatives", "cited")].format(**settings)
     if short := manifest.get("not_matched"):
         caution = f"{describe_shortfall(short)}. {caution}"
+    if near := describe_near(manifest.get("near_negatives")):
+        caution = f"{near[0].upper()}{near[1:]}. {caution}"
     return f"""# Pairs of scientific texts by {settings["relation"]}
 
 A pair is linked (label 1) when {MEANING[settings["relation"]]}{near}.

@@ -19,6 +19,7 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.drawing import draw_negatives
 from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.hard import describe_near
 from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.matched import describe_shortfall
 from sentence_experts.pairs.splits import (
@@ -135,6 +136,8 @@ def _compiled(
     sampled, splits = splits, drawn.splits
     if short := describe_shortfall(drawn.shortfall):
         logger.warning(short)
+    if near := describe_near(drawn.near):
+        logger.info(near)
     leaks, levels = _leaks(graph, splits, settings), _levels(splits)
     if settings.frequency == "duplication":
         splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
@@ -162,6 +165,7 @@ def _compiled(
             "closest_levels": levels,
             "positives_without_negative": _lost(sampled, splits),
             "not_matched": drawn.shortfall,
+            "near_negatives": drawn.near,
             **leaks,
         },
     )

@@ -93,11 +93,12 @@ class PairsConfig(Config):
         "article, of pairs with random and year. Default: 0.6,0.2,0.2; random 0.98,0.01,0.01; year "
         "0.99,0.01,0",
     )
-    negatives: Literal["matched", "cited", "random", "same-article"] = Field(
+    negatives: Literal["matched", "hard", "cited", "random", "same-article"] = Field(
         "matched",
         description="Negative pairs of validation and test, which no relation links: matched (the works of "
-        "the linked pairs paired anew, so that each is equally often in both classes), cited (as published: "
-        "papers of the domain cited at least `negatives_min_cited` times, which their number of citations "
+        "the linked pairs paired anew, so that each is equally often in both classes), hard (matched, and "
+        "near each other by TF-IDF: a test of more than common words), cited (as published: papers "
+        "of the domain cited at least `negatives_min_cited` times, which their number of citations "
         "gives away), random (papers of the domain), same-article (a finer test: one paper of a linked pair "
         "with another that the same article mentions, but none in a paragraph with it; needs `within` "
         "paragraph or closer)",

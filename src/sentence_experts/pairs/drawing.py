@@ -10,6 +10,7 @@ import numpy as np
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.hard import near_first
 from sentence_experts.pairs.matched import Allowed, keys_of, pair_anew
 from sentence_experts.pairs.negatives import Linked, NegativeSampler, Request
 from sentence_experts.pairs.same_article import draw_same_article
@@ -26,12 +27,14 @@ class Drawn:
         anchored: whether a positive and its negative have the same left end.
         shortfall: domain -> set -> of its negatives, how many are not fully matched: `nearest` have one end
             of a linked pair and a work near in frequency, `random` two unlinked works.
+        near: the same for hard negatives: how many are `near` each other by TF-IDF, of `all`.
     """
 
     splits: list[PairArrays]
     negatives: Mapping[int, PairArrays]
     anchored: bool = False
     shortfall: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    near: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
 
 
 def draw_negatives(
@@ -51,8 +54,8 @@ def draw_negatives(
     requests = _requests(graph, splits, assignment)
     linked = graph.links_among(np.unique(np.concatenate([request.pool for request in requests])))
     sampler = NegativeSampler(graph.works, linked, rng)
-    if settings.negatives == "matched":
-        return _draw_matched(graph, splits, requests, sampler, linked, rng)
+    if settings.negatives in ("matched", "hard"):
+        return _draw_matched(graph, splits, requests, sampler, linked, rng, settings.negatives == "hard")
     least = settings.negatives_min_cited if settings.negatives == "cited" else 0
     return Drawn(splits, _by_split(requests, sampler.draw(requests, least)))
 
@@ -86,9 +89,11 @@ def _draw_matched(
     sampler: NegativeSampler,
     linked: Linked,
     rng: np.random.Generator,
+    hard: bool,
 ) -> Drawn:
     splits, of_requests = list(splits), []
     shortfall: dict[str, dict[str, dict[str, int]]] = {}
+    near: dict[str, dict[str, dict[str, int]]] = {}
     same_text = graph.works.same_text
     used = np.empty(0, dtype=np.int64)  # keys of the negatives of other sets
     for request in requests:
@@ -96,7 +101,10 @@ def _draw_matched(
         positives = np.flatnonzero(splits[split].domain == request.domain)
         ends = np.stack([splits[split].left, splits[split].right], axis=1)[positives]
         allowed = _allowed(request, same_text, linked, used)
-        matched = pair_anew(ends, allowed, rng)
+        start, near_keys = None, used[:0]
+        if hard:
+            start, near_keys = near_first(ends, graph.texts(np.unique(ends)), allowed, rng)
+        matched = pair_anew(ends, allowed, rng, start)
         others = sampler.more(request, matched.ends, used)
         negatives = np.concatenate([matched.ends, others])
         if len(negatives) == 0:
@@ -108,14 +116,18 @@ def _draw_matched(
         missing = len(positives) - len(negatives)
         left_out = rng.permutation(positives)[:missing]
         splits[split] = splits[split].take(np.delete(np.arange(len(splits[split])), left_out))
-        used = np.concatenate([used, keys_of(negatives)])
+        keys = keys_of(negatives)
+        if hard:
+            counts = {"near": int(np.isin(keys, near_keys).sum()), "all": len(keys)}
+            near.setdefault(request.domain, {})[request.split] = counts
+        used = np.concatenate([used, keys])
         of_requests.append(negatives)
         if matched.nearest or len(others) or missing:
             counts = {"nearest": matched.nearest, "random": len(others), "left_out": missing}
             shortfall.setdefault(request.domain, {})[request.split] = {
                 "matched": len(negatives) - matched.nearest - len(others)
             } | counts
-    return Drawn(splits, _by_split(requests, of_requests), shortfall=shortfall)
+    return Drawn(splits, _by_split(requests, of_requests), shortfall=shortfall, near=near)
 
 
 def _allowed(request: Request, same_text: np.ndarray, linked: Linked, used: np.ndarray) -> Allowed:

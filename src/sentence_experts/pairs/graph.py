@@ -242,9 +242,7 @@ class LinkGraph:
         ends = np.where(swap, ends[::-1], ends)
         needed = np.unique(ends)
         left, right = np.searchsorted(needed, ends)
-        asked = self._works.semi_join(self._engine.stored(pa.table({"work": needed})), "work")
-        named = asked.select("work", "paper_id").join(self._texts.select("paper_id", "text"), "paper_id")
-        texts = self._engine.rows(named.order_by("work"))
+        texts = self._named(needed)
         columns = {
             "anchor": texts["text"].take(left),
             "positive": texts["text"].take(right),
@@ -261,6 +259,17 @@ class LinkGraph:
         if not labels.all():
             table = table.append_column(LINKED_BY, self._linked_by(table))
         return table.combine_chunks()
+
+    def texts(self, works: np.ndarray) -> list[str]:
+        """The texts of works (ascending numbers)."""
+        found: list[str] = self._named(works)["text"].to_pylist()
+        return found
+
+    def _named(self, works: np.ndarray) -> pa.Table:
+        """`paper_id` and `text` of works (ascending numbers)."""
+        asked = self._works.semi_join(self._engine.stored(pa.table({"work": works})), "work")
+        named = asked.select("work", "paper_id").join(self._texts.select("paper_id", "text"), "paper_id")
+        return self._engine.rows(named.order_by("work"))
 
     def works_table(self, works: np.ndarray) -> pa.Table:
         """What is known of works (ascending numbers) beside their text, as in `dataset.WORKS_SCHEMA`."""

@@ -31,7 +31,9 @@ class Matched:
     nearest: int
 
 
-def pair_anew(ends: np.ndarray, allowed: Allowed, rng: np.random.Generator) -> Matched:
+def pair_anew(
+    ends: np.ndarray, allowed: Allowed, rng: np.random.Generator, start: np.ndarray | None = None
+) -> Matched:
     """Pair the ends of linked pairs anew.
 
     A pair that cannot be formed keeps one of its ends, which gets the allowed work whose frequency that
@@ -40,11 +42,14 @@ def pair_anew(ends: np.ndarray, allowed: Allowed, rng: np.random.Generator) -> M
     Args:
         ends: works of the linked pairs, shape (pairs, 2).
         allowed: tells which two works may be a negative.
+        start: all the ends in pairs to start from, which are kept where they can be; at random without.
 
     Returns:
         At most as many negatives, none twice.
     """
-    pairs = _Pairs(rng.permutation(ends.ravel()).reshape(ends.shape), allowed)
+    if start is None:
+        start = rng.permutation(ends.ravel()).reshape(ends.shape)
+    pairs = _Pairs(start.copy(), allowed)
     idle = checked = 0
     for turn in range(MAX_ROUNDS):
         before = len(pairs.bad)

@@ -96,7 +96,10 @@ def _relation(evaluation: PairEvaluation) -> str:
     made = evaluation.settings.get("pairs_settings", {})
     if not {"relation", "unit", "split"} <= set(made):
         return ""
-    return escape(f" Linked by {made['relation']}; texts: {made['unit']}; sets split by {made['split']}.")
+    return escape(
+        f" Linked by {made['relation']}; texts: {made['unit']}; sets split by {made['split']}; negatives: "
+        f"{made.get('negatives', 'cited')}."
+    )
 
 
 def _sections(evaluation: PairEvaluation) -> Iterator[str]:

@@ -69,6 +69,8 @@ def of_pairs(evaluation: PairEvaluation) -> Verdict:
     counts, domains = models[0].pooled, len(models[0].domains)
     of_domains = f" of {domains} domains" if domains > 1 else ""
     split = f", {evaluation.settings['split']} split" if evaluation.settings.get("split") else ""
+    negatives = evaluation.settings.get("pairs_settings", {}).get("negatives")
+    split += f", {negatives} negatives" if negatives else ""
     compared = (
         f"{SIMULATED if simulated else ''}{_names(values)} on {counts.pairs:,} pairs{of_domains}, "
         f"{counts.positives:,} of them linked ({evaluation.settings.get('pairs', 'pairs')}{split})."
@@ -83,6 +85,8 @@ def of_pairs(evaluation: PairEvaluation) -> Verdict:
         ]
     trained = {model.label: model.seeds for model in models if model.trained}
     findings += [*_seeds(trained, len(models)), *_suspicious(evaluation.text_free)]
+    if negatives == "hard" and any(model.settings.get("model") == "tfidf" for model in models):
+        findings.append("TF-IDF chose the hard negatives, so that its own figure is low by construction.")
     advice = [
         *([REAL_ARTICLES] if simulated else []),
         *_missing_baseline([model.label for model in models if not model.trained], "minilm or tfidf"),
