@@ -92,8 +92,8 @@ def _description(manifest: dict[str, Any]) -> str:
     negatives = NEGATIVES[settings.get("negatives", "cited")].format(**settings)
     if short := manifest.get("not_matched"):
         caution = f"{describe_shortfall(short)}. {caution}"
-    if near := describe_near(manifest.get("near_negatives")):
-        caution = f"{near[0].upper()}{near[1:]}. {caution}"
+    if hard := describe_near(manifest.get("near_negatives")):
+        caution = f"{hard[0].upper()}{hard[1:]}. {caution}"
     return f"""# Pairs of scientific texts by {settings["relation"]}
 
 A pair is linked (label 1) when {MEANING[settings["relation"]]}{near}.

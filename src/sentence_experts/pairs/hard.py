@@ -96,7 +96,7 @@ def _largest(products: csr_array, count: int) -> tuple[np.ndarray, np.ndarray, n
         rows.append(np.full(len(order), row))
         columns.append(at[order])
         values.append(own[order])
-    return tuple(np.concatenate(each) for each in (rows, columns, values))
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
 
 
 def _taken_in_order(pairs: np.ndarray, free: np.ndarray) -> np.ndarray:
