@@ -14,16 +14,19 @@ if [ "$(uname -sm)" != "Linux x86_64" ] || command -v nvidia-smi >/dev/null 2>&1
     echo "installing $torch"
     exec $PIP install "$torch"
 fi
-if command -v uv >/dev/null 2>&1 &&
-    uv pip install --quiet --python "$python" --torch-backend cpu "$torch" 2>/dev/null; then
-    echo "installed the CPU build of $torch with uv"
-    exit 0
+if command -v uv >/dev/null 2>&1; then
+    if errors=$(uv pip install --quiet --python "$python" --torch-backend cpu "$torch" 2>&1); then
+        echo "installed the CPU build of $torch with uv"
+        exit 0
+    fi
+    echo "uv could not install the CPU build of $torch: $errors"
 fi
 # TORCH_INDEX names one more index, such as that of PyTorch's CPU wheels.
-if $PIP install "$torch+cpu" ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} 2>/dev/null; then
+if errors=$($PIP install "$torch+cpu" ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} 2>&1); then
     echo "installed the CPU build of $torch"
     exit 0
 fi
-echo "no CPU build of $torch on the configured indexes: installing the default wheel (with CUDA, 3 to 6 GB);"
+echo "pip could not install the CPU build of $torch: $errors"
+echo "Installing the default wheel instead (with CUDA, 3 to 6 GB);"
 echo "to avoid that, interrupt and run: make setup TORCH_INDEX=<index of PyTorch's CPU wheels, see pytorch.org>"
 exec $PIP install "$torch"

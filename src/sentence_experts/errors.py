@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 from types import ModuleType
+
+MAX_NAME = 300  # characters of a name or value in a message
+_NAME = re.compile(r"(?<!\w)'[^']*'(?!\w)|\S+")  # in quotes, or without spaces
 
 
 class SentenceExpertsError(Exception):
@@ -12,8 +16,7 @@ class SentenceExpertsError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        # Names from files (columns, paths) may hold line breaks.
-        return " ".join(super().__str__().splitlines())
+        return readable(super().__str__())
 
 
 class UsageError(SentenceExpertsError):
@@ -28,6 +31,19 @@ class InputError(SentenceExpertsError):
 
 class RouteError(SentenceExpertsError, ValueError):
     """A text has no route, or one that the model does not know. The message lists the known routes."""
+
+
+def readable(message: str) -> str:
+    """A message as one line, without the middle of names and values that are too long to read."""
+    # Names from files (columns, paths) may hold line breaks.
+    return _NAME.sub(_shortened, " ".join(message.splitlines()))
+
+
+def _shortened(name: re.Match[str]) -> str:
+    text = name[0]
+    if len(text) <= MAX_NAME:
+        return text
+    return f"{text[: MAX_NAME // 2]}... ({len(text):,} characters) ...{text[-MAX_NAME // 4 :]}"
 
 
 def brief(error: BaseException, longest: int = 300) -> str:

@@ -11,8 +11,9 @@ from sentence_experts.evaluation.mteb.results import Run, Task, join_runs
 from sentence_experts.evaluation.results import POOLED, Difference
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.report.page import evaluation_page
+from sentence_experts.report.sentences import standing
 from sentence_experts.report.task_tables import markdown
-from sentence_experts.report.verdict import of_analysis, of_pairs, of_tasks, standing
+from sentence_experts.report.verdict import of_analysis, of_pairs, of_tasks
 
 
 def gap(value: float, low: float, high: float, p_holm: float, equivalent: bool = False) -> Difference:

@@ -70,3 +70,4 @@ def test_takes_the_default_wheel_where_no_index_has_the_cpu_build(environment: P
     printed, version = install(environment, tmp_path / "wheels", tmp_path / "programs")
     assert version == "9.9.9"
     assert "GB" in printed
+    assert "No matching distribution found for torch==9.9.9+cpu" in printed  # pip's own reason

@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 from sentence_experts import __version__
 from sentence_experts.cli.console import note, show_logs
 from sentence_experts.cli.help import Group
-from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.errors import SentenceExpertsError, readable
 from sentence_experts.storage import no_space
 
 # The verbs in the order of the work, with what the list of them says. Each has a module with `register(app)`,
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     except TyperException as error:
         message = error.format_message()
         is_help = message.startswith("Usage:")  # of a group without a command
-        note(message if is_help else f"error: {message} (add --help to see the usage)")
+        note(message if is_help else f"error: {readable(message)} (add --help to see the usage)")
         sys.exit(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
@@ -119,7 +119,7 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         else:
-            note(f"error: {_one_line(error)}")
+            note(f"error: {readable(_one_line(error))}")
         sys.exit(getattr(error, "exit_code", 1))
     if status == INTERRUPTED:
         without = " without --overwrite" if "--overwrite" in arguments else ""

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,16 +41,13 @@ from scipy.sparse import csr_array
 from scipy.stats import chi2, rankdata, t
 
 from sentence_experts.evaluation.metrics import checked_pairs
+from sentence_experts.evaluation.replicates import CELLS_AT_ONCE, Floats, best_in_replicates
 
 METRICS_WITH_INTERVAL = ("f1_max", "roc_auc")
 ROUNDING = 1e-12  # values below this are 0
-CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 SEED_QUANTILE = 0.25  # of the chi-squared that bounds the seeds' variance
 MAX_RELATED = 0.5  # share of related pairs in a set that is allowed for
 MIN_DATASETS = 5  # fewer are taken as fixed
-
-Floats = NDArray[np.float64]
-Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (replicates, papers)
 
 
 @dataclass(frozen=True)
@@ -339,7 +335,8 @@ def _f1_max(
     curve = 2 * true / (true + false + positives)
     best = np.zeros(len(curve))
     best[len(last) - int(curve[::-1].argmax())] = 1  # of equal values the lowest threshold
-    adapted = _best_in_replicates(pairs, order, last, replicates, seed)
+    papers = pairs.sharing.first[order], pairs.sharing.second[order]
+    adapted = best_in_replicates(*papers, labels[order], last, replicates, seed)
     slopes = np.stack([-true * (len(labels) - positives), (false + positives) * positives])
     slopes = 2 * slopes / (true + false + positives) ** 2
 
@@ -352,31 +349,6 @@ def _f1_max(
         return _centred(called, pairs)
 
     return float(curve @ adapted), influence(best), influence(adapted)
-
-
-def _best_in_replicates(
-    pairs: _Pairs, order: NDArray[np.int64], last: NDArray[np.int64], replicates: int, seed: int
-) -> Floats:
-    """How often each threshold, or calling no pair linked, is the best of a replicate: (thresholds + 1,)."""
-    first, second, linked = pairs.sharing.first[order], pairs.sharing.second[order], pairs.labels[order]
-    draws = _draws(int(max(first.max(), second.max())) + 1, replicates, seed)
-    counts = np.zeros(len(last) + 1)
-    step = max(1, CELLS_AT_ONCE // len(linked))
-    for start in range(0, replicates, step):
-        rows = draws[start : start + step]
-        weights = rows[:, first].astype(np.float64) * rows[:, second]
-        classes = []
-        for own in (linked, 1 - linked):
-            sums = (weights * own).cumsum(1)
-            # The weights of a class add up to its number of pairs: that was chosen, not sampled.
-            with np.errstate(invalid="ignore", divide="ignore"):
-                classes.append(sums[:, last] * (own.sum() / sums[:, -1:] if own.any() else 1.0))
-        true, false = classes
-        curves = np.pad(2 * true / (true + false + linked.sum()), ((0, 0), (0, 1)))
-        # A replicate without pairs of a class is left out; of equal values the lowest threshold is the best.
-        lowest_first = curves[~np.isnan(curves).any(1), ::-1]
-        counts += np.bincount(len(last) - lowest_first.argmax(1), minlength=len(counts))
-    return counts / counts.sum() if counts.any() else np.full(len(counts), np.nan)
 
 
 def _centred(values: Floats, pairs: _Pairs) -> Floats:
@@ -394,9 +366,3 @@ def _centred(values: Floats, pairs: _Pairs) -> Floats:
                 correction = 1 / np.sqrt(1 - min(related, MAX_RELATED))
                 centred[own] = (values[own] - values[own].mean()) * correction / size
     return centred
-
-
-@lru_cache(maxsize=16)  # shared by the models of an evaluation
-def _draws(papers: int, replicates: int, seed: int) -> Draws:
-    generator, shares = np.random.default_rng(seed), np.full(papers, 1 / papers)
-    return np.stack([generator.multinomial(papers, shares).astype(np.uint16) for _ in range(replicates)])

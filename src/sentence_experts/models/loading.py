@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -133,29 +133,34 @@ def load(
         check_unchanged(Path(place), but="model-expert-*" if chosen.partial else "")
     cached = None if is_folder else check_hub(place, **chosen.hub)
     load_quietly()
-    opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), None)
-    try:
-        if opener is not None:
+    opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), _open)
+    with _naming(source, chosen):
+        if cached is None:
             model: SentenceTransformer = opener(place, chosen)
-        elif cached is not None:  # so that no library asks a hub that does not answer, many times over
+        else:  # so that no library asks a hub that does not answer, many times over
             model = _open(str(cached), chosen.model_copy(update=dict.fromkeys(HUB)))
-        else:
-            model = _open(place, chosen)
-    except SentenceExpertsError:
-        raise
-    except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
-        where = f" on {chosen.device}" if chosen.device else ""
-        raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
     commit = None if is_folder else hub_commit(place, chosen.revision, chosen.cache_folder)
     origin = Origin(source_name(str(source)), place, commit)
     set_origin(model, origin)
-    if opener is None:
+    if opener is _open:
         from sentence_experts.models.export import int8
 
         model = _with_settings(model, chosen, {*chosen.model_fields_set, "packed"}, in_place=True)
         if chosen.int8 and chosen.dtype != "float32" and int8.apply_saved(model, Path(place)):
             origin.arithmetic = int8.ARITHMETIC
     return model
+
+
+@contextmanager
+def _naming(source: str | Path, config: LoadConfig) -> Iterator[None]:
+    """Turn any error that a broken file or a missing device makes the libraries raise into one of ours."""
+    try:
+        yield
+    except SentenceExpertsError:
+        raise
+    except Exception as error:
+        where = f" on {config.device}" if config.device else ""
+        raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
 
 
 @deferred_imports(*PACKAGES)  # the libraries look into some of them while a model is loaded

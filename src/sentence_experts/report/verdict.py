@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +13,33 @@ from sentence_experts.evaluation.mteb.results import TaskEvaluation
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
     POOLED,
-    SEEDS_NEEDED,
     Difference,
     Evaluation,
-    ModelResult,
     PairEvaluation,
     PairMetrics,
     View,
-    suspicion,
 )
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
 from sentence_experts.evaluation.statistics import Interval
+from sentence_experts.report.sentences import (
+    audit_advice,
+    in_order,
+    is_sure,
+    listed,
+    missing_baseline,
+    more_pairs,
+    more_seeds,
+    names_of_measured,
+    no_trained_model_ahead,
+    pair_number,
+    points,
+    single_runs,
+    standing,
+    told_without_texts,
+)
 
-SIGNIFICANT = 0.05
-MAX_NAMED = 4  # models in one sentence
 MAX_ADVICE = 3
+PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 SIMULATED = "SIMULATED TEXTS, which show that everything works, and nothing about science: "
 CLEANED = "without training papers and texts"  # of `WITHOUT`: the set that figures should hold on
 TOLERATED = 0.05  # share of test pairs that leak
@@ -72,7 +84,7 @@ def of_pairs(evaluation: PairEvaluation) -> Verdict:
     negatives = evaluation.settings.get("pairs_settings", {}).get("negatives")
     split += f", {negatives} negatives" if negatives else ""
     compared = (
-        f"{SIMULATED if simulated else ''}{_names(values)} on {counts.pairs:,} pairs{of_domains}, "
+        f"{SIMULATED if simulated else ''}{names_of_measured(values)} on {counts.pairs:,} pairs{of_domains}, "
         f"{counts.positives:,} of them linked ({evaluation.settings.get('pairs', 'pairs')}{split})."
     )
     margin = float(evaluation.settings.get("margin", 0.01))
@@ -81,19 +93,19 @@ def of_pairs(evaluation: PairEvaluation) -> Verdict:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
         findings = [
             f"{METRICS[metric]}, {VIEWS[view]}: {figures}.",
-            *standing(order, gaps, _pair_number, f"{margin:g}"),
+            *standing(order, gaps, pair_number, f"{margin:g}"),
         ]
     trained = {model.label: model.seeds for model in models if model.trained}
-    findings += [*_seeds(trained, len(models)), *_suspicious(evaluation.text_free)]
+    findings += [*single_runs(trained, len(models)), *told_without_texts(evaluation.text_free)]
     if negatives == "hard" and any(model.settings.get("model") == "tfidf" for model in models):
         findings.append("TF-IDF chose the hard negatives, so that its own figure is low by construction.")
     advice = [
         *([REAL_ARTICLES] if simulated else []),
-        *_missing_baseline([model.label for model in models if not model.trained], "minilm or tfidf"),
-        *_lost(order, trained, gaps),
-        *_more_seeds(trained, len(models)),
-        *_more_pairs(order, gaps, margin, counts.pairs),
-        *_split(evaluation.settings.get("pairs_settings", {})),
+        *missing_baseline([model.label for model in models if not model.trained], "minilm or tfidf"),
+        *no_trained_model_ahead(order, trained),
+        *more_seeds(trained, len(models)),
+        *more_pairs(order, gaps, margin, counts.pairs),
+        *audit_advice(evaluation.settings.get("pairs_settings", {})),
     ]
     return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
 
@@ -103,7 +115,7 @@ def of_tasks(evaluation: TaskEvaluation) -> Verdict:
     values = {model.label: model.average.value for model in evaluation.models}
     kinds = ", ".join(f"{kind} {count}" for kind, count in evaluation.types.items())
     data = evaluation.settings.get("tasks") or ", ".join(evaluation.settings.get("mteb", [])) or "tasks"
-    compared = f"{_names(values)} on {len(evaluation.tasks)} tasks ({kinds}; {data})."
+    compared = f"{names_of_measured(values)} on {len(evaluation.tasks)} tasks ({kinds}; {data})."
     if not values:
         missing = ("Give the command again when the tasks' data can be loaded.",)
         return Verdict(f"No task of {data} was measured.", (), missing)
@@ -113,13 +125,13 @@ def of_tasks(evaluation: TaskEvaluation) -> Verdict:
     trained = {model.label: len(model.runs) for model in evaluation.models if model.trained}
     findings = [
         f"Average over datasets: {figures}.",
-        *standing(order, evaluation.differences, _points, margin),
+        *standing(order, evaluation.differences, points, margin),
     ]
-    findings += _seeds(trained, len(values))
+    findings += single_runs(trained, len(values))
     advice = [
-        *_missing_baseline([model.label for model in evaluation.models if not model.trained], "minilm"),
-        *_lost(order, trained, evaluation.differences),
-        *_more_seeds(trained, len(values)),
+        *missing_baseline([model.label for model in evaluation.models if not model.trained], "minilm"),
+        *no_trained_model_ahead(order, trained),
+        *more_seeds(trained, len(values)),
     ]
     if evaluation.missing:
         advice.append(
@@ -143,8 +155,8 @@ def of_analysis(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -> Ver
     )
     listed = ", ".join(f"{name} ({count:,})" for name, count in datasets.items())
     compared = (
-        f"{_names(values)} of {settings.get('model', 'a language model')} on the rated pairs of {listed}; "
-        f"{of_prompt}."
+        f"{names_of_measured(values)} of {settings.get('model', 'a language model')} on the rated pairs of "
+        f"{listed}; {of_prompt}."
     )
     gaps = [
         Difference(
@@ -154,7 +166,7 @@ def of_analysis(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -> Ver
         for each in analysis["differences"]
     ]  # fmt: skip
     figures = "; ".join(f"{name} {100 * values[name]:.1f}" for name in order)
-    findings = [f"Spearman's correlation with the scores × 100: {figures}.", *standing(order, gaps, _points)]
+    findings = [f"Spearman's correlation with the scores × 100: {figures}.", *standing(order, gaps, points)]
     shares = analysis["complementarity"]["datasets"].values()
     alone = sum(each["one_alone"] for each in shares) / max(1, len(shares))
     findings.append(f"HS or RW alone is right about {alone:.0%} of the pairs: what joining them could gain.")
@@ -184,7 +196,7 @@ def of_audit(audit: Audit, name: str, simulated: bool = False) -> Verdict:
             f"{leaked / pairs:.1%} of the test pairs leak from training in some way; the most frequent: "
             f"{LEAKS[worst]} ({count:,} pairs)."
         ]
-    findings += _suspicious(audit.text_free)
+    findings += told_without_texts(audit.text_free)
     rows = {(each.model, each.test_set): each.figures for each in audit.measurements}
     whole, without = next(iter(WITHOUT)), CLEANED if leaked else None
     falls = False
@@ -240,7 +252,7 @@ def of_comparison(comparison: Comparison) -> Verdict:
     routes = [each.route or "(none)" for each in comparison.changes]
     changed = [each.route or "(none)" for each in comparison.changes if not each.bit_equal]
     on = (
-        f" and on the pairs of {_listed(list(comparison.metrics))} ({comparison.pairs})"
+        f" and on the pairs of {listed(list(comparison.metrics))} ({comparison.pairs})"
         if comparison.metrics
         else ""
     )
@@ -250,169 +262,18 @@ def of_comparison(comparison: Comparison) -> Verdict:
     )
     findings = [f"{len(routes) - len(changed)} of {len(routes)} routes are bit-equal."]
     if changed:
-        findings.append(f"Changed: {_listed(changed)}.")
+        findings.append(f"Changed: {listed(changed)}.")
     for each in comparison.differences:
         findings.append(
-            f"{each.view.domain}: " + " ".join(standing(_order(each), [each], _pair_number, f"{MARGIN:g}"))
+            f"{each.view.domain}: " + " ".join(standing(in_order(each), [each], pair_number, f"{MARGIN:g}"))
         )
     for what, names in (("only before", comparison.only_before), ("only after", comparison.only_after)):
-        findings += [f"Routes {what}: {_listed(list(names))}."] if names else []
+        findings += [f"Routes {what}: {listed(list(names))}."] if names else []
     advice = [REAL_ARTICLES] if comparison.simulated else []
     if changed and not comparison.metrics:
         advice.append("See with `pairs` whether the change of these routes helps or harms.")
-    if any(each.value is not None and each.value > 0 and _is_sure(each) for each in comparison.differences):
+    if any(each.value is not None and each.value > 0 and is_sure(each) for each in comparison.differences):
         advice.append("A domain became worse: keep the model before, or train that expert again.")
     if not changed:
         advice.append("Nothing changed for the routes that both have: the model after can take its place.")
     return Verdict(compared, tuple(findings), tuple(advice or ["Measure the model after with `evaluate`."]))
-
-
-def _order(gap: Difference) -> list[str]:
-    return [gap.first, gap.second] if (gap.value or 0.0) >= 0 else [gap.second, gap.first]
-
-
-def _is_sure(gap: Difference) -> bool:
-    return gap.p_holm is not None and gap.p_holm < SIGNIFICANT and not gap.equivalent
-
-
-PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
-
-
-def standing(
-    order: Sequence[str], gaps: Iterable[Difference], number: Callable[[float], str], margin: str = ""
-) -> list[str]:
-    """Where the first of `order` stands against the others: ahead, equivalent, or not to be told apart.
-
-    Args:
-        order: labels, the best first.
-        gaps: the differences, in either direction, with p-values corrected for their number.
-        number: writes a difference.
-        margin: that of equivalence, as it is written.
-    """
-    if len(order) < 2:
-        return []
-    first, by_models = order[0], {(each.first, each.second): each for each in gaps}
-    ahead: list[str] = []
-    same: list[str] = []
-    open_: list[str] = []
-    unknown: list[str] = []
-    for other in order[1:]:
-        gap = by_models.get((first, other)) or _turned(by_models.get((other, first)))
-        if gap is None or gap.interval is None or gap.value is None:
-            unknown.append(other)
-            continue
-        ends = f"95% interval {number(gap.interval.low)} to {number(gap.interval.high)}"
-        is_ahead = gap.p_holm is not None and gap.p_holm < SIGNIFICANT
-        group = same if gap.equivalent else ahead if is_ahead else open_
-        if group is open_ and not gap.interval.low < 0 < gap.interval.high:
-            ends += f", but p {gap.p_holm:.2f} corrected for all comparisons"
-        group.append(f"{other} ({number(gap.value)}; {ends})")
-    sentences = (
-        (ahead, f"{first} is ahead of {{}}."),
-        (same, f"{first} is equivalent within {margin} to {{}}."),
-        (open_, f"{first} cannot be told apart from {{}}."),
-        (unknown, f"{first} leads {{}}; how sure that is, nothing here tells: there are no intervals."),
-    )
-    return [text.format(_listed(group)) for group, text in sentences if group]
-
-
-def _turned(gap: Difference | None) -> Difference | None:
-    """The same difference, the other way round."""
-    if gap is None or gap.value is None or gap.interval is None:
-        return gap
-    ends = type(gap.interval)(-gap.interval.high, -gap.interval.low)
-    return Difference(
-        gap.second, gap.first, gap.view, gap.metric, -gap.value, ends, gap.p_value, gap.p_holm, gap.equivalent
-    )
-
-
-def _pair_number(value: float) -> str:
-    return f"{value:+.3f}"
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.2f}"
-
-
-def _names(labels: Iterable[str]) -> str:
-    named = _listed(list(labels))
-    return f"Compared {named}" if " and " in named else f"Measured {named}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) > MAX_NAMED + 1:
-        return f"{', '.join(names[:MAX_NAMED])} and {len(names) - MAX_NAMED} more"
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
-def _seeds(trained: Mapping[str, int], models: int) -> list[str]:
-    """How far the intervals cover training."""
-    single = [label for label, seeds in trained.items() if seeds < 2]
-    if not single or models < 2:
-        return []
-    return [f"Of {_listed(single)} there is one training run: another seed may give another order."]
-
-
-def _suspicious(text_free: Sequence[ModelResult]) -> list[str]:
-    """Whether the classes can be told without comparing texts."""
-    warning = suspicion(text_free)
-    return [] if warning is None else [f"{warning[0].upper()}{warning[1:]}."]
-
-
-def _missing_baseline(baselines: Sequence[str], names: str) -> list[str]:
-    if baselines:
-        return []
-    return [f"Compare with models that were not trained here: `baseline` {names}."]
-
-
-def _lost(order: Sequence[str], trained: Mapping[str, int], gaps: Iterable[Difference]) -> list[str]:
-    """What to do where a model that was not trained here leads."""
-    if not order or order[0] in trained or not trained:
-        return []
-    return [
-        f"No trained model is ahead of {order[0]}: train on more pairs or for more steps, and look at how "
-        "the validation figure moved (run.json); else use it as it is."
-    ]
-
-
-def _more_seeds(trained: Mapping[str, int], models: int) -> list[str]:
-    few = [label for label, seeds in trained.items() if seeds < SEEDS_ADVISED]
-    if not few or models < 2:
-        return []
-    return [
-        f"Train {_listed(few)} with {SEEDS_ADVISED} seeds and give the runs as `seeds`, to "
-        "compare ways of training and not single runs."
-    ]
-
-
-SEEDS_ADVISED = SEEDS_NEEDED + 2
-
-
-def _more_pairs(order: Sequence[str], gaps: Sequence[Difference], margin: float, pairs: int) -> list[str]:
-    """How many pairs would settle the first two, where they cannot be told apart."""
-    two = set(order[:2])
-    gap = next((each for each in gaps if {each.first, each.second} == two and each.interval), None)
-    if gap is None or gap.interval is None or gap.equivalent or (gap.p_holm or 1.0) < SIGNIFICANT:
-        return []
-    half = (gap.interval.high - gap.interval.low) / 2
-    needed = pairs * (half / margin) ** 2
-    if needed <= pairs:
-        return []
-    return [
-        f"To tell differences of {margin:g} between {' and '.join(order[:2])}, take about "
-        f"{_rounded(needed):,} test pairs of as many more papers."
-    ]
-
-
-def _rounded(value: float) -> int:
-    """Two digits."""
-    step = 10 ** max(0, len(str(int(value))) - 2)
-    return int(round(value / step) * step)
-
-
-def _split(settings: Mapping[str, Any]) -> list[str]:
-    if settings.get("split") == "random":
-        return [
-            "Pairs were split at random, so test papers occur in training: `audit` shows what that is worth."
-        ]
-    return ["See with `audit` what of this the training pairs tell without reading."]

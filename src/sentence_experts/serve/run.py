@@ -18,7 +18,10 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.serve.config import ServeConfig
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import APIRouter, FastAPI
+
+    from sentence_experts.serve.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -95,15 +98,31 @@ def serve(
     check_host(config)
     listener = _listen(config.host, config.port)
     app = create_app(models, config, load_config=load_config)
-    engine = app.state.engine
-
     host, port = listener.getsockname()[:2]
-    names = ", ".join(engine.models.names)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    server_config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=config.drain_seconds,
+    )
+    # What is loaded stays: looking through it for garbage, again and again, would only hold up requests.
+    gc.collect()
+    gc.freeze()
+    _show_access()
+    _server(server_config, app.state.engine, address).run([listener])
+
+
+def _server(server_config: uvicorn.Config, engine: Engine, address: str) -> uvicorn.Server:
+    """A uvicorn server that finishes accepted requests when it is told to stop, and then comes back."""
+    import uvicorn
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            logger.info(f"serving {names} at http://{f'[{host}]' if ':' in host else host}:{port}")
+            logger.info(f"serving {', '.join(engine.models.names)} at {address}")
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -124,19 +143,7 @@ def serve(
                 loop.add_signal_handler(signal.SIGHUP, load_again)
             yield
 
-    settings_of_server = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=config.drain_seconds,
-    )
-    # What is loaded stays: looking through it for garbage, again and again, would only hold up requests.
-    gc.collect()
-    gc.freeze()
-    _show_access()
-    Server(settings_of_server).run([listener])
+    return Server(server_config)
 
 
 def _show_access() -> None:

@@ -7,7 +7,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ from sentence_experts.training.hard_negatives import with_hard_negatives
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.objectives import Objective
 from sentence_experts.training.open_data import open_data
+from sentence_experts.training.result import TrainResult
 from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.trainable import Trainable, check_settings, choose_trainable, router_loss
 from sentence_experts.training.trainer import (
@@ -52,81 +53,16 @@ from sentence_experts.training.trainer import (
     is_over,
     training_arguments,
 )
-from sentence_experts.training.validation import MEAN, TITLES, Validator
+from sentence_experts.training.validation import TITLES, Validator
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 logger = logging.getLogger(__name__)
 
 HARD_NEGATIVES = "hard_negatives.parquet"
 MODEL, ADAPTER, CONFIG, LOGS = "model", "adapter", "config.yaml", "logs"
 RESULTS = (MODEL, ADAPTER, CONFIG, RUN_FILE, HARD_NEGATIVES)
-
-
-@dataclass(frozen=True, repr=False)
-class TrainResult:
-    """A finished training run.
-
-    Attributes:
-        model: the kept model: the best by the validation figure, or that of the last step (`keep`); the model
-            given to `train`, if it was one in memory.
-        validation: its validation figure, the mean over the routes; None if no validation pairs could tell,
-            and the last step was kept.
-        kept_step: its step; 0 if the model before training was the best.
-        steps: number of steps of the run.
-        history: one dict per validation, the first before training: step and figures.
-        start: the validation figure before training.
-        losses: [step, training loss], every ten steps or more often.
-        learned: what the loss itself learned, such as a temperature.
-        out: the folder of the run; None if none was asked for.
-    """
-
-    model: SentenceTransformer
-    validation: float | None
-    kept_step: int
-    steps: int
-    history: list[dict[str, Any]]
-    start: float | None = None
-    losses: list[list[float]] = field(default_factory=list)
-    learned: dict[str, float] = field(default_factory=dict)
-    out: Path | None = None
-
-    def __repr__(self) -> str:
-        where = "" if self.out is None else f", out={str(self.out)!r}"
-        return f"TrainResult({self.summary}{where})"
-
-    @property
-    def summary(self) -> str:
-        """What the run has gained, in a few words."""
-        if self.validation is None or self.start is None:
-            return f"step {self.steps} of {self.steps}, not validated"
-        gap = self.validation - self.start
-        gain = (
-            f"{abs(gap):.4f} {'below' if gap < 0 else 'above'}"
-            if self.kept_step
-            else "no step was better than"
-        )
-        return (
-            f"validation {self.validation:.4f} at step {self.kept_step} of {self.steps}: {gain} "
-            f"the {self.start:.4f} before training"
-        )
-
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per validation: the step, the training loss, the mean and the main figures of each route.
-
-        `history` has all figures.
-        """
-        import pandas as pd
-
-        rows = []
-        for figures in self.history:
-            losses = [loss for step, loss in self.losses if step <= figures["step"]]
-            row = {"step": figures["step"], "training_loss": losses[-1] if losses else None}
-            named = {name.removeprefix("eval_validation_"): value for name, value in figures.items()}
-            endings = tuple(f"/{metric}" for metric in TITLES)
-            rows.append(row | {n: value for n, value in named.items() if n == MEAN or n.endswith(endings)})
-        return pd.DataFrame(rows)
 
 
 def train(

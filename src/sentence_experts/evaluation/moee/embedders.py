@@ -76,17 +76,23 @@ def make_embedder(
         made_from = {"model": embedder.fingerprint, "column": column, "columns": columns.model_dump()}
         if place.begin(made_from, inputs) == "finished":
             return load_embedder(str(place.path), MoeeConfig.of(device=config.device))
-        if texts is not None:
-            written = [text for text in texts.texts() if text.strip()]
-            embedder.fit_standard(written)
-            logger.info(f"standard scores fitted on {len(written):,} texts of {texts.name}")
-        if rated is not None:
-            choice = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
-            for alpha, value in choice.tried.items():
-                chosen = "  chosen" if alpha == choice.alpha else ""
-                logger.info(f"alpha {alpha:g}: Spearman {value:.4f}{chosen}")
-            embedder = embedder.with_parts("sum", choice.alpha)
+        embedder = _fitted(embedder, texts, rated)
         embedder.save_to(place)
+    return embedder
+
+
+def _fitted(embedder: MoeEmbedder, texts: TextTable | None, rated: RatedPairs | None) -> MoeEmbedder:
+    """The embedder with standard scores fitted on texts, and alpha chosen on rated pairs."""
+    if texts is not None:
+        written = [text for text in texts.texts() if text.strip()]
+        embedder.fit_standard(written)
+        logger.info(f"standard scores fitted on {len(written):,} texts of {texts.name}")
+    if rated is not None:
+        choice = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
+        for alpha, value in choice.tried.items():
+            chosen = "  chosen" if alpha == choice.alpha else ""
+            logger.info(f"alpha {alpha:g}: Spearman {value:.4f}{chosen}")
+        embedder = embedder.with_parts("sum", choice.alpha)
     return embedder
 
 

@@ -13,6 +13,7 @@ from sentence_experts.models.routing.route_kinds import ROUTE_KINDS
 from sentence_experts.models.routing.router_kinds import ROUTER_KINDS
 
 NAMED_LAYERS = ("all", "alternate", "none")
+BASE, AVERAGE = "base", "average"  # what a new expert can begin as, beside another expert
 
 
 class ExtendConfig(Config):
@@ -147,7 +148,7 @@ class AddExpertConfig(Config):
     """What a new expert begins as, and how texts name it."""
 
     seed_from: str = Field(
-        "average",
+        AVERAGE,
         description="What the expert and its domain token begin as: average (the mean of all experts and "
         "tokens), base (the base's MLP; the token as [CLS]), or the name of an expert",
     )

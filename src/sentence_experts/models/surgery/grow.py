@@ -23,15 +23,12 @@ from sentence_experts.models.routing.routes import is_domain_route
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.storage.weight_names import base_name, is_expert
 from sentence_experts.models.surgery.assemble import ExpertSource, equal_shares, with_experts
-from sentence_experts.models.surgery.config import AddExpertConfig
+from sentence_experts.models.surgery.config import AVERAGE, BASE, AddExpertConfig
 from sentence_experts.models.surgery.expert_plan import ExpertPlan, task_routes
 from sentence_experts.models.surgery.merge import dense_prompt
 from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
-
-BASE = "base"
-AVERAGE = AddExpertConfig().seed_from
 
 
 def add_expert(

@@ -1,0 +1,223 @@
+"""The commands that `chaos.py` disturbs, and the forked processes that they run in."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+SECONDS = 240  # after which a command counts as hung
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command, what it reads of earlier ones, and what it makes.
+
+    Attributes:
+        command: arguments; every name of `reads` and `makes` in braces stands for its path.
+        reads: names of the inputs, in the folder of a trial.
+        makes: the name of the output.
+        other: arguments that make another result.
+    """
+
+    command: str
+    reads: tuple[str, ...]
+    makes: str
+    other: str
+
+
+VERBS = {
+    "corpus import": Verb("corpus import {articles} --out {corpus} --workers 1", ("articles",), "corpus", ""),
+    "pairs": Verb(
+        "pairs {corpus} --domains {rules.yaml} --relation co-citation --unit title --split paper "
+        "--max-train-per-domain 60 --max-eval-per-domain 20 --out {pairs}",
+        ("corpus", "rules.yaml"), "pairs", "--seed 1",
+    ),
+    "tasks": Verb("tasks {tasks.yaml} --out {tasks}", ("tasks.yaml", "rows.jsonl"), "tasks", "--seed 1"),
+    "encode": Verb(
+        "encode {base} --input {texts.txt} --chunk-size 8 --device cpu --out {v.npy}", ("base", "texts.txt"),
+        "v.npy", "--normalize",
+    ),
+    "search": Verb(
+        "search {base} --corpus {corpus} --unit title --json memory", ("base", "corpus"), "corpus/.vectors",
+        "--unit abstract",
+    ),
+    "extend": Verb(
+        "extend {base} --domains {pairs} --out {model}", ("base", "pairs"), "model", "--normalize"
+    ),
+    "train": Verb(
+        "train {model} --pairs {pairs} --max-steps 6 --eval-steps 2 --batch-size 8 --out {run}",
+        ("model", "pairs"), "run", "--seed 1",
+    ),
+    "evaluate": Verb(
+        "evaluate {run}/model --pairs {pairs} --baseline tfidf --bootstrap 0 --device cpu --out {evaluation}",
+        ("run", "pairs"), "evaluation", "--split validation",
+    ),
+}  # fmt: skip
+
+
+MODULES = {
+    "corpus import": ("corpus.importing", "corpus.simulate"),
+    "pairs": ("pairs.compile",),
+    "tasks": ("tasks.compile",),
+    "encode": ("encoding.encode", "models.encoder"),
+    "search": ("retrieval.search", "models.encoder"),
+    "extend": ("models.surgery.extend",),
+    "train": ("training.run",),
+    "evaluate": ("evaluation.evaluate", "report.write", "report.tables"),
+}  # of the package: what each command imports
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import what these commands need, so that a forked process begins to work at once."""
+    import importlib
+
+    from sentence_experts.cli.main import app_with_verbs
+
+    for module in (module for name in names for module in MODULES[name]):
+        importlib.import_module(f"sentence_experts.{module}")
+    app_with_verbs(*{name.split()[0] for name in names})
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
+
+
+def with_sources(names: Iterable[str]) -> list[str]:
+    """These commands and those that make what they read, in the order of the work."""
+    needed = set(names)
+    for name in reversed(VERBS):
+        if name in needed:
+            needed |= {other for other, verb in VERBS.items() if verb.makes in VERBS[name].reads}
+    return [name for name in VERBS if name in needed]
+
+
+def prepare(world: Path, names: Iterable[str], seed: int = 0) -> None:
+    """Write what the first commands read, and run these commands once, undisturbed."""
+    from sentence_experts.corpus.simulate import simulate_corpus
+    from sentence_experts.recipes import RECIPES
+    from sentence_experts.storage import write_text
+
+    simulate_corpus(world / "articles", seed, articles=240)
+    shutil.copy(RECIPES / "material" / "simulated_domains.yaml", world / "rules.yaml")
+    dice = random.Random(seed)
+    words = ("rice", "wheat", "neuron", "axon", "sleep", "drought", "root", "spike", "memory", "cell")
+    texts = [" ".join(dice.choices(words, k=8)) for _ in range(64)]
+    write_text(world / "texts.txt", "".join(f"{text}\n" for text in texts))
+    rows = "".join(f'{{"text": "{text}", "label": "{n % 3}"}}\n' for n, text in enumerate(texts))
+    write_text(world / "rows.jsonl", rows)
+    task = "tasks:\n  topic:\n    kind: classification\n    datasets:\n      rows: {file: rows.jsonl}\n"
+    write_text(world / "tasks.yaml", task)
+    if any("base" in VERBS[name].reads for name in names):
+        in_child(lambda: _write_base(world / "base"))
+    for name in names:
+        status, said = run(VERBS[name], world)
+        if status:
+            raise SystemExit(f"{name}: {said}")
+
+
+def _write_base(folder: Path) -> None:
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    from sentence_experts.models.sources import minilm_path
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(minilm_path())
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = BertConfig.from_dict({"vocab_size": len(tokenizer), **sizes})
+    plain = folder.with_name("plain")
+    BertModel(config).save_pretrained(plain)
+    tokenizer.save_pretrained(plain)
+    SentenceTransformer(str(plain), device="cpu").save(str(folder), create_model_card=False)
+    shutil.rmtree(plain)
+
+
+def start(verb: Verb, folder: Path, other: str = "", file_limit: int | None = None) -> tuple[int, int]:
+    """Begin a command in a forked process; its id, and the file that what it says goes to."""
+    words = [*verb.command.split(), *other.split()]
+    names = (*verb.reads, verb.makes, "corpus")
+    paths = {f"{{{name}}}": str(folder / name) for name in names}
+    arguments = [_filled(word, paths) for word in words]
+    said, end = os.pipe()  # a file would count under the limit
+    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 1 << 20)
+    child = os.fork()
+    if child:
+        os.close(end)
+        return child, said
+    status = 70
+    try:
+        os.dup2(end, 1)
+        os.dup2(end, 2)
+        sys.stdout, sys.stderr = (
+            io.TextIOWrapper(os.fdopen(each, "wb", 0), write_through=True) for each in (1, 2)
+        )
+        if file_limit is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+        status = _call(arguments)
+    finally:
+        os._exit(status)
+
+
+def _filled(word: str, paths: dict[str, str]) -> str:
+    for name, path in paths.items():
+        word = word.replace(name, path)
+    return word
+
+
+def _call(arguments: list[str]) -> int:
+    from sentence_experts.cli import console
+    from sentence_experts.cli.main import main
+
+    # The consoles were made for the streams of the parent.
+    console.results.file, console.notes.file = sys.stdout, sys.stderr
+    sys.argv = ["sentence-experts", *arguments]
+    try:
+        main(arguments)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    return 0
+
+
+def finish(child: int, said: int, kill_after: float | None = None) -> tuple[int, str]:
+    """The status of a command (negative: the signal that ended it) and what it said."""
+    deadline = time.monotonic() + (SECONDS if kill_after is None else kill_after)
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            break
+        time.sleep(0.002)
+    with os.fdopen(said, "rb") as file:
+        text = file.read().decode(errors="replace")
+    return os.waitstatus_to_exitcode(status), text
+
+
+def run(verb: Verb, folder: Path, **options: object) -> tuple[int, str]:
+    """Run a command to its end."""
+    return finish(*start(verb, folder, **options))  # type: ignore[arg-type]
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Do something in a forked process, so that this one stays without threads."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the material could not be prepared")
