@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_experts.corpus.identifiers import (
+    Identifiers,
     find_doi,
     identifiers_in_url,
     normalise_doi,
@@ -61,7 +62,7 @@ def test_what_is_no_doi(value: str | None) -> None:
 def test_dois_are_repaired_where_that_is_safe(written: str, meant: str | None) -> None:
     assert normalise_doi(written) == meant
     if meant is not None and not written.startswith("10.1017"):
-        assert parse_identifier(written) == (meant, None, None)
+        assert parse_identifier(written) == Identifiers(doi=meant)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_what_follows_a_whole_doi_is_left_out(written: str) -> None:
 
 def test_ids_of_users_that_show_no_doi_are_none() -> None:
     for own in ("paper 10.1000/x1", "e12", "10.5", "doing", "see doi.org/10.1000/x1"):
-        assert parse_identifier(own) == (None, None, None)
+        assert parse_identifier(own) == Identifiers()
 
 
 def test_doi_broken_over_two_lines_is_joined() -> None:
@@ -113,8 +114,8 @@ def test_pmid_and_pmcid() -> None:
     assert normalise_pmid("123abc") is None
     assert normalise_pmid("0") is None
     assert normalise_pmcid("PMC12") == normalise_pmcid("12") == normalise_pmcid("pmc12.2") == "PMC12"
-    assert parse_identifier("123") == (None, None, None)
-    assert parse_identifier("pmid:123") == (None, "123", None)
+    assert parse_identifier("123") == Identifiers()
+    assert parse_identifier("pmid:123") == Identifiers(pmid="123")
     assert identifiers_in_url("https://pubmed.ncbi.nlm.nih.gov/123/") == (None, "123", None)
     assert identifiers_in_url("http://www.ncbi.nlm.nih.gov/pmc/articles/PMC77/") == (None, None, "PMC77")
 

@@ -204,7 +204,7 @@ def test_what_is_resolved_resolves_to_itself(records: list[Record]) -> None:
     once = resolve(records)
     cited: dict[str, list[Citation]] = {}
     for row in once.citations:
-        doi, pmid, pmcid = parse_identifier(_named(row["cited"]))
+        doi, pmid, pmcid, *_ = parse_identifier(_named(row["cited"]))
         cited.setdefault(row["citing"], []).append(
             Citation(doi=doi, pmid=pmid, pmcid=pmcid, title=row["cited_title"], year=row["cited_year"])
         )

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 Out = Annotated[Path, typer.Option(metavar="CORPUS", help="Folder to write the corpus to")]
 _ROWS = {
     "papers": "papers",
+    "with_title": "  with a title",
     "with_abstract": "  with an abstract",
+    "with_topic": "  with a topic",
     "research_articles": "  research articles",
     "retracted": "  retracted",
     "references": "references",
     "references_with_doi": "  with a DOI",
     "references_with_pmid": "  with a PMID",
     "references_with_title": "  with a title",
+    "references_by_unknown_number": "  by a number of OpenAlex or Semantic Scholar that no paper here has",
     "unidentified_references": "  without any identifier",
     "citations": "citations (one per pair of works)",
     "in_corpus_citations": "  between papers of the corpus",
@@ -54,7 +57,7 @@ def import_(
     config: ImportConfig,
     out: Out,
     sources: Annotated[
-        list[Path] | None, typer.Argument(metavar="SOURCE...", help="Folders, XML files and archives")
+        list[Path] | None, typer.Argument(metavar="SOURCE...", help="Folders, archives and files")
     ] = None,
     papers: Annotated[
         Path | None,
@@ -75,9 +78,12 @@ def import_(
     """Read articles into a corpus: two Parquet tables, papers and citations.
 
     Sources are folders, .xml and .nxml files, and .tar, .tar.gz, .tar.xz, .tar.bz2 and .zip archives of JATS
-    articles (PMC, PLOS, eLife) or PubMed XML. Tables of your own come in with --papers and --citations.
+    articles (PMC, PLOS, eLife) or PubMed XML; or JSON and Parquet records of OpenAlex, Semantic Scholar,
+    Crossref or Europe PMC. Tables of your own come in with --papers and --citations.
 
     Example: sentence-experts corpus import elife.tar.xz more/ --out corpus
+
+    Example: sentence-experts corpus import snapshot/data/works --format openalex --field 17 --out computing
 
     An interrupted run continues when the same command is given again. What could not be read is listed in
     CORPUS/rejected.jsonl, with the reason.

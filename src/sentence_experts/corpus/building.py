@@ -146,7 +146,11 @@ def corpus_output(out: Path, overwrite: bool) -> AbstractContextManager[Output]:
 
 
 def build_corpus(
-    place: Output, read: Sources, workers: int | None, fetch: Fetch | None = None
+    place: Output,
+    read: Sources,
+    workers: int | None,
+    fetch: Fetch | None = None,
+    memory: str | None = None,
 ) -> CorpusFolder:
     """Parse, resolve and write a corpus, going on with the parts of an interrupted run.
 
@@ -156,14 +160,21 @@ def build_corpus(
     out, workers = place.path, min(workers or cores(), MAX_WORKERS_PER_CORE * cores())
     parts = open_parts(out / PARTIAL, request=read.request())
     try:
-        return _build(place, parts, read, workers, fetch)
+        return _build(place, parts, read, workers, fetch, memory)
     except InputError:
         if not any(pq.read_metadata(part).num_rows for part in parts.paths()):  # nothing is lost
             parts.remove()
         raise
 
 
-def _build(place: Output, parts: PartStore, read: Sources, workers: int, fetch: Fetch | None) -> CorpusFolder:
+def _build(
+    place: Output,
+    parts: PartStore,
+    read: Sources,
+    workers: int,
+    fetch: Fetch | None,
+    memory: str | None,
+) -> CorpusFolder:
     out = place.path
     if parts.keys():
         logger.info(f"going on with an interrupted import in {out}")
@@ -175,7 +186,7 @@ def _build(place: Output, parts: PartStore, read: Sources, workers: int, fetch: 
         extra.parse(parts, first)
         first += len(extra.described())
     read.check_unchanged()
-    return _write_corpus(place, parts, read, ignored, workers, fetch)
+    return _write_corpus(place, parts, read, ignored, workers, fetch, memory)
 
 
 def cores() -> int:
@@ -190,6 +201,7 @@ def _write_corpus(
     ignored: int,
     workers: int,
     fetch: Fetch | None,
+    memory: str | None,
 ) -> CorpusFolder:
     out, described = place.path, read.described
     # Without a manifest there is no corpus: it is removed first and written last.
@@ -197,7 +209,7 @@ def _write_corpus(
     # An empty part, so that there are tables to read if nothing was parsed.
     CorpusPart(len(described), 0).write(parts)
     rejections = [rejection for path in parts.paths(PART_REJECTED) for rejection in read_rejections(path)]
-    with resolving(parts, [source["name"] for source in described], workers) as resolved:
+    with resolving(parts, [source["name"] for source in described], workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
@@ -210,7 +222,10 @@ def _write_corpus(
     write_rejections(out / REJECTED, rejections)
     if not counts["papers"]:
         raise _nothing_read(out, parts, [str(source["name"]) for source in described], rejections)
-    counts["rejected"] = dict(Counter(rejection.reason for rejection in rejections))
+    rejected: Counter[str] = Counter()
+    for rejection in rejections:
+        rejected[rejection.reason] += rejection.records
+    counts["rejected"] = dict(rejected)
     counts["other_files"] = ignored
     manifest: dict[str, Any] = {
         "format": FORMAT,

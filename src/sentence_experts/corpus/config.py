@@ -15,8 +15,12 @@ from sentence_experts.names import DOMAIN
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 CitationSource = Literal["icite", "elink", "europepmc"]
-COUNTED = ("subjects", "mesh", "keywords", "journal", "article_type", "licence", "year")
+COUNTED = (
+    *("subjects", "mesh", "keywords", "topic", "subfield", "field", "journal", "article_type", "language"),
+    *("licence", "year"),
+)
 """Columns of the papers whose values can be listed."""
+Names = tuple[str, ...]
 Workers = Annotated[
     int | None,
     Field(
@@ -26,10 +30,66 @@ Workers = Annotated[
 ]
 
 
-class ImportConfig(Config):
-    """Settings of `import_corpus`."""
+_MEMORY = re.compile(r"[1-9][0-9]*\s*[MG]i?B", re.IGNORECASE)
 
+
+class ImportConfig(Config):
+    """Settings of `import_corpus`: how to read, and which records of OpenAlex and other services to keep."""
+
+    format: Literal["openalex", "s2", "crossref", "europepmc"] | None = Field(
+        None,
+        description="What the sources are: openalex (works of a snapshot or the API), s2 (Semantic Scholar: "
+        "papers, abstracts, citations), crossref (works), europepmc (search results). Default: JATS or "
+        "PubMed XML, and JSON or Parquet of the format that its first records show",
+    )
+    topic: Names = Field(
+        (), description="Keep works of these OpenAlex topics: names, `*` for any text, or ids"
+    )
+    field: Names = Field(
+        (), description="Keep works of these fields or subfields: names, `*` for any text, or ids such as 17"
+    )
+    type: Names = Field((), description="Keep works of these types, such as article,preprint")
+    years: tuple[int, int] | None = Field(
+        None, description="Keep works of these years, first and last, such as 2010,2022"
+    )
+    language: Names = Field((), description="Keep works in these languages, such as en")
+    ids: Path | None = Field(
+        None, description="Keep the works of this list: an OpenAlex id, DOI, PMID or s2:ID on each line"
+    )
+    xpac: bool = Field(
+        False, description="Keep the works of OpenAlex's extension pack too, which lack most data"
+    )
     workers: Workers = None
+    memory: str | None = Field(
+        None, description="Memory limit of joining papers and references, such as 4GB; the rest goes to disk"
+    )
+
+    @field_validator("topic", "field", "type", "language", mode="before")
+    @classmethod
+    def _split_at_commas(cls, value: Any) -> Any:
+        return (
+            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        )
+
+    @field_validator("years")
+    @classmethod
+    def _check_order(cls, years: tuple[int, int] | None) -> tuple[int, int] | None:
+        if years is not None and years[0] > years[1]:
+            raise ValueError(f"give the first year before the last, not {years[0]},{years[1]}")
+        return years
+
+    @field_validator("memory")
+    @classmethod
+    def _check_memory(cls, size: str | None) -> str | None:
+        if size is not None and not _MEMORY.fullmatch(size.strip()):
+            raise ValueError("give a whole number of MB or GB, such as 4GB")
+        return size
+
+    @property
+    def chooses(self) -> list[str]:
+        """The settings that leave records out."""
+        given = {"topic", "field", "type", "years", "language", "ids"} & self.model_fields_set
+        return sorted(name for name in given if getattr(self, name))
 
 
 class FetchConfig(Config):

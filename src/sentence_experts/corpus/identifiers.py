@@ -1,9 +1,10 @@
-"""DOI, PMID and PMCID in one spelling each."""
+"""DOI, PMID, PMCID, and the numbers of OpenAlex and Semantic Scholar, in one spelling each."""
 
 from __future__ import annotations
 
 import html
 import re
+from typing import NamedTuple
 from urllib.parse import unquote
 
 SIMULATED_DOI = "10.5555/simulated."  # how DOIs of generated articles begin
@@ -35,6 +36,27 @@ _PMID_URL = re.compile(
 )
 _PMCID = re.compile(r"(?:pmcid|pmc)?[\s:]*(?:pmc)?\s*0*([1-9]\d{0,9})(?:\.\d+)?", re.IGNORECASE)
 _PMCID_URL = re.compile(r"/(?:pmc/)?articles/(?:PMC)?0*([1-9]\d{0,9})\b", re.IGNORECASE)
+_OPENALEX = re.compile(r"(?:https?://(?:api\.)?openalex\.org/(?:works/)?|openalex:)?w0*([1-9]\d{0,14})", re.I)
+_S2 = re.compile(
+    r"(?:s2:|corpusid:?|https?://api\.semanticscholar\.org/corpusid:)?\s*0*([1-9]\d{0,14})", re.I
+)
+
+
+class Identifiers(NamedTuple):
+    """What a work goes by; None where it is not known."""
+
+    doi: str | None = None
+    pmid: str | None = None
+    pmcid: str | None = None
+    openalex: int | None = None
+    """The number after `W`."""
+    s2: int | None = None
+    """Semantic Scholar's corpus id."""
+
+    def name(self) -> str | None:
+        """The identifier that a paper is named after in a corpus, such as `doi:10.1000/abc`; None without."""
+        names = zip(("doi:", "pmid:", "pmc:", "openalex:W", "s2:"), self, strict=True)
+        return next((f"{prefix}{value}" for prefix, value in names if value), None)
 
 
 def _trimmed(doi: str) -> str | None:
@@ -103,6 +125,22 @@ def normalise_pmcid(value: str | None) -> str | None:
     return f"PMC{match.group(1)}" if match else None
 
 
+def normalise_openalex(value: str | None) -> int | None:
+    """The number of a work in OpenAlex, from `W123` with or without its address; None for anything else.
+
+    >>> normalise_openalex("https://openalex.org/W2741809807")
+    2741809807
+    """
+    match = _OPENALEX.fullmatch(value.strip()) if value else None
+    return int(match.group(1)) if match else None
+
+
+def normalise_s2(value: str | None) -> int | None:
+    """A corpus id of Semantic Scholar as a number, from its digits, `CorpusId:123` or `s2:123`, or None."""
+    match = _S2.fullmatch(value.strip()) if value else None
+    return int(match.group(1)) if match else None
+
+
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """The (DOI, PMID, PMCID) that a web address names; None if it names none."""
     doi = normalise_doi(url) if "10." in url else None
@@ -112,19 +150,24 @@ def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     return doi, pmid.group(1) if pmid else None, f"PMC{pmcid.group(1)}" if pmcid else None
 
 
-def parse_identifier(value: str) -> tuple[str | None, str | None, str | None]:
-    """The (DOI, PMID, PMCID) of a value that shows which of them it is; all None for anything else.
+def parse_identifier(value: str) -> Identifiers:
+    """The identifier in a value that shows which kind it is; all None for anything else.
 
-    Bare digits are no PMID here: they may be row numbers.
+    Bare digits are no PMID here: they may be row numbers. Neither is a bare `W123` OpenAlex's.
+
+    >>> parse_identifier("openalex:W12").name()
+    'openalex:W12'
     """
     value = value.strip()
     low = value.lower()
     if _SHOWS_DOI.match(low):
-        return normalise_doi(value), None, None
+        return Identifiers(doi=normalise_doi(value))
+    if low.startswith(("openalex:", "https://openalex.org/", "https://api.openalex.org/")):
+        return Identifiers(openalex=normalise_openalex(value))
+    if low.startswith(("s2:", "corpusid:", "https://api.semanticscholar.org/corpusid")):
+        return Identifiers(s2=normalise_s2(value))
     if low.startswith(("http://", "https://")):
-        return identifiers_in_url(value)
+        return Identifiers(*identifiers_in_url(value))
     if low.startswith(("pmid", "pubmed:")):
-        return None, normalise_pmid(value), None
-    if low.startswith("pmc"):
-        return None, None, normalise_pmcid(value)
-    return None, None, None
+        return Identifiers(pmid=normalise_pmid(value))
+    return Identifiers(pmcid=normalise_pmcid(value) if low.startswith("pmc") else None)

@@ -1,17 +1,29 @@
-"""`import_corpus`: articles and tables of the user's own to a corpus."""
+"""`import_corpus`: articles, records of services, and tables of the user's own to a corpus."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.corpus.building import Sources, build_corpus, corpus_output
+from sentence_experts.corpus.building import (
+    MAX_WORKERS_PER_CORE,
+    Sources,
+    TableSource,
+    build_corpus,
+    cores,
+    corpus_output,
+)
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.formats.archives import Source, find_sources
+from sentence_experts.corpus.formats.archives import Source, find_sources, kind_of
+from sentence_experts.corpus.formats.record_filter import RecordFilter
+from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
+from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, find_record_files
 from sentence_experts.corpus.tables import CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.user_tables import UserTables
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tables import Table
 
 
@@ -31,7 +43,8 @@ def import_corpus(
 
     Args:
         sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives of JATS or PubMed
-            articles, in any mix.
+            articles, in any mix; with `format`, or where there are no such, files and folders of JSON, JSON
+            lines (also `.gz`) or Parquet records of OpenAlex, Semantic Scholar, Crossref or Europe PMC.
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
         config: settings; those given by name come before it.
         overwrite: begin anew, in place of another corpus in `out`.
@@ -50,21 +63,78 @@ def import_corpus(
     """
     config = ImportConfig.of(config, **settings)
     paths = [sources] if isinstance(sources, str | Path) else sources
-    files = find_sources([Path(path) for path in paths])
-    tables = UserTables.of(papers, citations)
-    if not files and tables is None:
+    articles, of_records = _sorted([Path(path) for path in paths], config)
+    files = find_sources(articles)
+    extras: list[TableSource] = [_record_files(of_records, config)] if of_records else []
+    if tables := UserTables.of(papers, citations):
+        extras.append(tables)
+    if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
-    extras = [tables] if tables else []
     if out is None:
         return corpus_in_memory(lambda folder: _import(folder, files, extras, config, False))
     return _import(Path(out), files, extras, config, overwrite)
 
 
+def _sorted(paths: list[Path], config: ImportConfig) -> tuple[list[Path], list[Path]]:
+    """The sources of articles, and those of records."""
+    of_records = [path for path in paths if config.format or _holds_records(path)]
+    if config.chooses and not of_records:
+        raise UsageError(
+            f"`{config.chooses[0]}` chooses among records of OpenAlex, Semantic Scholar, Crossref or Europe "
+            "PMC; no source has any"
+        )
+    return [path for path in paths if path not in of_records], of_records
+
+
+def _holds_records(path: Path) -> bool:
+    """Whether a file, or every file of a folder, is of a kind that holds records, not articles."""
+    if not path.is_dir():
+        return path.name.lower().endswith(RECORD_SUFFIXES) and not kind_of(path)
+    names = [Path(base, name) for base, _, files in os.walk(path) for name in files]
+    return any(each.name.lower().endswith(RECORD_SUFFIXES) for each in names) and not any(map(kind_of, names))
+
+
+def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+    found = [find_record_files(path, config.format) for path in paths]
+    chosen = RecordFilter(
+        config.topic, config.field, config.type, config.years, config.language,
+        None if config.ids is None else _read_ids(config.ids), config.xpac,
+    )  # fmt: skip
+    files = [file for files, _ in found for file in files]
+    if len({file.name for file in files}) < len(files):  # of several folders
+        files = [replace(file, name=file.path.as_posix()) for file in files]
+    deleted = [path for _, paths in found for path in paths]
+    return RecordFiles(files, deleted, chosen, min(config.workers or cores(), MAX_WORKERS_PER_CORE * cores()))
+
+
+def _read_ids(path: Path) -> frozenset[str]:
+    """The identifiers in a list, as papers are named after them."""
+    names = set()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            openalex = normalise_openalex(line) if line.strip()[:1] in "Ww" else None
+            name = f"openalex:W{openalex}" if openalex else parse_identifier(line).name()
+            if name is None:
+                shown = line.strip()[:60]
+                raise InputError(
+                    f"{path}, line {number}: {shown!r} is no OpenAlex id, DOI, pmid:... or s2:..."
+                )
+            names.add(name)
+    return frozenset(names)
+
+
 def _import(
-    out: Path, sources: list[Source], extras: list[UserTables], config: ImportConfig, overwrite: bool
+    out: Path, sources: list[Source], extras: list[TableSource], config: ImportConfig, overwrite: bool
 ) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
         read = Sources.of(sources, extras)
         if place.begin({"sources": read.described}) == "finished":
             return CorpusFolder.open(place.path)
-        return build_corpus(place, read, config.workers)
+        return build_corpus(place, read, config.workers, memory=config.memory)

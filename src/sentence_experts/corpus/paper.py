@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sentence_experts.corpus.identifiers import Identifiers
+
 
 @dataclass(frozen=True, slots=True)
 class Citation:
@@ -17,7 +19,9 @@ class Citation:
     title: str | None = None
     year: int | None = None
     other: str | None = None
-    """The user's own identifier, from tables."""
+    """The user's own identifier, from tables, or Semantic Scholar's paper id (`s2:SHA`)."""
+    openalex: int | None = None
+    s2: int | None = None
     unreadable_doi: str | None = None
     """What stands where the DOI should, if it is none."""
 
@@ -50,7 +54,11 @@ class Paper:
     pmid: str | None = None
     pmcid: str | None = None
     other: str | None = None
-    """The identifier if the work has no DOI, PMID or PMCID: the user's own, or a hash of the content."""
+    """The identifier if the work has no other: the user's own, Semantic Scholar's paper id (`s2:SHA`), or a
+    hash of the content."""
+    openalex: int | None = None
+    s2: int | None = None
+    """Semantic Scholar's corpus id."""
     title: str | None = None
     abstract: str | None = None
     year: int | None = None
@@ -60,17 +68,29 @@ class Paper:
     keywords: tuple[str, ...] = ()
     journal: str | None = None
     licence: str | None = None
+    topic: str | None = None
+    """The primary topic by OpenAlex, within its subfield and field."""
+    subfield: str | None = None
+    field: str | None = None
+    language: str | None = None
+    """Two letters, such as `en`."""
     retracted: bool = False
     retracts: tuple[Citation, ...] = ()
     """The papers that this one, a retraction notice, withdraws."""
     citations: tuple[Citation, ...] = ()
+    cites_openalex: tuple[int, ...] = ()
+    """References that are known by their number in OpenAlex alone; they come after `citations`."""
     mentions: tuple[Mention, ...] = ()
     has_body: bool = False
     """Whether the record has the article's text, where citations are mentioned."""
     version: int | None = None
-    """The version of a PubMed record; other records have none."""
+    """The version of a PubMed record, or the day of an OpenAlex record (YYYYMMDD); others have none."""
     unreadable_doi: str | None = None
     """What stands where the DOI should, if it is none."""
+
+    def name(self) -> str | None:
+        """What a corpus names the paper, before it knows other records of it."""
+        return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex, self.s2).name() or self.other
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +103,11 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Something that could not become a paper or a citation, and why."""
+    """Something that could not become a paper or a citation, and why; or several of the same kind."""
 
     source: str
     member: str | None
     record: str | None
     reason: str
     detail: str = ""
+    records: int = 1

@@ -42,7 +42,7 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int) -> int:
     with ExitStack() as stack:
         advance = stack.enter_context(progress("articles"))
         pool: ProcessPoolExecutor | None = None
-        if workers > 1 and any(_ignored_if_done(index, parts) is None for index in range(len(sources))):
+        if workers > 1 and any(ignored_if_done(index, parts) is None for index in range(len(sources))):
             # Not fork: the calling program may have threads.
             pool = ProcessPoolExecutor(workers, mp_context=DetachedContext(), initializer=follow_parent)
             stack.enter_context(pool)
@@ -55,7 +55,7 @@ def _done_file(parts: PartStore, source: int) -> Path:
     return parts.path(f"{source:04d}", ".done.json")
 
 
-def _ignored_if_done(source: int, parts: PartStore) -> int | None:
+def ignored_if_done(source: int, parts: PartStore) -> int | None:
     """The number of a source's members that are no documents, if all its parts are there and whole."""
     try:
         noted = read_json(_done_file(parts, source))
@@ -70,6 +70,14 @@ def _ignored_if_done(source: int, parts: PartStore) -> int | None:
     return int(content["ignored"]) if whole else None
 
 
+def mark_done(source: int, parts: PartStore, ignored: int, count: int, rejections: list[Rejection]) -> None:
+    """Note that all `count` parts of a source are there, and what could not be read of it."""
+    rejected = parts.path(f"{source:04d}", REJECTED)
+    write_rejections(rejected, rejections)
+    content = {"ignored": ignored, "parts": count, "rejected": sha256_file(rejected)}
+    write_json(_done_file(parts, source), {"content": content, "sha256": sha256_settings(content)})
+
+
 def _parse_source(
     index: int,
     source: Source,
@@ -78,8 +86,7 @@ def _parse_source(
     workers: int,
     advance: Advance,
 ) -> int:
-    done = _done_file(parts, index)
-    if (ignored := _ignored_if_done(index, parts)) is not None:
+    if (ignored := ignored_if_done(index, parts)) is not None:
         return ignored
     reading = _Reading()
     running: set[Future[int]] = set()
@@ -105,10 +112,7 @@ def _parse_source(
             f"{source.name}: a worker process died (out of memory?); the finished parts are kept: "
             "run the same command again, perhaps with `workers=1`"
         ) from error
-    rejected = parts.path(f"{index:04d}", REJECTED)
-    write_rejections(rejected, reading.rejections)
-    content = {"ignored": reading.ignored, "parts": reading.parts, "rejected": sha256_file(rejected)}
-    write_json(done, {"content": content, "sha256": sha256_settings(content)})
+    mark_done(index, parts, reading.ignored, reading.parts, reading.rejections)
     return reading.ignored
 
 

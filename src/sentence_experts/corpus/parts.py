@@ -11,9 +11,12 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,13 +27,17 @@ from sentence_experts.storage import PartStore, write_text
 Item = TypeVar("Item")
 
 _TEXTS = pa.list_(pa.string())
-_IDS = [("doi", pa.string()), ("pmid", pa.string()), ("pmcid", pa.string()), ("other", pa.string())]
+_IDS = [
+    ("doi", pa.string()), ("pmid", pa.string()), ("pmcid", pa.string()), ("other", pa.string()),
+    ("openalex", pa.int64()), ("s2", pa.int64()),
+]  # fmt: skip
 _PLACE = [("source", pa.int32()), ("part", pa.int32()), ("record", pa.int32())]
 
 STATED_PAPERS = pa.schema([
     *_PLACE, ("member", pa.string()), *_IDS, ("title", pa.string()), ("abstract", pa.string()),
     ("year", pa.int32()), ("article_type", pa.string()), ("subjects", _TEXTS), ("mesh", _TEXTS),
-    ("keywords", _TEXTS), ("journal", pa.string()), ("licence", pa.string()), ("retracted", pa.bool_()),
+    ("keywords", _TEXTS), ("journal", pa.string()), ("licence", pa.string()), ("topic", pa.string()),
+    ("subfield", pa.string()), ("field", pa.string()), ("language", pa.string()), ("retracted", pa.bool_()),
     ("references", pa.int32()), ("version", pa.int32()), ("deleted", pa.bool_()),
     ("has_body", pa.bool_()),
 ])  # fmt: skip
@@ -41,14 +48,23 @@ STATED_REFERENCES = pa.schema([
 STATED_MENTIONS = pa.schema([
     *_PLACE, ("reference", pa.int32()), ("section", pa.int32()), ("section_title", pa.string()),
     ("section_kind", pa.string()), ("paragraph", pa.int32()), ("sentence", pa.int32()),
-    ("bracket", pa.int32()), ("position", pa.int32()),
+    ("bracket", pa.int32()), ("position", pa.int32()), ("context", pa.string()),
 ])  # fmt: skip
-_REPEATED = ["section_title", "section_kind"]  # columns of few values
+_REPEATED = [
+    "section_title",
+    "section_kind",
+    "topic",
+    "subfield",
+    "field",
+    "journal",
+    "licence",
+]  # columns of few values
 REFERENCES = ".references.parquet"
 MENTIONS = ".mentions.parquet"
 REJECTED = ".rejected.jsonl"
 
-_PAPER_FIELDS = STATED_PAPERS.names[4:-4]
+_PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-4])
+_CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
 
 
 def open_parts(folder: Path, **settings: Any) -> PartStore:
@@ -86,35 +102,49 @@ class CorpusPart:
         self._papers: list[tuple[Any, ...]] = []
         self._references: list[tuple[Any, ...]] = []
         self._mentions: list[tuple[Any, ...]] = []
+        # Of references by number alone, which are ten times as many as papers: record, first place, numbers.
+        self._numbers: list[tuple[int, int, Sequence[int]]] = []
         self.rejections: list[Rejection] = []
 
     def add(self, paper: Paper, member: str | None, deleted: bool = False) -> None:
         """Add a paper and its references; `member` names the document it came from."""
         record = len(self._papers)
-        values = (getattr(paper, name) for name in _PAPER_FIELDS)
-        counts = (len(paper.citations), paper.version, deleted, paper.has_body)
-        self._papers.append((*self._key, record, member, *values, *counts))
+        references = len(paper.citations) + len(paper.cites_openalex)
+        counts = (references, paper.version, deleted, paper.has_body)
+        self._papers.append((*self._key, record, member, *_PAPER_FIELDS(paper), *counts))
         for position, citation in enumerate(paper.citations):
             self._add(record, position, citation)
         for position, citation in enumerate(paper.retracts):
             self._add(record, position, citation, retracts=True)
-        self._mentions += [(*self._key, record, *mention) for mention in paper.mentions]
+        if paper.cites_openalex:
+            self._numbers.append((record, len(paper.citations), paper.cites_openalex))
+        self._mentions += [(*self._key, record, *mention, None) for mention in paper.mentions]
 
     def delete(self, deletion: Deletion, member: str | None) -> None:
         """Note, in its place among the papers, that an earlier record is deleted."""
         self.add(Paper(pmid=deletion.pmid, version=deletion.version), member, deleted=True)
 
-    def add_citation(self, citing: str, citing_key: str | None, position: int, citation: Citation) -> None:
-        """Add a citation from a table; its paper has the user's own name and, if known, a canonical id."""
-        self._add(None, position, citation, citing=(citing, citing_key))
+    def add_citation(
+        self, citing: str, citing_key: str | None, position: int, citation: Citation,
+        contexts: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        """Add a citation from a table; its paper has the user's own name and, if known, a canonical id.
+
+        `contexts` are the sentences that cite; where two citations of a paper have one in common, that is one
+        place. Each reference of a part that has any needs a `position` of its own.
+        """
+        places = {" ".join(context.split()) for context in contexts} - {""}
+        self._add(position if places else None, position, citation, citing=(citing, citing_key))
+        unknown = (None, None, None, None, None, None, None)
+        for place in sorted(blake2b(text.encode(), digest_size=12).hexdigest() for text in places):
+            self._mentions.append((*self._key, position, position, *unknown, place))
 
     def _add(
         self, record: int | None, position: int, citation: Citation,
         retracts: bool = False, citing: tuple[str | None, str | None] = (None, None),
     ) -> None:  # fmt: skip
-        ids = (citation.doi, citation.pmid, citation.pmcid, citation.other)
         self._references.append(
-            (*self._key, record, position, *ids, citation.title, citation.year, retracts, *citing)
+            (*self._key, record, position, *_CITATION_FIELDS(citation), retracts, *citing)
         )
 
     def write(self, parts: PartStore) -> int:
@@ -122,10 +152,33 @@ class CorpusPart:
         key = part_key(*self._key)
         if self.rejections:
             write_rejections(parts.path(key, REJECTED), self.rejections)
-        _write(parts, key, REFERENCES, table_of(self._references, STATED_REFERENCES))
+        _write(parts, key, REFERENCES, self._all_references())
         _write(parts, key, MENTIONS, table_of(self._mentions, STATED_MENTIONS))
         _write(parts, key, None, table_of(self._papers, STATED_PAPERS))
         return len(self._papers)
+
+    def _all_references(self) -> pa.Table:
+        table = table_of(self._references, STATED_REFERENCES)
+        if not self._numbers:
+            return table
+        records, first, numbers = zip(*self._numbers, strict=True)
+        lengths = np.array([len(each) for each in numbers])
+        rows = int(lengths.sum())
+        begins = np.cumsum(lengths) - lengths
+        columns = {
+            "source": pa.array(np.full(rows, self._key[0], np.int32)),
+            "part": pa.array(np.full(rows, self._key[1], np.int32)),
+            "record": pa.array(np.repeat(np.array(records, np.int32), lengths)),
+            "position": pa.array((np.arange(rows) - np.repeat(begins - first, lengths)).astype(np.int32)),
+            "openalex": pa.array(np.fromiter(itertools.chain.from_iterable(numbers), np.int64, rows)),
+            "retracts": pa.array(np.zeros(rows, bool)),
+        }
+        arrays = [columns.get(name, pa.nulls(rows, type_)) for name, type_ in _typed(STATED_REFERENCES)]
+        return pa.concat_tables([table, pa.Table.from_arrays(arrays, schema=STATED_REFERENCES)])
+
+
+def _typed(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in schema]
 
 
 def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -152,7 +205,7 @@ def write_links(parts: PartStore, source: int, number: int, citing: pa.Array, ci
     for column, prefix in (("doi", "doi:"), ("pmid", "pmid:"), ("pmcid", "pmc:")):
         of_kind = pc.starts_with(cited, prefix)
         columns[column] = pc.if_else(of_kind, pc.utf8_slice_codeunits(cited, len(prefix)), None)
-    arrays = [columns.get(field.name, pa.nulls(rows, field.type)) for field in STATED_REFERENCES]
+    arrays = [columns.get(name, pa.nulls(rows, type_)) for name, type_ in _typed(STATED_REFERENCES)]
     key = part_key(source, number)
     _write(parts, key, REFERENCES, pa.Table.from_arrays(arrays, schema=STATED_REFERENCES))
     _write(parts, key, None, table_of([], STATED_PAPERS))
@@ -160,8 +213,15 @@ def write_links(parts: PartStore, source: int, number: int, citing: pa.Array, ci
 
 def write_rejections(path: Path, rejections: Iterable[Rejection]) -> None:
     """Write one JSON object per line: source, member, record, reason, detail."""
-    lines = (json.dumps(asdict(rejection), ensure_ascii=False, sort_keys=True) for rejection in rejections)
+    lines = (json.dumps(_as_dict(rejection), ensure_ascii=False, sort_keys=True) for rejection in rejections)
     write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def _as_dict(rejection: Rejection) -> dict[str, Any]:
+    values = asdict(rejection)
+    if rejection.records == 1:
+        del values["records"]
+    return values
 
 
 def read_rejections(path: Path) -> list[Rejection]:

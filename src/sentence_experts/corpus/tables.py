@@ -50,6 +50,8 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("pmid", pa.string()),
     pa.field("pmcid", pa.string()),
     pa.field("doi", pa.string()),
+    pa.field("openalex", pa.string()),
+    pa.field("s2", pa.string()),
     pa.field("title", pa.string()),
     pa.field("abstract", pa.string()),
     pa.field("year", pa.int32()),
@@ -59,10 +61,18 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("keywords", pa.list_(pa.string())),
     pa.field("journal", pa.string()),
     pa.field("licence", pa.string()),
+    pa.field("topic", pa.string()),
+    pa.field("subfield", pa.string()),
+    pa.field("field", pa.string()),
+    pa.field("language", pa.string()),
     pa.field("retracted", pa.bool_(), nullable=False),
 ])  # fmt: skip
 """One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
-the user's own id or `file:...`."""
+`openalex:W123`, else `s2:123` (Semantic Scholar's corpus id), else the user's own id or `file:...`. `topic`,
+`subfield` and `field` are those of OpenAlex's primary topic."""
+
+LATER_COLUMNS = ("openalex", "s2", "topic", "subfield", "field", "language")
+"""Columns that a corpus of an earlier version lacks."""
 
 CITATIONS_SCHEMA = pa.schema([
     pa.field("citing", pa.string(), nullable=False),
@@ -227,7 +237,8 @@ class CorpusFolder:
         MeSH headings count without their qualifiers and stars.
 
         Args:
-            column: one of `subjects`, `mesh`, `keywords`, `journal`, `article_type`, `licence`, `year`.
+            column: one of `subjects`, `mesh`, `keywords`, `topic`, `subfield`, `field`, `journal`,
+                `article_type`, `language`, `licence`, `year`.
             limit: maximum number of values; the most frequent ones come first.
 
         Raises:
@@ -242,6 +253,8 @@ class CorpusFolder:
 
         if column not in COUNTED:
             raise UsageError(f"no values of {column!r}; there are {', '.join(COUNTED)}")
+        if column in LATER_COLUMNS and column not in pq.read_schema(self.papers).names:
+            return {}  # made by an earlier version
         value = f"unnest({column})" if column in ("subjects", "mesh", "keywords") else f"{column}::VARCHAR"
         value = f"trim(split_part({value}, '/', 1), '* ')" if column == "mesh" else value
         query = (

@@ -1,8 +1,8 @@
 """Papers and citations from the user's own tables.
 
 Papers need the columns `id`, `title`, `abstract`; citations `citing`, `cited`, whose values are ids of the
-papers or any DOI, PMID or PMCID. Lists (subjects, mesh, keywords) are Parquet lists, JSON arrays, or text
-split at `;` or `|`.
+papers or any DOI, PMID, PMCID, `openalex:W...` or `s2:...`. Lists
+(subjects, mesh, keywords) are Parquet lists, JSON arrays, or text split at `;` or `|`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from typing import Any
 from sentence_experts.corpus.formats.markup import clean, unique
 from sentence_experts.corpus.formats.references import SHOWN, year_in
 from sentence_experts.corpus.identifiers import (
+    Identifiers,
     normalise_doi,
+    normalise_openalex,
     normalise_pmcid,
     normalise_pmid,
+    normalise_s2,
     parse_identifier,
 )
 from sentence_experts.corpus.paper import Citation, Paper, Rejection
@@ -46,8 +49,8 @@ from sentence_experts.tables import (
 _ROWS_PER_PART = 20_000
 _PAPER_COLUMNS = ("id", "title", "abstract")
 _MORE_PAPER_COLUMNS = (
-    *("doi", "pmid", "pmcid", "year", "article_type", "journal", "licence"),
-    *("retracted", "subjects", "mesh", "keywords"),
+    *("doi", "pmid", "pmcid", "openalex", "s2", "year", "article_type", "journal", "licence"),
+    *("retracted", "subjects", "mesh", "keywords", "topic", "subfield", "field", "language"),
 )
 _CITATION_COLUMNS = ("citing", "cited")
 _MORE_CITATION_COLUMNS = ("cited_title", "cited_year")
@@ -153,14 +156,16 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
     stated = _text(row.get("doi"))
-    doi = normalise_doi(stated) or by_id[0]
+    doi = normalise_doi(stated) or by_id.doi
     if stated and doi is None:
         detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
         part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
     paper = Paper(
         doi=doi,
-        pmid=normalise_pmid(_text(row.get("pmid"))) or by_id[1],
-        pmcid=normalise_pmcid(_text(row.get("pmcid"))) or by_id[2],
+        pmid=normalise_pmid(_text(row.get("pmid"))) or by_id.pmid,
+        pmcid=normalise_pmcid(_text(row.get("pmcid"))) or by_id.pmcid,
+        openalex=normalise_openalex(_identifier(row.get("openalex"))) or by_id.openalex,
+        s2=normalise_s2(_identifier(row.get("s2"))) or by_id.s2,
         other=own,
         title=title,
         abstract=abstract,
@@ -168,6 +173,10 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         article_type=_text(row.get("article_type")),
         journal=_text(row.get("journal")),
         licence=_text(row.get("licence")),
+        topic=_text(row.get("topic")),
+        subfield=_text(row.get("subfield")),
+        field=_text(row.get("field")),
+        language=_text(row.get("language")),
         retracted=_is_retracted(row.get("retracted")),
         subjects=_list(row.get("subjects")),
         mesh=_list(row.get("mesh")),
@@ -183,18 +192,14 @@ def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: boo
         raise BadRowError("no citing paper")
     if not cited and not title:
         raise BadRowError(f"{citing}: no cited work")
-    doi, pmid, pmcid = _identifiers(citing, digits_are_pmids)
-    key = f"doi:{doi}" if doi else f"pmid:{pmid}" if pmid else f"pmc:{pmcid}" if pmcid else None
-    doi, pmid, pmcid = _identifiers(cited, digits_are_pmids) if cited else (None, None, None)
-    citation = Citation(
-        doi=doi, pmid=pmid, pmcid=pmcid, title=title, year=_year(row.get("cited_year")), other=cited
-    )
-    part.add_citation(citing, key, number, citation)
+    names = _identifiers(cited, digits_are_pmids) if cited else Identifiers()
+    citation = Citation(**names._asdict(), title=title, year=_year(row.get("cited_year")), other=cited)
+    part.add_citation(citing, _identifiers(citing, digits_are_pmids).name(), number, citation)
 
 
-def _identifiers(value: str, digits_are_pmids: bool) -> tuple[str | None, str | None, str | None]:
+def _identifiers(value: str, digits_are_pmids: bool) -> Identifiers:
     if digits_are_pmids and value.isdigit():
-        return None, normalise_pmid(value), None
+        return Identifiers(pmid=normalise_pmid(value))
     return parse_identifier(value)
 
 

@@ -14,6 +14,8 @@ A rules file:
         mesh: ["C14"]         # a tree number: everything under Cardiovascular Diseases
       neuroscience:
         subjects: ["Neuroscience"]
+      vision:
+        subfields: ["Computer Vision*"]   # as topics and fields: the primary topic by OpenAlex
 
 Within a domain any match is enough. Patterns ignore case; `*` stands for any text. A cited work outside the
 corpus, of which only the title is known, gets the domain that cites it most, or none on a tie.
@@ -40,6 +42,7 @@ from sentence_experts.yaml_files import read_yaml
 # Key of a rule -> column of the papers.
 COLUMNS = {
     "subjects": "subjects", "keywords": "keywords", "journals": "journal", "mesh": "mesh", "title": "title",
+    "topics": "topic", "subfields": "subfield", "fields": "field",
 }  # fmt: skip
 
 
@@ -52,6 +55,9 @@ class DomainRule(BaseModel):
     mesh: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     journals: tuple[str, ...] = ()
+    topics: tuple[str, ...] = Field((), description="primary topics by OpenAlex")
+    subfields: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
     title: tuple[str, ...] = Field((), description="words or phrases found in the title")
     years: tuple[int, int] | None = Field(None, description="first and last year of the papers")
 
@@ -118,7 +124,7 @@ class DomainRules(BaseModel):
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
             form = (
-                " (domain rules need 'domains: NAME: subjects|mesh|keywords|journals|title|years: [...]'; "
+                " (domain rules need 'domains: NAME: subjects|mesh|keywords|topics|subfields|fields|journals|title|years: [...]'; "
                 "also several, none, mesh_descriptors)"
             )
             unknown = first["type"] == "extra_forbidden"

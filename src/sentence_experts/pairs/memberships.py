@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domain_report import DomainCounts, explain_empty, unmatched_rules
-from sentence_experts.pairs.domains import DomainRules, descriptor_of
+from sentence_experts.pairs.domains import COLUMNS, DomainRules, descriptor_of
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.works import BEYOND_THE_CORPUS, domains_of_cited, within_years
 
 logger = logging.getLogger(__name__)
 
 ONE_DOMAIN = "all"
-_FIELDS = ("paper_id", "title", "subjects", "mesh", "keywords", "journal", "year")
+_FIELDS = ("paper_id", *dict.fromkeys(COLUMNS.values()), "year")
 
 
 def domains_of_works(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -155,6 +156,29 @@ def first_text(node: Element, *paths: str) -> str | None:
     """The text of the first of some descendants that has any."""
     nodes = (child for child in map(node.find, paths) if child is not None)
     return next(filter(None, map(plain_text, nodes)), None)
+
+
+_BLOCK_TAG = re.compile(
+    r"</?(?:jats:)?(?:h\d|p|br|div|li|ul|ol|sec|title|list|list-item)\b[^<>]{0,200}>", re.IGNORECASE
+)
+_TAG = re.compile(r"</?[a-z][^<>]{0,200}>", re.IGNORECASE)
+_STYLE_TAG = re.compile(r"</?(?:i|b|u|em|strong|sub|sup|sc|scp|italic|bold|p)>", re.IGNORECASE)
+
+
+def without_tags(text: str | None) -> str | None:
+    """Text of a service without its HTML or JATS tags and entities; block elements become spaces.
+
+    >>> without_tags("Rice in <i>drought</i> &amp; <jats:p>flood</jats:p>")
+    'Rice in drought & flood'
+    """
+    if not text:
+        return None
+    if "<" in text:
+        text = _TAG.sub("", _BLOCK_TAG.sub(" ", text))
+    if "&" in text:
+        # Some services escape the tags themselves.
+        text = _STYLE_TAG.sub("", html.unescape(text))
+    return clean(text)
 
 
 def unique(texts: Iterable[str | None]) -> tuple[str, ...]:

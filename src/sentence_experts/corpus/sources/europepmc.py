@@ -5,15 +5,11 @@ Source: "Europe PMC RESTful Web Service" (its articles API).
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from sentence_experts.corpus.formats.licences import licence_from_text
-from sentence_experts.corpus.formats.markup import clean, unique
-from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.formats.europepmc import to_paper
 from sentence_experts.corpus.identifiers import normalise_doi, normalise_pmcid, normalise_pmid
 from sentence_experts.corpus.paper import Paper
 from sentence_experts.corpus.sources.answers import (
@@ -31,9 +27,6 @@ from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_text
 
 _PAGE = 1_000
-_BLOCK = re.compile(r"</?(?:h\d|p|br|div|li|ul|ol)\b[^<>]{0,200}>", re.IGNORECASE)
-_TAG = re.compile(r"</?[a-z][^<>]{0,200}>", re.IGNORECASE)
-_RESEARCH = {"journal article": "research-article", "review": "review-article", "preprint": "preprint"}
 
 
 class EuropePmc:
@@ -135,34 +128,6 @@ class EuropePmc:
         return None if answer is None or answer.body is None else to_paper(json.loads(answer.body))
 
 
-def to_paper(record: dict[str, Any]) -> Paper:
-    """A search result with `resultType=core` as a paper, without citations."""
-    headings = (record.get("meshHeadingList") or {}).get("meshHeading") or []
-    kinds = [str(kind).lower() for kind in (record.get("pubTypeList") or {}).get("pubType") or []]
-    return Paper(
-        doi=normalise_doi(str(record.get("doi") or "")),
-        pmid=normalise_pmid(str(record.get("pmid") or "")),
-        pmcid=normalise_pmcid(str(record.get("pmcid") or "")),
-        other=f"europepmc:{record.get('source')}/{record.get('id')}",
-        title=_plain(record.get("title")),
-        abstract=_plain(record.get("abstractText")),
-        year=year_in(str(record.get("pubYear") or "")),
-        article_type=next(
-            (_RESEARCH[kind] for kind in kinds if kind in _RESEARCH), kinds[0] if kinds else None
-        ),
-        mesh=unique(_heading(heading) for heading in headings),
-        keywords=unique(_plain(word) for word in (record.get("keywordList") or {}).get("keyword") or []),
-        journal=_plain(((record.get("journalInfo") or {}).get("journal") or {}).get("title")),
-        licence=licence_from_text(str(record.get("license") or "")),
-        retracted=any("retracted publication" in kind for kind in kinds),
-    )
-
-
-def _heading(heading: dict[str, Any]) -> str | None:
-    name = _plain(heading.get("descriptorName"))
-    return f"*{name}" if name and heading.get("majorTopic_YN") == "Y" else name
-
-
 def _key(item: LinkedWork) -> str | None:
     """The canonical name of a linked work; None if it has no identifier."""
     if item.source == "MED" and (pmid := normalise_pmid(item.id)):
@@ -171,8 +136,3 @@ def _key(item: LinkedWork) -> str | None:
         return f"pmc:{pmcid}"
     doi = normalise_doi(item.doi)
     return f"doi:{doi}" if doi else None
-
-
-def _plain(text: Any) -> str | None:
-    """Text without markup; block elements become spaces."""
-    return clean(html.unescape(_TAG.sub("", _BLOCK.sub(" ", str(text))))) if text else None

@@ -1,0 +1,79 @@
+"""Works of Crossref, from its API or its public data file, to papers with their reference lists.
+
+Source: "Crossref REST API", schema of a work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sentence_experts.corpus.formats.json_values import items, mappings, text
+from sentence_experts.corpus.formats.licences import licence_from_text
+from sentence_experts.corpus.formats.markup import unique, without_tags
+from sentence_experts.corpus.formats.record_filter import RecordError
+from sentence_experts.corpus.formats.references import SHOWN, year_in
+from sentence_experts.corpus.identifiers import find_doi, normalise_doi
+from sentence_experts.corpus.paper import Citation, Paper
+
+_ARTICLE_TYPES = {"journal-article": "research-article", "posted-content": "preprint"}
+_DATES = ("issued", "published", "published-print", "published-online", "created")
+_HEADING = re.compile(r"\s*<jats:title>\s*abstract\s*</jats:title>", re.IGNORECASE)
+
+
+def is_work(record: Mapping[str, Any]) -> bool:
+    """Whether a record looks like a work of Crossref."""
+    return "DOI" in record and ("reference-count" in record or "prefix" in record or "member" in record)
+
+
+def to_paper(work: Mapping[str, Any]) -> Paper:
+    """A work as a paper.
+
+    Raises:
+        RecordError: it has no DOI.
+    """
+    doi = normalise_doi(text(work.get("DOI")))
+    if doi is None:
+        raise RecordError("no-doi", f"the DOI is {str(work.get('DOI'))[:SHOWN]!r}")
+    kind = text(work.get("type"))
+    licences = [text(each.get("URL")) for each in mappings(work.get("license"))]
+    updates = [each for each in mappings(work.get("update-to")) if each.get("type") == "retraction"]
+    return Paper(
+        doi=doi,
+        title=_first(work.get("title")),
+        abstract=without_tags(_HEADING.sub("", text(work.get("abstract")) or "", count=1)),
+        year=next(filter(None, (_year(work.get(name)) for name in _DATES)), None),
+        article_type=_ARTICLE_TYPES.get(kind or "", kind),
+        subjects=unique(map(text, items(work.get("subject")))),
+        journal=_first(work.get("container-title")),
+        licence=next(filter(None, (licence_from_text(url) for url in licences if url)), None),
+        language=text(work.get("language")),
+        retracts=tuple(Citation(doi=normalise_doi(text(each.get("DOI")))) for each in updates),
+        citations=tuple(map(_citation, mappings(work.get("reference")))),
+    )
+
+
+def _citation(reference: Mapping[str, Any]) -> Citation:
+    stated = text(reference.get("DOI"))
+    unstructured = text(reference.get("unstructured"))
+    doi = normalise_doi(stated) or (find_doi(unstructured) if unstructured else None)
+    title = reference.get("article-title") or reference.get("volume-title")
+    return Citation(
+        doi=doi,
+        title=without_tags(text(title)),
+        year=year_in(text(reference.get("year"))),
+        unreadable_doi=stated[:SHOWN] if stated and doi is None else None,
+    )
+
+
+def _year(date: Any) -> int | None:
+    parts = date.get("date-parts") if isinstance(date, dict) else None
+    first = parts[0] if isinstance(parts, list) and parts and isinstance(parts[0], list) else [None]
+    return year_in(str(first[0])) if first else None
+
+
+def _first(texts: Any) -> str | None:
+    """The first text of a list; content negotiation gives the text itself."""
+    texts = [texts] if isinstance(texts, str) else items(texts)
+    return next(filter(None, (without_tags(text(each)) for each in texts)), None)

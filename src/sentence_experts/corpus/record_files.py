@@ -1,0 +1,322 @@
+"""Files of records (OpenAlex, Semantic Scholar, Crossref, Europe PMC) to parts, one process per file.
+
+A file is read in groups of records, each of which becomes a part, so an import that was killed goes on with
+the group that it had begun.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentence_experts.compat.multiprocessing import DetachedContext
+from sentence_experts.corpus.formats import crossref, europepmc, openalex, semantic_scholar
+from sentence_experts.corpus.formats.json_records import Raw, parsed, read_raw
+from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter, iso_day
+from sentence_experts.corpus.jobs import follow_parent
+from sentence_experts.corpus.paper import Paper, Rejection
+from sentence_experts.corpus.parsing import ignored_if_done, mark_done
+from sentence_experts.corpus.parts import CorpusPart, part_key
+from sentence_experts.errors import InputError, SentenceExpertsError
+from sentence_experts.progress import progress
+from sentence_experts.storage import PartStore, sha256_file
+
+_RECORDS_PER_PART = 10_000
+_BYTES_PER_PART = 256 << 20
+_NAMED_PER_PART = 100
+"""Rejections of single records that are listed per part; further ones are counted."""
+DELETED_IDS = ("deleted_ids.csv", "deleted_ids.csv.gz")
+RECORD_SUFFIXES = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".gz", ".parquet")
+_NO_RECORDS = ("manifest", "manifest.json", *DELETED_IDS)
+
+Add = Callable[[CorpusPart, Mapping[str, Any], int, "_Reading"], str | None]
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """One format of records.
+
+    Attributes:
+        recognises: whether a record looks like one of it.
+        add: adds a record to a part, or returns the reason why it is left out on purpose.
+        columns: those that are read of Parquet; None for all.
+    """
+
+    recognises: Callable[[Mapping[str, Any]], bool]
+    add: Add
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """One file of records of a format (a key of `FORMATS`, or "unknown")."""
+
+    name: str
+    path: Path
+    format: str
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What decides which records of a file are kept."""
+
+    chosen: RecordFilter
+    day: int
+    deleted: np.ndarray
+    """Numbers of deleted OpenAlex works, ascending; shape (works,)."""
+
+
+def _add_openalex(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Reading) -> str | None:
+    paper = openalex.to_paper(record, reading.chosen, reading.day)
+    if isinstance(paper, str):
+        return paper
+    place = int(np.searchsorted(reading.deleted, paper.openalex or 0))
+    if place < len(reading.deleted) and reading.deleted[place] == paper.openalex:
+        return "deleted"
+    part.add(paper, f"W{paper.openalex}")
+    return None
+
+
+def _add_s2(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Reading) -> str | None:
+    if semantic_scholar.is_edge(record):
+        try:
+            citing, citation, contexts = semantic_scholar.edge(record)
+        except RecordError as error:
+            return error.reason
+        part.add_citation(citing, citing, row, citation, contexts)
+        return None
+    if "sha" in record or "model" in record:
+        return "not-a-paper"
+    paper, whole = semantic_scholar.to_paper(record)
+    return _add_paper(part, paper, row, reading, whole)
+
+
+def _add_crossref(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Reading) -> str | None:
+    return _add_paper(part, crossref.to_paper(record), row, reading)
+
+
+def _add_europepmc(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Reading) -> str | None:
+    return _add_paper(part, europepmc.to_paper(record), row, reading)
+
+
+def _add_paper(part: CorpusPart, paper: Paper, row: int, reading: _Reading, whole: bool = True) -> str | None:
+    name = paper.name()
+    if whole and not reading.chosen.admits(
+        year=paper.year,
+        kinds=(paper.article_type,),
+        language=paper.language,
+        fields=({"display_name": subject} for subject in paper.subjects),
+        names=(name,),
+    ):
+        return "filtered"
+    part.add(paper, (name or f"record {row}") if whole else None)
+    return None
+
+
+FORMATS = {
+    "openalex": RecordFormat(openalex.is_work, _add_openalex, openalex.FIELDS),
+    "s2": RecordFormat(semantic_scholar.is_record, _add_s2),
+    "crossref": RecordFormat(crossref.is_work, _add_crossref),
+    "europepmc": RecordFormat(europepmc.is_record, _add_europepmc),
+}
+"""Formats by name, in the order in which they are tried on a record of unknown format."""
+
+
+def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile], list[Path]]:
+    """The files of records at a path, and OpenAlex's lists of deleted works.
+
+    Of a folder that has one, only what lies in a folder `works` counts: an OpenAlex snapshot has others too.
+
+    Raises:
+        InputError: no file of records, or none whose format can be told.
+    """
+    inside = [path] if path.is_file() else sorted(_walk(path))
+    deleted = [file for file in inside if file.name in DELETED_IDS]
+    files = [file for file in inside if file.name not in _NO_RECORDS and not file.name.startswith((".", "_"))]
+    if path.is_dir():
+        files = [file for file in files if file.name.lower().endswith(RECORD_SUFFIXES)]
+        of_works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
+        files = of_works or files
+    if not files:
+        raise InputError(f"{path}: holds no file of records ({', '.join(RECORD_SUFFIXES)})")
+    base = path.parent if path.is_file() else path
+    found = []
+    for file in files:
+        kind = format or _format_of(file)
+        if kind:
+            found.append(RecordFile(file.relative_to(base).as_posix(), file, kind))
+    if not any(file.format in FORMATS for file in found):
+        raise InputError(
+            f"{path}: its first records do not show their format; give `format`, one of {', '.join(FORMATS)}"
+        )
+    return found, deleted
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for base, folders, files in os.walk(folder):
+        folders.sort()
+        yield from (Path(base, name) for name in files if not os.path.islink(os.path.join(base, name)))
+
+
+def _format_of(file: Path) -> str:
+    """The format of the first records of a file, or "unknown"; empty if it has none."""
+    empty = True
+    for number, raw in enumerate(read_raw(file)):
+        if number >= 10:
+            break
+        empty = False
+        try:
+            record = {} if isinstance(raw, RecordError) else parsed(raw)
+        except RecordError:
+            continue
+        for name, format in FORMATS.items():
+            if format.recognises(record):
+                return name
+    return "" if empty else "unknown"
+
+
+@dataclass(frozen=True)
+class RecordFiles:
+    """Files of records as a source of a corpus (a `building.TableSource`)."""
+
+    files: list[RecordFile]
+    deleted: list[Path]
+    chosen: RecordFilter
+    workers: int
+
+    def described(self) -> list[dict[str, Any]]:
+        """Describe each file for the manifest: name, kind, size, SHA-256, and what is kept of it."""
+        kept = {name: value for name, value in asdict(self.chosen).items() if value}
+        if "names" in kept:
+            kept["names"] = sorted(kept["names"])
+        kept |= {"deleted": [sha256_file(path) for path in self.deleted]} if self.deleted else {}
+        return [
+            {"name": file.name, "kind": f"records of {file.format}", "size": file.path.stat().st_size}
+            | {"sha256": sha256_file(file.path)}
+            | ({"kept": kept} if kept else {})
+            for file in self.files
+        ]
+
+    def parse(self, parts: PartStore, first_source: int) -> None:
+        """Write the parts of the files that are not done."""
+        numbered = list(enumerate(self.files, start=first_source))
+        waiting = [(number, file) for number, file in numbered if ignored_if_done(number, parts) is None]
+        if not waiting:
+            return
+        deleted = parts.folder / "deleted.npy"
+        np.save(deleted, _deleted_numbers(self.deleted))
+        with ExitStack() as stack:
+            advance = stack.enter_context(progress("files of records", len(waiting)))
+            if self.workers == 1 or len(waiting) == 1:
+                for number, file in waiting:
+                    parse_file(number, file, self.chosen, deleted, parts)
+                    advance()
+                return
+            workers = min(self.workers, len(waiting))
+            pool = stack.enter_context(
+                ProcessPoolExecutor(workers, mp_context=DetachedContext(), initializer=follow_parent)
+            )
+            running: set[Future[None]] = set()
+            try:
+                for number, file in waiting:
+                    running.add(pool.submit(parse_file, number, file, self.chosen, deleted, parts))
+                    while len(running) >= 2 * workers:
+                        finished, running = wait(running, return_when=FIRST_COMPLETED)
+                        for future in finished:
+                            future.result()
+                            advance()
+                for future in running:
+                    future.result()
+                    advance()
+            except BrokenProcessPool as error:
+                raise SentenceExpertsError(
+                    "a worker process died (out of memory?); the finished parts are kept: run the same "
+                    "command again, perhaps with `workers=1`"
+                ) from error
+
+
+def parse_file(source: int, file: RecordFile, chosen: RecordFilter, deleted: Path, parts: PartStore) -> None:
+    """Write the parts of one file that are not there, and note that it is done."""
+    format = FORMATS.get(file.format)
+    if format is None:
+        mark_done(source, parts, 0, 0, [Rejection(file.name, None, None, "unknown-format")])
+        return
+    # Mapped, so that all workers share its pages.
+    reading = _Reading(chosen, iso_day(file.name) or 0, np.load(deleted, mmap_mode="r"))
+    count = row = 0
+    rejections: list[Rejection] = []
+    for group, errors in _groups(file.path, format.columns):
+        if not parts.is_done(part_key(source, count)):
+            _part(source, count, file.name, row, group, format.add, reading).write(parts)
+        rejections += [Rejection(file.name, None, None, each.reason, each.detail) for each in errors]
+        count, row = count + 1, row + len(group)
+    mark_done(source, parts, 0, count, rejections)
+
+
+def _groups(path: Path, columns: tuple[str, ...] | None) -> Iterator[tuple[list[Raw], list[RecordError]]]:
+    """The records of a file in groups that depend only on the file, and what is wrong with the file."""
+    group: list[Raw] = []
+    errors: list[RecordError] = []
+    size = 0
+    for raw in read_raw(path, columns):
+        if isinstance(raw, RecordError):
+            errors.append(raw)
+            continue
+        group.append(raw)
+        size += len(raw) if isinstance(raw, bytes) else 0
+        if len(group) >= _RECORDS_PER_PART or size >= _BYTES_PER_PART:
+            yield group, errors
+            group, errors, size = [], [], 0
+    if group or errors:
+        yield group, errors
+
+
+def _part(
+    source: int, number: int, name: str, first: int, group: list[Raw], add: Add, reading: _Reading
+) -> CorpusPart:
+    part = CorpusPart(source, number)
+    counts: dict[str, int] = {}
+    for place, raw in enumerate(group):
+        try:
+            left_out = add(part, parsed(raw), place, reading)
+        except RecordError as error:
+            reason, detail = error.reason, error.detail
+        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+            reason, detail = "odd-record", f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+        else:
+            if left_out:
+                counts[left_out] = counts.get(left_out, 0) + 1
+            continue
+        if len(part.rejections) < _NAMED_PER_PART:
+            part.rejections.append(Rejection(name, None, f"record {first + place + 1}", reason, detail))
+        else:
+            counts[reason] = counts.get(reason, 0) + 1
+    for reason, records in sorted(counts.items()):
+        part.rejections.append(Rejection(name, None, None, reason, f"part {number}", records))
+    return part
+
+
+def _deleted_numbers(files: list[Path]) -> np.ndarray:
+    """The numbers in lists of deleted works (a column `work_id` or `id`), ascending."""
+    import duckdb
+
+    if not files:
+        return np.empty(0, np.int64)
+    number = "regexp_extract(columns('^(work_id|id)$'), '[Ww]?([0-9]+)$', 1)"
+    query = f"""SELECT DISTINCT try_cast({number} AS BIGINT) AS number
+        FROM read_csv(?, header = true, all_varchar = true, union_by_name = true)"""
+    try:
+        with duckdb.connect() as database:
+            found = database.execute(query, [[str(file) for file in files]]).fetchnumpy()["number"]
+    except duckdb.Error as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{files[0]}: not a list of deleted works with a column work_id: {first}") from error
+    return np.sort(np.ma.compressed(np.ma.asarray(found)).astype(np.int64))

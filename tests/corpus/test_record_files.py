@@ -1,0 +1,233 @@
+"""Files of records: OpenAlex works of our own making in the snapshot's schema, and merging across sources."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from helpers.small_articles import links, papers, rejected
+from sentence_experts.corpus import record_files
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import sha256_file
+
+
+def work(number: int, cites: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"https://openalex.org/W{number}",
+        "doi": f"https://doi.org/10.1000/W{number}",
+        "title": f"Work {number}",
+        "publication_year": 2020,
+        "type": "article",
+        "language": "en",
+        "primary_topic": {
+            "id": "https://openalex.org/T1",
+            "display_name": "Rice genetics",
+            "subfield": {"id": "https://openalex.org/subfields/1110", "display_name": "Plant Science"},
+            "field": {"id": "https://openalex.org/fields/11", "display_name": "Agricultural Sciences"},
+        },
+        "abstract_inverted_index": {"grow": [1], "Roots": [0]},
+        "referenced_works": [f"https://openalex.org/W{cited}" for cited in cites],
+        "updated_date": "2026-01-02T00:00:00",
+    } | more
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = "".join(json.dumps(record) + "\n" for record in records).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def one_file(tmp_path: Path, *works: dict[str, Any], **settings: Any) -> CorpusFolder:
+    return import_corpus([write(tmp_path / "works.jsonl", list(works))], workers=1, **settings)
+
+
+def numbers(corpus: CorpusFolder) -> set[int]:
+    return {int(paper["openalex"][1:]) for paper in papers(corpus)}
+
+
+def test_a_work_known_by_several_ids_is_one_paper(tmp_path: Path) -> None:
+    """OpenAlex, Semantic Scholar (by MAG's number, which is OpenAlex's), Crossref and a table meet."""
+    openalex = write(tmp_path / "o.jsonl", [
+        work(7, (8, 9), doi=None, ids={"pmid": "https://pubmed.ncbi.nlm.nih.gov/5"}),
+        work(8, (), doi=None, ids={}),
+    ])  # fmt: skip
+    s2 = write(tmp_path / "s.jsonl", [
+        {"corpusid": "70", "externalids": {"MAG": "7"}, "title": "Work 7", "citationcount": 1},
+        {"corpusid": 80, "externalids": {"MAG": "8", "DOI": "10.1000/EIGHT"}, "title": "Work 8"},
+        {"citingcorpusid": 80, "citedcorpusid": "70", "contexts": None, "intents": None},
+    ])  # fmt: skip
+    table = [
+        {"id": "mine", "title": "Seven", "abstract": "Of my own.", "doi": "10.1000/seven", "pmid": "5"},
+        {"id": "other", "title": "Another", "abstract": ""},
+    ]
+    cites = [{"citing": "other", "cited": "openalex:W8"}, {"citing": "other", "cited": "s2:70"}]
+    corpus = import_corpus([openalex, s2], papers=table, citations=cites, workers=1)
+    found = {paper["paper_id"]: paper for paper in papers(corpus)}
+    assert set(found) == {"doi:10.1000/seven", "doi:10.1000/eight", "other"}
+    seven = found["doi:10.1000/seven"]
+    assert (seven["openalex"], seven["s2"], seven["pmid"], seven["topic"]) == (
+        "W7",
+        "70",
+        "5",
+        "Rice genetics",
+    )
+    assert set(links(corpus)) == {
+        ("doi:10.1000/seven", "doi:10.1000/eight"),
+        ("doi:10.1000/seven", "openalex:W9"),
+        ("doi:10.1000/eight", "doi:10.1000/seven"),
+        ("other", "doi:10.1000/eight"),
+        ("other", "doi:10.1000/seven"),
+    }
+    assert corpus.manifest["counts"]["references_by_unknown_number"] == 1
+
+
+def test_a_wrong_number_joins_no_two_works(tmp_path: Path) -> None:
+    records = [
+        {"corpusid": 1, "externalids": {"MAG": "7", "DOI": "10.1000/x"}, "title": "X"},
+        {"corpusid": 2, "externalids": {"MAG": "7", "DOI": "10.1000/y"}, "title": "Y"},
+    ]
+    corpus = import_corpus([write(tmp_path / "s.jsonl", records)], workers=1)
+    assert [paper["openalex"] for paper in papers(corpus)] == ["W7", None]
+
+
+def test_a_snapshot_is_read_like_its_parquet(tmp_path: Path) -> None:
+    works = [work(n, (n + 1, 99), keywords=[{"display_name": "Rice"}]) for n in range(1, 8)]
+    partitions = {
+        "updated_date=2026-01-01/part_000": works[:4],
+        "updated_date=2026-01-02/part_000": works[4:],
+    }
+    for name, records in partitions.items():
+        write(tmp_path / "lines" / "works" / f"{name}.gz", records)
+        rows = [
+            record | {"abstract_inverted_index": json.dumps(record["abstract_inverted_index"])}
+            for record in records
+        ]
+        path = tmp_path / "parquet" / "works" / f"{name}.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    write(tmp_path / "lines" / "authors" / "part_000.gz", [{"id": "https://openalex.org/A1"}])
+    lines = import_corpus([tmp_path / "lines"], format="openalex", workers=1)
+    parquet = import_corpus([tmp_path / "parquet"], format="openalex", workers=1)
+    assert lines.fingerprint() == parquet.fingerprint()
+    assert len(papers(lines)) == 7
+    assert papers(lines)[0]["abstract"] == "Roots grow"
+    assert [source["name"] for source in lines.manifest["sources"]] == [
+        f"works/{name}.gz" for name in sorted(partitions)
+    ]
+
+
+def test_the_latest_record_of_a_work_counts_and_deleted_works_are_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "works"
+    write(folder / "updated_date=2026-01-09" / "part_000.gz", [
+        work(1, (2,), title="New", updated_date="2026-01-09"), work(3), work(4, is_xpac=True),
+    ])  # fmt: skip
+    write(folder / "updated_date=2025-12-31" / "part_000.gz", [
+        work(1, (3,), title="Old", updated_date="2025-12-31"), work(2),
+    ])  # fmt: skip
+    packed = gzip.compress(b"work_id,deleted_date\nhttps://openalex.org/W2,2026-01-01\nW77,2026-01-01\n")
+    (folder / "deleted_ids.csv.gz").write_bytes(packed)
+    corpus = import_corpus([folder], workers=1)
+    assert {paper["title"] for paper in papers(corpus)} == {"New", "Work 3"}
+    assert links(corpus) == [("doi:10.1000/w1", "openalex:W2")]
+    assert corpus.manifest["counts"]["rejected"] == {"deleted": 1, "replaced": 1, "xpac": 1}
+    assert 4 in numbers(import_corpus([folder], workers=1, xpac=True))
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"topic": "rice*"}, {1, 2, 3, 5}),
+        ({"topic": "T2"}, {4}),
+        ({"field": "11"}, {1, 2, 3, 5}),
+        ({"field": ["plant science"]}, {1, 2, 3, 5}),
+        ({"type": "preprint,book"}, {2}),
+        ({"years": (1999, 2001)}, {3}),
+        ({"language": "de"}, {5}),
+        ({"field": "11", "years": (2010, 2022), "language": "en"}, {1, 2}),
+    ],
+)
+def test_filters_leave_out_before_anything_is_written(
+    tmp_path: Path, settings: dict[str, Any], kept: set[int]
+) -> None:
+    other = {"id": "https://openalex.org/T2", "display_name": "Logic"}
+    corpus = one_file(
+        tmp_path, work(1), work(2, type="preprint"), work(3, publication_year=2000),
+        work(4, primary_topic=other), work(5, language="de"), **settings,
+    )  # fmt: skip
+    assert numbers(corpus) == kept
+    assert corpus.manifest["counts"]["rejected"] == {"filtered": 5 - len(kept)}
+
+
+def test_a_list_of_ids_keeps_those_works(tmp_path: Path) -> None:
+    ids = tmp_path / "ids.txt"
+    ids.write_text("W1\nhttps://doi.org/10.1000/W3\n\n")
+    assert numbers(one_file(tmp_path, *map(work, range(1, 5)), ids=ids)) == {1, 3}
+    ids.write_text("W1\n17\n")
+    with pytest.raises(InputError, match=r"ids\.txt, line 2: '17'"):
+        one_file(tmp_path, work(1), ids=ids)
+
+
+def test_bad_records_are_named_and_the_others_kept(tmp_path: Path) -> None:
+    path = tmp_path / "works.jsonl"
+    lines = [json.dumps(work(1)), "{broken", json.dumps({"id": "x"}), "[]", json.dumps(work(2, mesh=7))]
+    path.write_text("\n".join(lines))
+    corpus = import_corpus([path], workers=1)
+    assert numbers(corpus) == {1, 2}
+    assert [(one["record"], one["reason"]) for one in rejected(corpus)] == [
+        ("record 2", "not-json"), ("record 3", "no-openalex-id"), ("record 4", "not-a-record"),
+    ]  # fmt: skip
+    packed = gzip.compress("\n".join(json.dumps(work(n)) for n in range(1, 400)).encode())
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[: len(packed) * 2 // 3])
+    cut = import_corpus([tmp_path / "cut.jsonl.gz"], workers=1)
+    assert len(papers(cut)) > 50
+    assert {"broken-file"} <= {one["reason"] for one in rejected(cut)}
+
+
+def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    strange = write(tmp_path / "strange.jsonl", [{"a": 1}])
+    with pytest.raises(InputError, match=r"strange\.jsonl.*give `format`"):
+        import_corpus([strange], workers=1)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no file of records"):
+        import_corpus([tmp_path / "empty"], format="s2", workers=1)
+    (tmp_path / "a.xml").write_text("<article/>")
+    with pytest.raises(UsageError, match="`topic` chooses among records"):
+        import_corpus([tmp_path / "a.xml"], topic="Rice", workers=1)
+
+
+def test_workers_and_an_interruption_change_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_files, "_RECORDS_PER_PART", 5)
+    folder = tmp_path / "works"
+    for part in range(3):
+        write(folder / f"part_{part}.gz", [work(20 * part + n, (n, n + 1)) for n in range(1, 18)])
+    clean = import_corpus([folder], tmp_path / "clean", workers=1)
+    done = []
+
+    def dies(source: int, number: int, *arguments: Any) -> Any:
+        if len(done) == 6:
+            raise KeyboardInterrupt
+        done.append((source, number))
+        return make(source, number, *arguments)
+
+    make = record_files._part
+    monkeypatch.setattr(record_files, "_part", dies)
+    with pytest.raises(KeyboardInterrupt):
+        import_corpus([folder], tmp_path / "out", workers=1)
+    again = []
+    monkeypatch.setattr(record_files, "_part", lambda *given: again.append(given[:2]) or make(*given))
+    import_corpus([folder], tmp_path / "out", workers=1)
+    assert sorted(done + again) == [(source, number) for source in range(3) for number in range(4)]
+    for name in ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl"):
+        assert sha256_file(tmp_path / "out" / name) == sha256_file(clean.path / name)
+    monkeypatch.undo()
+    three = import_corpus([folder], tmp_path / "three", workers=3)
+    assert three.fingerprint() == clean.fingerprint()
