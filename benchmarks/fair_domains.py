@@ -1,6 +1,6 @@
 """Do domain experts pay with matched negatives, and when an expert gets as many updates as a dense model?
 
-    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--seeds 5] [--parts main router few]
+    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--seeds 5] [--parts main router few seven]
 
 The first study (`domain_experts.py`) had negatives that "times cited" tells from the positives, and gave an
 expert 15 updates where the dense model had 105. Here both ends of a negative are ends of positives, and each
@@ -9,15 +9,16 @@ on crops, titles of works cited together, split by citing article; the model of 
 the same pairs in as many steps, dense models and fixed experts behind the same domain tokens. Fixed experts
 have batches of one domain, the others mixed ones.
 
-`few`: one domain has only 50, 200 or 800 pairs. Is it served better by its expert, or by the shared model?
+`few`: one domain has only 50 or 200 pairs. Is it served better by its expert, or by the shared model? With
+those of `main`, which has 384, these are three sizes. `seven`: all domains of the first study, a study of its own.
 
-Budget, measured before the first result: 0.9 CPU seconds per step on a busy machine, 6 per test: 8 CPU
-minutes for dense and experts with 5 seeds, 4 for the learned router, 24 for few pairs. There are two domains,
-so that this fits.
+Budget: 0.75 CPU seconds per step, 6 per test: 7 CPU minutes for dense and experts with 5 seeds, 4 for the
+learned router, 13 for few pairs, 13 for seven domains. `main` has two domains, so that this fits.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +28,16 @@ import pyarrow.compute as pc
 import yaml
 
 import sentence_experts as se
-from domain_experts import RULES
+from domain_experts import DOMAINS, RULES
 from pair_study import Clock, areas, compared, cosines, difference, gap, pairs_of, verdict
+from sentence_experts.evaluation.results import PairEvaluation
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from studies import RunFile, arguments, write_study
 from study import BASE, CROPS, DATA, ELIFE
 
-# All fixed before the first result.
-DOMAINS, SMALL = ("crops", "neuroscience"), "crops"
-UPDATES, BATCH = 24, 16  # of each expert; the dense model has as many steps as all experts together
-STEPS = UPDATES * len(DOMAINS)
-TRAINING: dict[str, Any] = {"max_steps": STEPS, "batch_size": BATCH, "learning_rate": 5e-5, "max_length": 32}
-FEW = (50, 200, 800)
-TEST_PAIRS = 200  # positives of a domain
+# All fixed before the first result; `SEVEN` and two sizes of `FEW` in place of three before theirs.
+BATCH, MAX_TRAINING_PAIRS = 16, 800
+FEW, SMALL = (50, 200), "crops"
 MARGIN = 0.01
 PRIMARY = "ROC-AUC, mean of the domains, an expert per domain minus dense"
 
@@ -53,119 +51,171 @@ ARMS: dict[str, dict[str, Any]] = {
 MEAN = "pair_weighted_mean"
 
 
-def compiled(out: Path) -> se.Pairs:
-    """Pairs of the domains, with matched negatives."""
-    corpus = se.import_corpus([DATA / ELIFE, DATA / CROPS], out=out / "articles")
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
-    rules["domains"] = {name: rules["domains"][name] for name in DOMAINS}
-    settings: dict[str, Any] = {"unit": "title", "split": "article", "fractions": [0.6, 0.08, 0.32]}
-    settings |= {"max_train_per_domain": max(FEW), "max_eval_per_domain": TEST_PAIRS, "negatives": "matched"}
-    return se.compile_pairs(corpus, out=out / "domain-pairs", domains=rules, threads=1, **settings)
+@dataclass(frozen=True)
+class Study:
+    """Domains, the updates of each expert (the dense model has as many as all experts together), and the
+    positive test pairs of a domain.
+    """
+
+    name: str
+    folder: str
+    domains: tuple[str, ...]
+    updates: int
+    test_pairs: int
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Settings of `train`, for every arm."""
+        steps = self.updates * len(self.domains)
+        return {"max_steps": steps, "batch_size": BATCH, "learning_rate": 5e-5, "max_length": 32}
+
+    def compiled(self, out: Path) -> se.Pairs:
+        """Pairs of the domains, with matched negatives."""
+        corpus = se.import_corpus([DATA / ELIFE, DATA / CROPS], out=out / "articles")
+        rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+        rules["domains"] = {name: rules["domains"][name] for name in self.domains}
+        settings: dict[str, Any] = {"unit": "title", "split": "article", "fractions": [0.6, 0.08, 0.32]}
+        settings |= {"max_train_per_domain": MAX_TRAINING_PAIRS, "max_eval_per_domain": self.test_pairs}
+        return se.compile_pairs(
+            corpus, out=out / self.folder, domains=rules, threads=1, negatives="matched", **settings
+        )
+
+    def drawn(self, pairs: se.Pairs, seed: int, small: int | None) -> se.Pairs:
+        """`updates` batches of pairs of each domain, but `small` pairs of the small one, by seed."""
+        table = pairs.split("train")
+        rows = []
+        for number, domain in enumerate(self.domains):
+            own = np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
+            size = small if small and domain == SMALL else self.updates * BATCH
+            rows.append(np.random.default_rng([seed, number]).permutation(own)[:size])
+        return pairs_of(table.take(pa.array(np.concatenate(rows))), pairs.known_links())
 
 
-def drawn(pairs: se.Pairs, seed: int, small: int | None) -> se.Pairs:
-    """`UPDATES` batches of pairs of each domain, but `small` pairs of the small one, by seed."""
-    table = pairs.split("train")
-    rows = []
-    for number, domain in enumerate(DOMAINS):
-        own = np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
-        size = small if small and domain == SMALL else UPDATES * BATCH
-        rows.append(np.random.default_rng([seed, number]).permutation(own)[:size])
-    return pairs_of(table.take(pa.array(np.concatenate(rows))), pairs.known_links())
+TWO = Study("fair_domains", "domain-pairs", ("crops", "neuroscience"), updates=24, test_pairs=200)
+SEVEN = Study("fair_domains_seven", "seven-pairs", DOMAINS, updates=12, test_pairs=100)
 
 
-def run(arm: str, seed: int, small: int | None, pairs: se.Pairs) -> dict[str, Any]:
-    """Train and test one model."""
+def small_rows(test: pa.Table) -> np.ndarray:
+    """The rows of the small domain."""
+    return np.flatnonzero(pc.equal(test["domain"], SMALL).to_numpy(zero_copy_only=False))
+
+
+def run(study: Study, arm: str, seed: int, small: int | None, pairs: se.Pairs) -> dict[str, Any]:
+    """Train and test one model; with few pairs in the small domain, on the test pairs of that domain."""
     clock = Clock()
-    model = se.extend(BASE, list(DOMAINS), seed=seed, **ARMS[arm])
+    model = se.extend(BASE, list(study.domains), seed=seed, **ARMS[arm])
     batches = "homogeneous" if arm == EXPERTS else "mixed"
-    data = drawn(pairs, seed, small)
-    se.train(model, data, **TRAINING, keep="last", seed=seed, batches=batches)
-    found = cosines(model, pairs.split("test").select(PAIR_COLUMNS))
+    data = study.drawn(pairs, seed, small)
+    se.train(model, data, **study.training, keep="last", seed=seed, batches=batches)
+    test = pairs.split("test").select(PAIR_COLUMNS)
+    found = cosines(model, test.take(pa.array(small_rows(test))) if small else test)
     return {"arm": arm, "seed": seed, "small": small, "cosines": found, "seconds": clock.seconds()}
 
 
-def report(runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
-    """Write the study's page and its figures."""
-    test = pairs.split("test")  # with the articles behind each pair, by which intervals cluster
-    untrained = [runs.find(arm=UNTRAINED)[0]["cosines"]]
+def finished(
+    runs: RunFile, test: pa.Table, seeds: int, small: int | None = None, rows: np.ndarray | None = None
+) -> PairEvaluation:
+    """The arms that have all seeds, on all test pairs or on these rows."""
+    kept = {UNTRAINED: [runs.find(arm=UNTRAINED)[0]["cosines"]]}
+    if rows is not None:
+        kept[UNTRAINED] = [np.array(kept[UNTRAINED][0])[rows]]
+        test = test.take(pa.array(rows))
+    for arm in ARMS:
+        own = [np.array(row["cosines"]) for row in runs.find(arm=arm, small=small)[:seeds]]
+        if len(own) == seeds:
+            kept[arm] = [one if rows is None or small else one[rows] for one in own]
+    return compared(test, kept, MARGIN, [UNTRAINED])
 
-    def finished(small: int | None, table: pa.Table, rows: np.ndarray) -> Any:
-        whole = {arm: runs.find(arm=arm, small=small)[:seeds] for arm in ARMS}
-        kept = {
-            arm: [each["cosines"] for each in found] for arm, found in whole.items() if len(found) >= seeds
-        }
-        scores = {UNTRAINED: untrained, **kept}
-        taken = {arm: [np.array(one)[rows] for one in each] for arm, each in scores.items()}
-        return compared(table, taken, MARGIN, [UNTRAINED])
 
-    main = finished(None, test, np.arange(len(test)))
-    labels = [model.label for model in main.models]
-    head = " | ".join(DOMAINS)
-    table = [
-        f"| | ROC-AUC, mean of domains | minus untrained | {head} |",
-        "|---|---|---|" + "---|" * len(DOMAINS),
-    ]
-    for model in main.models:
-        single = [f"{model.domains[name].metrics['roc_auc']:.3f}" for name in DOMAINS]
-        over = "" if model.label == UNTRAINED else gap(main, model.label, UNTRAINED, MEAN)
-        table.append(f"| {model.label} | {areas(main, model.label, MEAN)} | {over} | {' | '.join(single)} |")
+def main_table(study: Study, found: PairEvaluation) -> list[str]:
+    """Markdown: the arms and their differences."""
+    heads = " | ".join(study.domains)
+    table = [f"| | ROC-AUC, mean of domains | minus untrained | {heads} |"]
+    table += ["|---|---|---|" + "---|" * len(study.domains)]
+    for model in found.models:
+        single = [f"{model.domains[name].metrics['roc_auc']:.3f}" for name in study.domains]
+        over = "" if model.label == UNTRAINED else gap(found, model.label, UNTRAINED, MEAN)
+        table.append(f"| {model.label} | {areas(found, model.label, MEAN)} | {over} | {' | '.join(single)} |")
     table += ["", "| ROC-AUC, mean of domains | difference |", "|---|---|"]
+    labels = {model.label for model in found.models}
     for pair in ((EXPERTS, DENSE), (ROUTER, DENSE), (EXPERTS, ROUTER)):
-        if set(pair) <= set(labels):
-            table.append(f"| {' - '.join(pair)} | {gap(main, *pair, MEAN)} |")
-    rows = np.flatnonzero(pc.equal(test["domain"], SMALL).to_numpy(zero_copy_only=False))
-    few = ["", f"| pairs of {SMALL} | dense | an expert | expert - dense |", "|---|---|---|---|"]
-    for small in FEW:
-        found = finished(small, test.take(pa.array(rows)), rows)
+        if {*pair} <= labels:
+            table.append(f"| {' - '.join(pair)} | {gap(found, *pair, MEAN)} |")
+    return table
+
+
+def few_table(study: Study, runs: RunFile, test: pa.Table, seeds: int) -> list[str]:
+    """Markdown: the small domain by its number of training pairs; the most are those of `main`."""
+    table = ["", f"| ROC-AUC of {SMALL}, pairs | dense | an expert | expert - dense |", "|---|---|---|---|"]
+    rows = small_rows(test)
+    for small in (*FEW, None):
+        found = finished(runs, test, seeds, small, rows)
         if {DENSE, EXPERTS} <= {model.label for model in found.models}:
             figures = (areas(found, DENSE), areas(found, EXPERTS), gap(found, EXPERTS, DENSE))
-            few.append(f"| {small} | {' | '.join(figures)} |")
-    if len(few) == 3:
-        few = ["", f"Few pairs ({', '.join(map(str, FEW))} of {SMALL}): not run yet."]
-    said = verdict(difference(main, EXPERTS, DENSE, MEAN), PRIMARY, MARGIN)
+            table.append(f"| {small or study.updates * BATCH} | {' | '.join(figures)} |")
+    if len(table) < 3 + len(FEW):
+        table += ["", f"Few pairs of {SMALL} ({', '.join(map(str, FEW))}): not all run."]
+    return table
+
+
+def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
+    """Write the study's page and its figures."""
+    test = pairs.split("test")  # with the articles behind each pair, by which intervals cluster
+    found = finished(runs, test, seeds)
+    few = few_table(study, runs, test, seeds) if study is TWO else []
+    said = "The primary comparison did not run."
+    if {DENSE, EXPERTS} <= {model.label for model in found.models}:
+        said = verdict(difference(found, EXPERTS, DENSE, MEAN), PRIMARY, MARGIN)
     spent = sum(row["seconds"] for row in runs.rows) / 60
     text = [
         "# Do domain experts pay, with matched negatives and as many updates?",
         "",
-        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/fair_domains.py --out FOLDER`.",
+        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/fair_domains.py --out FOLDER`"
+        f"{' ' if study is TWO else ', `--parts seven` '}of {len(study.domains)} domains.",
         "",
-        f"{seeds} seeds, {STEPS} steps of {BATCH} pairs, {UPDATES} for each expert; {len(test):,} test pairs "
-        f"of {len(DOMAINS)} domains, split by citing article. 95% intervals over works, articles and seeds; "
-        "differences are paired by seed.",
+        f"{seeds} seeds, {study.training['max_steps']} steps of {BATCH} pairs, {study.updates} for each "
+        f"expert; {len(test):,} test pairs, split by citing article. 95% intervals over works, articles and "
+        "seeds; differences are paired by seed.",
         "",
-        *table,
+        *main_table(study, found),
         *few,
         "",
         f"**{said}**",
         "",
         f"{len(runs.rows)} runs, {spent:.0f} CPU minutes.",
     ]
-    write_study("fair_domains", {"verdict": said}, runs, "\n".join(text))
+    write_study(study.name, {"verdict": said}, runs, "\n".join(text))
+
+
+PARTS: dict[str, list[tuple[str, int | None]]] = {
+    "main": [(DENSE, None), (EXPERTS, None)],
+    "router": [(ROUTER, None)],
+    "few": [(arm, small) for small in FEW for arm in (DENSE, EXPERTS)],
+    "seven": [(DENSE, None), (EXPERTS, None)],
+}
 
 
 def main() -> None:
     """Train and test what is missing, and write the results."""
-    given = arguments(__doc__, parts=("main", "router", "few"))
-    pairs = compiled(given.out)
-    settings = {"training": TRAINING, "primary": PRIMARY, "margin": MARGIN, "pairs": pairs.fingerprint()}
-    runs = RunFile(given.out, "fair_domains", settings)
-    if not runs.done(arm=UNTRAINED):
-        clock = Clock()
-        found = cosines(BASE, pairs.split("test").select(PAIR_COLUMNS))
-        runs.append({"arm": UNTRAINED, "seed": 0, "cosines": found, "seconds": clock.seconds()})
-    wanted: dict[str, list[tuple[str, int | None]]] = {
-        "main": [(DENSE, None), (EXPERTS, None)],
-        "router": [(ROUTER, None)],
-        "few": [(arm, small) for small in FEW for arm in (DENSE, EXPERTS)],
-    }
-    for part in () if given.report else given.parts:
-        for seed in range(given.seeds):
-            for arm, small in wanted[part]:
-                if not runs.done(arm=arm, seed=seed, small=small):
-                    runs.append(run(arm, seed, small, pairs))
-                    print(arm, small, seed, runs.rows[-1]["seconds"], flush=True)
-    report(runs, pairs, given.seeds)
+    given = arguments(__doc__, parts=tuple(PARTS))
+    for study in (TWO, SEVEN):
+        parts = [part for part in given.parts if (part == "seven") == (study is SEVEN)]
+        if not parts:
+            continue
+        pairs = study.compiled(given.out)
+        settings = {"training": study.training, "primary": PRIMARY, "margin": MARGIN}
+        runs = RunFile(given.out, study.name, {**settings, "pairs": pairs.fingerprint()})
+        if not runs.done(arm=UNTRAINED):
+            clock = Clock()
+            found = cosines(BASE, pairs.split("test").select(PAIR_COLUMNS))
+            runs.append({"arm": UNTRAINED, "seed": 0, "cosines": found, "seconds": clock.seconds()})
+        for part in () if given.report else parts:
+            for seed in range(given.seeds):
+                for arm, small in PARTS[part]:
+                    if not runs.done(arm=arm, seed=seed, small=small):
+                        runs.append(run(study, arm, seed, small, pairs))
+                        print(study.name, arm, small, seed, runs.rows[-1]["seconds"], flush=True)
+        report(study, runs, pairs, given.seeds)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A conflict between real criteria: eLife abstracts by subject heading against by research organism.
 
-    nice python benchmarks/real_conflict.py --out FOLDER [--arms ...] [--seeds 5]
+    nice python benchmarks/real_conflict.py --out FOLDER [--data plain|masked] [--arms ...] [--seeds 5]
 
 Articles with exactly one research organism, split by article. Two routes: under `subject` texts of a heading
 belong together, under `organism` those of an organism. A test pair shares a heading but not the organism, or
@@ -11,6 +11,9 @@ First the upper bound: `separate`, one dense model per route. If it stays below 
 pay, and the study ends there. The other arms take the same batches: dense (instructions, all weights shared),
 experts (MoTE: an expert per instruction) and experts, tokens (route tokens, no instructions). Every model is
 also measured with the words for organisms masked in the test texts. Takes about 20 minutes of one core.
+
+`--data masked`: the same, with those words masked in the training texts too, so that no model can rely on
+them; a study of its own, which ends after 4 CPU minutes if its upper bound is near 0.5.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +79,10 @@ class Article:
     def labels(self, route: str) -> tuple[str, ...]:
         """What it is by this route."""
         return self.subjects if route == ROUTES[0] else (self.organism,)
+
+    def masked(self) -> Article:
+        """The article without the words for organisms in its text."""
+        return replace(self, text=ORGANISMS.sub("organism", self.text))
 
 
 def articles(folder: Path) -> list[Article]:
@@ -158,9 +165,11 @@ class Data:
             for route in ROUTES
         }
 
-    def score(self, model: SentenceTransformer, prompt: str, masked: bool) -> np.ndarray[Any, Any]:
+    def score(
+        self, model: SentenceTransformer, prompt: str = "", masked: bool = False
+    ) -> np.ndarray[Any, Any]:
         """Cosines of the test pairs under one route."""
-        texts = [ORGANISMS.sub("organism", one.text) if masked else one.text for one in self.test]
+        texts = [(one.masked() if masked else one).text for one in self.test]
         first, second = (
             [texts[one] for one in numbers]
             for numbers in ([first for first, _, _ in self.pairs], [second for _, second, _ in self.pairs])
@@ -187,31 +196,35 @@ class Data:
 
 
 def run(data: Data, arm: str, seed: int) -> studies.Row:
-    """One run: the cosines of the last step, plain and masked."""
+    """One run: the cosines of the last step, of the texts as they are and masked."""
     import sentence_experts
 
-    plain: dict[str, Any] = {}
-    masked: dict[str, Any] = {}
+    scores: dict[str, dict[str, Any]] = {"scores": {}, "masked": {}}
     seconds = 0.0
+
+    def measure(model: SentenceTransformer, route: str, prompt: str) -> None:
+        for what, own in scores.items():
+            own[route] = data.score(model, prompt, masked=what == "masked")
+
     if arm == UPPER:
         for route in ROUTES:
             model: SentenceTransformer = studies.first_blocks(BLOCKS)
             both = enumerate(data.batches(seed, dict.fromkeys(ROUTES, "")))
             own = [batch for step, batch in both if ROUTES[step % len(ROUTES)] == route]
             seconds += studies.train_steps(model, own, RATE, seed, max_length=MAX_LENGTH)
-            plain[route], masked[route] = (data.score(model, "", each) for each in (False, True))
+            measure(model, route, "")
     else:
         model = sentence_experts.extend(studies.first_blocks(BLOCKS), list(ROUTES), **EXTEND[arm])
         prompts = {route: model.prompts[route] or "" for route in ROUTES}
         seconds = studies.train_steps(model, data.batches(seed, prompts), RATE, seed, max_length=MAX_LENGTH)
         for route in ROUTES:
-            plain[route], masked[route] = (data.score(model, prompts[route], each) for each in (False, True))
-    auc = float(studies.auc_of(data.by_route(), plain).values[0])
-    scores = {"scores": studies.packed(plain), "masked": studies.packed(masked)}
-    return {"auc": round(auc, 5), "seconds": round(seconds, 1), **scores}
+            measure(model, route, prompts[route])
+    auc = float(studies.auc_of(data.by_route(), scores["scores"]).values[0])
+    packed = {what: studies.packed(own) for what, own in scores.items()}
+    return {"auc": round(auc, 5), "seconds": round(seconds, 1), **packed}
 
 
-def report(runs: RunFile, data: Data) -> None:
+def report(name: str, runs: RunFile, data: Data) -> None:
     """Write the tables of what is finished."""
     by_route = data.by_route()
     found = {arm: rows for arm in ARMS if (rows := runs.find(arm=arm))}
@@ -222,7 +235,7 @@ def report(runs: RunFile, data: Data) -> None:
         }
         for what in ("scores", "masked")
     )
-    base = data.score(studies.first_blocks(BLOCKS), "", masked=False).tolist()
+    base = data.score(studies.first_blocks(BLOCKS)).tolist()
     blind, subject = (
         studies.auc_of({route: by_route[route] for route in routes}, dict.fromkeys(routes, base)).values[0]
         for routes in (ROUTES, ROUTES[:1])
@@ -241,12 +254,13 @@ def report(runs: RunFile, data: Data) -> None:
     compared = [pair for pair in compared if {*pair} <= {*arms} and pair[0] != UPPER]
     told = studies.differences(arms, compared, MARGIN)
     labels = [len({label for one in data.train for label in one.labels(route)}) for route in ROUTES]
+    option = " with `--data masked`: words for organisms masked in all texts" if name != NAME else ""
     text = (
         "# A real conflict: subject heading against research organism\n\n"
-        f"Made by `benchmarks/{NAME}.py`. {len(data.train)} eLife articles for training, {len(data.test)} "
-        f"others for the test, {labels[0]} headings, {labels[1]} organisms; title and abstract, {MAX_LENGTH} "
-        f"tokens; {BLOCKS} blocks of MiniLM, {STEPS} steps of {BATCH} pairs in all ({STEPS // 2} for each "
-        f"route), learning rate {RATE:g}. {TEST_PAIRS} test pairs of each kind. Intervals allow for articles "
+        f"Made by `benchmarks/{NAME}.py`{option}. {len(data.train)} eLife articles for training, "
+        f"{len(data.test)} others for the test, {labels[0]} headings, {labels[1]} organisms; title and "
+        f"abstract, {MAX_LENGTH} tokens; {BLOCKS} blocks of MiniLM, {STEPS} steps of {BATCH} pairs in all "
+        f"({STEPS // 2} for each route), learning rate {RATE:g}. {TEST_PAIRS} test pairs of each kind. Intervals allow for articles "
         f"in several pairs and for seeds. The base, blind to the route: {blind:.3f} (pairs of one subject "
         f"above those of one organism: {subject:.3f}). Primary figure, fixed beforehand: mean over the "
         f"routes, experts minus dense; margin {MARGIN:g}.\n\n**Verdict**: {sentence(arms, told)}"
@@ -254,7 +268,7 @@ def report(runs: RunFile, data: Data) -> None:
     parts = [text, table(header, lines), table(studies.DIFFERENCE_HEADER, [one.cells() for one in told])]
     missing = [arm for arm in ARMS if arm not in found]
     parts += [f"Did not run: {', '.join(missing)}."] if missing else []
-    studies.write_study(NAME, {"made_by": f"benchmarks/{NAME}.py"}, runs, "\n\n".join(parts))
+    studies.write_study(name, {"made_by": f"benchmarks/{NAME}.py"}, runs, "\n\n".join(parts))
 
 
 def sentence(arms: Mapping[str, Runs], told: Sequence[studies.Difference]) -> str:
@@ -273,9 +287,12 @@ def sentence(arms: Mapping[str, Runs], told: Sequence[studies.Difference]) -> st
 
 def main() -> None:
     """Make the runs that are missing, the upper bound first, then write the tables."""
-    given = studies.arguments(__doc__, arms=ARMS)
-    runs = RunFile(given.out, NAME, SETTINGS)
-    data = Data.of(articles(given.out))
+    given = studies.arguments(__doc__, arms=ARMS, data=("plain", "masked"))
+    found, name, settings = articles(given.out), NAME, SETTINGS
+    if given.data == "masked":
+        found, name = [one.masked() for one in found], f"{NAME}_masked"
+        settings = {**SETTINGS, "texts": "masked"}
+    runs, data = RunFile(given.out, name, settings), Data.of(found)
     seeds = range(given.seeds)
     wanted = [(UPPER, seed) for seed in seeds]
     wanted += [(arm, seed) for seed in seeds for arm in EXTEND]
@@ -287,7 +304,7 @@ def main() -> None:
             break
         runs.append({"arm": arm, "seed": seed, **run(data, arm, seed)})
         print(arm, seed, runs.rows[-1]["auc"], runs.rows[-1]["seconds"], flush=True)
-    report(runs, data)
+    report(name, runs, data)
 
 
 if __name__ == "__main__":
