@@ -17,7 +17,7 @@ Curves are measured within one run. No step and no setting is chosen by a figure
 that steps take. A run with three blocks takes 80 CPU seconds, with one block 45, with four routes 140.
 
 Added after the first results: "experts, 3x rate", since experts had been compared with a faster dense model
-only at their own slower rate; and the part of four routes, at this rate, so that the steps of a route suffice.
+only at their own slower rate; and the part of four routes, at this rate, as each route has fewer steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Do domain experts pay with matched negatives, and when an expert gets as many updates as a dense model?
 
-    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--seeds 5] [--parts main router few seven]
+    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--parts main router few seven]
 
 The first study (`domain_experts.py`) had negatives that "times cited" tells from the positives, and gave an
 expert 15 updates where the dense model had 105. Here both ends of a negative are ends of positives, and each
@@ -10,7 +10,7 @@ the same pairs in as many steps, dense models and fixed experts behind the same 
 have batches of one domain, the others mixed ones.
 
 `few`: one domain has only 50 or 200 pairs. Is it served better by its expert, or by the shared model? With
-those of `main`, which has 384, these are three sizes. `seven`: all domains of the first study, a study of its own.
+those of `main`, which has 384, these are three sizes. `seven`: all domains of the first study, on their own.
 
 Budget: 0.75 CPU seconds per step, 6 per test: 7 CPU minutes for dense and experts with 5 seeds, 4 for the
 learned router, 13 for few pairs, 13 for seven domains. `main` has two domains, so that this fits.

@@ -260,8 +260,8 @@ def report(name: str, runs: RunFile, data: Data) -> None:
         f"Made by `benchmarks/{NAME}.py`{option}. {len(data.train)} eLife articles for training, "
         f"{len(data.test)} others for the test, {labels[0]} headings, {labels[1]} organisms; title and "
         f"abstract, {MAX_LENGTH} tokens; {BLOCKS} blocks of MiniLM, {STEPS} steps of {BATCH} pairs in all "
-        f"({STEPS // 2} for each route), learning rate {RATE:g}. {TEST_PAIRS} test pairs of each kind. Intervals allow for articles "
-        f"in several pairs and for seeds. The base, blind to the route: {blind:.3f} (pairs of one subject "
+        f"({STEPS // 2} for each route), learning rate {RATE:g}. {TEST_PAIRS} test pairs of each kind. "
+        f"Intervals allow for articles in several pairs and for seeds. The base, blind to the route: {blind:.3f} (pairs of one subject "
         f"above those of one organism: {subject:.3f}). Primary figure, fixed beforehand: mean over the "
         f"routes, experts minus dense; margin {MARGIN:g}.\n\n**Verdict**: {sentence(arms, told)}"
     )
