@@ -233,9 +233,9 @@ def report(name: str, runs: RunFile, tasks: Mapping[str, Task], data: str) -> No
         f"Made by `benchmarks/{NAME}.py --data {data}`. {len(tasks)} {data}, {STEPS[data]} steps of {BATCH} "
         f"pairs for each, three blocks of MiniLM; {TEST_PAIRS} test pairs of each class and task.{in_turn} "
         "The experts of add-expert are trained alone; all other routes stayed bit-equal after each of them, "
-        "which the script asserts. Seconds are processor seconds of training, with reading and writing of models. "
-        f"Primary figure, fixed beforehand: final mean ROC-AUC, {PRIMARY[0]} minus {PRIMARY[1]}; margin "
-        f"{MARGIN:g}.\n\n**Verdict**: {sentence(primary, found, tests)}"
+        "which the script asserts. Seconds are processor seconds of training, with reading and writing of "
+        f"models. Primary figure, fixed beforehand: final mean ROC-AUC, {PRIMARY[0]} minus {PRIMARY[1]}; "
+        f"margin {MARGIN:g}.\n\n**Verdict**: {sentence(primary, found, tests)}"
     )
     parts = [
         text,

@@ -29,7 +29,19 @@ import yaml
 
 import sentence_experts as se
 from domain_experts import DOMAINS, RULES
-from pair_study import Clock, areas, compared, cosines, difference, gap, pairs_of, verdict
+from pair_study import (
+    UNTRAINED,
+    Clock,
+    areas,
+    compared,
+    cosines,
+    difference,
+    gap,
+    measure_untrained,
+    pairs_of,
+    spent,
+    verdict,
+)
 from sentence_experts.evaluation.results import PairEvaluation
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from studies import RunFile, arguments, write_study
@@ -41,7 +53,6 @@ FEW, SMALL = (50, 200), "crops"
 MARGIN = 0.01
 PRIMARY = "ROC-AUC, mean of the domains, an expert per domain minus dense"
 
-UNTRAINED = "all-MiniLM-L6-v2"
 DENSE, EXPERTS, ROUTER = "dense", "an expert per domain", "learned router"
 ARMS: dict[str, dict[str, Any]] = {
     DENSE: {"layers": "none"},
@@ -166,7 +177,6 @@ def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
     said = "The primary comparison did not run."
     if {DENSE, EXPERTS} <= {model.label for model in found.models}:
         said = verdict(difference(found, EXPERTS, DENSE, MEAN), PRIMARY, MARGIN)
-    spent = sum(row["seconds"] for row in runs.rows) / 60
     text = [
         "# Do domain experts pay, with matched negatives and as many updates?",
         "",
@@ -182,7 +192,7 @@ def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
         "",
         f"**{said}**",
         "",
-        f"{len(runs.rows)} runs, {spent:.0f} CPU minutes.",
+        spent(runs),
     ]
     write_study(study.name, {"verdict": said}, runs, "\n".join(text))
 
@@ -205,10 +215,7 @@ def main() -> None:
         pairs = study.compiled(given.out)
         settings = {"training": study.training, "primary": PRIMARY, "margin": MARGIN}
         runs = RunFile(given.out, study.name, {**settings, "pairs": pairs.fingerprint()})
-        if not runs.done(arm=UNTRAINED):
-            clock = Clock()
-            found = cosines(BASE, pairs.split("test").select(PAIR_COLUMNS))
-            runs.append({"arm": UNTRAINED, "seed": 0, "cosines": found, "seconds": clock.seconds()})
+        measure_untrained(runs, pairs.split("test").select(PAIR_COLUMNS))
         for part in () if given.report else parts:
             for seed in range(given.seeds):
                 for arm, small in PARTS[part]:

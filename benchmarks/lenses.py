@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 import sentence_experts as se
 from pair_study import (
+    UNTRAINED,
     Citing,
     Clock,
     areas,
@@ -33,7 +34,10 @@ from pair_study import (
     cosines,
     difference,
     ends,
+    measure_untrained,
     pairs_of,
+    spent,
+    training_pairs,
     verdict,
     with_column,
 )
@@ -50,7 +54,7 @@ TEST_ANCHORS = 400
 MARGIN, NEAR_HALF = 0.01, 0.55
 PRIMARY = "conflict ROC-AUC of two separate models, minus that of the untrained model (0.5)"
 
-UNTRAINED, SEPARATE = "all-MiniLM-L6-v2", "two separate models"
+SEPARATE = "two separate models"
 # One model with two routes, twice the steps of a separate one.
 SHARED = {"an expert per route": "all", "dense, two routes": "none"}
 Pair = tuple[str, str]
@@ -70,10 +74,7 @@ class Material:
     """The test pairs, and the training pairs of each route."""
 
     def __init__(self, corpus: se.CorpusFolder, out: Path) -> None:
-        settings: dict[str, Any] = {"unit": "title", "within": "sentence", "split": "random"}
-        settings |= {"fractions": [0.98, 0.01, 0.01], "max_eval_per_domain": 10}
-        settings |= {"negatives": "cited", "negatives_min_cited": 0, "threads": 1}
-        pairs = se.compile_pairs(corpus, out=out / "lenses-pairs", **settings)
+        pairs = training_pairs(corpus, out / "lenses-pairs", within="sentence")
         self.known_links, table = pairs.known_links(), pairs.split("train")
         self.text = dict(zip(table["anchor_id"].to_pylist(), table["anchor"].to_pylist(), strict=True))
         self.text |= dict(zip(table["positive_id"].to_pylist(), table["positive"].to_pylist(), strict=True))
@@ -196,9 +197,9 @@ def report(runs: RunFile, material: Material, seeds: int) -> float:
         *rows,
         "",
         f"**{said}**",
+        "",
+        spent(runs),
     ]
-    spent = sum(row["seconds"] for row in runs.rows) / 60
-    text += ["", f"{len(runs.rows)} runs, {spent:.0f} CPU minutes."]
     write_study("lenses", {"verdict": said}, runs, "\n".join(text))
     return bound
 
@@ -217,10 +218,7 @@ def main() -> None:
                 if not runs.done(arm=arm, seed=seed):
                     runs.append({"arm": arm, "seed": seed, **run(arm, seed, material)})
 
-    if not runs.done(arm=UNTRAINED):
-        clock = Clock()
-        found = cosines(BASE, material.test)
-        runs.append({"arm": UNTRAINED, "seed": 0, "cosines": found, "seconds": clock.seconds()})
+    measure_untrained(runs, material.test)
     go(SEPARATE)
     if report(runs, material, given.seeds) >= NEAR_HALF:
         go(*SHARED)

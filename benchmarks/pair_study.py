@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
 from sentence_experts.evaluation.results import Difference, PairEvaluation, score_column
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
+from studies import RunFile
+from study import BASE
 
 Cosines = Sequence[int] | NDArray[np.int64]
+UNTRAINED = "all-MiniLM-L6-v2"
 COSINES = 100_000  # cosines are kept as integers, in units of 1 / COSINES
 
 
@@ -89,6 +93,13 @@ def with_column(table: pa.Table, name: str, value: Any) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, pa.array([value] * len(table)))
 
 
+def training_pairs(corpus: se.CorpusFolder, out: Path, **settings: Any) -> se.Pairs:
+    """Nearly all pairs of titles of a corpus as training pairs; how they are linked is up to the settings."""
+    how: dict[str, Any] = {"unit": "title", "split": "random", "fractions": [0.98, 0.01, 0.01]}
+    how |= {"max_eval_per_domain": 10, "negatives": "cited", "negatives_min_cited": 0, "threads": 1}
+    return se.compile_pairs(corpus, out=out, **{**how, **settings})
+
+
 def pairs_of(train: pa.Table, known_links: pa.Table) -> se.Pairs:
     """Training pairs alone, for `keep="last"`; linked works are no negatives of each other."""
     train = train.select(PAIR_COLUMNS)
@@ -108,6 +119,19 @@ def cosines(
     assert isinstance(found, PairEvaluation)
     scores = found.scores[score_column("model")].to_numpy()
     return [int(each) for each in np.rint(scores * COSINES)]
+
+
+def measure_untrained(runs: RunFile, test: pa.Table) -> None:
+    """Test the base as it is, unless that is done."""
+    if not runs.done(arm=UNTRAINED):
+        clock = Clock()
+        found = cosines(BASE, test)
+        runs.append({"arm": UNTRAINED, "seed": 0, "cosines": found, "seconds": clock.seconds()})
+
+
+def spent(runs: RunFile) -> str:
+    """What all runs took."""
+    return f"{len(runs.rows)} runs, {sum(row['seconds'] for row in runs.rows) / 60:.0f} CPU minutes."
 
 
 class _Kept:

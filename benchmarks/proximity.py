@@ -30,6 +30,7 @@ import pyarrow as pa
 
 import sentence_experts as se
 from pair_study import (
+    UNTRAINED,
     Citing,
     Clock,
     areas,
@@ -38,9 +39,12 @@ from pair_study import (
     difference,
     ends,
     gap,
+    measure_untrained,
     only_article,
     pairs_of,
+    spent,
     text_free,
+    training_pairs,
     verdict,
     with_column,
 )
@@ -62,7 +66,6 @@ COMPARED = ["pairs of one article", "pairs of one sentence"]  # by the primary f
 OTHERS = ("bracket", "paragraph", "section")
 # One model for the pairs of all levels, an expert for each or none; tested by the route of the sentence.
 MIXED = {"all levels, an expert each": "all", "all levels, dense": "none"}
-UNTRAINED = "all-MiniLM-L6-v2"
 TESTS = {
     "same_article": ("positive", "same-article"),
     "unlinked": ("positive", "unlinked"),
@@ -94,10 +97,7 @@ class TrainingPairs:
     """Pairs of each level; of an article that has enough at all levels, each seed draws as many of each."""
 
     def __init__(self, corpus: se.CorpusFolder, out: Path) -> None:
-        settings: dict[str, Any] = {"unit": "title", "frequency": "proximity", "split": "random"}
-        settings |= {"fractions": [0.98, 0.01, 0.01], "max_eval_per_domain": 10}
-        settings |= {"negatives": "cited", "negatives_min_cited": 0, "threads": 1}
-        pairs = se.compile_pairs(corpus, out=out / "training-pairs", **settings)
+        pairs = training_pairs(corpus, out / "training-pairs", frequency="proximity")
         self.known_links = pairs.known_links()
         self.table = pairs.split("train")
         self._rows: dict[tuple[str, str | None], list[int]] = defaultdict(list)
@@ -230,7 +230,6 @@ def report(runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
     for pair in wanted:
         gaps.append(f"| {' - '.join(pair)} | {' | '.join(gap(each, *pair) for each in found.values())} |")
     said = verdict(difference(found["same_article"], sentence, article), PRIMARY, MARGIN)
-    spent = sum(row["seconds"] for row in runs.rows) / 60
     text = [
         "# What does a pair teach, by how near to each other its works are cited?",
         "",
@@ -248,7 +247,7 @@ def report(runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
         "",
         f"**{said}**",
         "",
-        f"{len(runs.rows)} runs, {spent:.0f} CPU minutes.",
+        spent(runs),
     ]
     write_study("proximity", {"verdict": said}, runs, "\n".join(text))
 
@@ -261,10 +260,7 @@ def main() -> None:
     settings = {"training": TRAINING, "pairs_per_article": PAIRS_PER_ARTICLE, "primary": PRIMARY}
     settings |= {"margin": MARGIN, "test": se.Pairs.from_tables(test=test).fingerprint()}
     runs = RunFile(given.out, "proximity", settings)
-    clock = Clock()
-    if not runs.done(arm=UNTRAINED):
-        found = cosines(BASE, test)
-        runs.append({"arm": UNTRAINED, "seed": 0, "cosines": found, "seconds": clock.seconds()})
+    measure_untrained(runs, test)
     # Together, so that these have as many runs wherever the study stops.
     groups = {
         "primary": [COMPARED],

@@ -263,7 +263,8 @@ def report(name: str, runs: RunFile, data: Data) -> None:
         f"({STEPS // 2} for each route), learning rate {RATE:g}. {TEST_PAIRS} test pairs of each kind. "
         f"Intervals allow for articles in several pairs and for seeds. The base, blind to the route: "
         f"{blind:.3f} (pairs of one subject above those of one organism: {subject:.3f}). Primary figure, "
-        f"fixed beforehand: mean over the routes, experts minus dense; margin {MARGIN:g}.\n\n**Verdict**: {sentence(arms, told)}"
+        f"fixed beforehand: mean over the routes, experts minus dense; margin {MARGIN:g}.\n\n"
+        f"**Verdict**: {sentence(arms, told)}"
     )
     parts = [text, table(header, lines), table(studies.DIFFERENCE_HEADER, [one.cells() for one in told])]
     missing = [arm for arm in ARMS if arm not in found]

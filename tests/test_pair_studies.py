@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from pair_study import COSINES, Citing, compared, difference, ends, verdict
+import fair_domains
+from pair_study import COSINES, UNTRAINED, Citing, compared, difference, ends, verdict, with_column
 from proximity import paired_anew
 from sentence_experts.corpus.tables import open_corpus
 from sentence_experts.evaluation.results import Difference, View
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
+from studies import RunFile
 
 
 def pairs(rows: list[tuple[str, str, int]]) -> pa.Table:
@@ -76,3 +79,29 @@ def test_a_verdict_says_what_the_interval_supports(low: float, high: float, begi
         "one", "other", View("pooled"), "roc_auc", middle, Interval(low, high), 0.5, None, equivalent
     )
     assert verdict(found, "one minus other", 0.01).startswith(begins)
+
+
+def test_runs_of_few_pairs_are_compared_on_the_small_domain_alone(tmp_path: Path) -> None:
+    half = pairs([(f"a{n}", f"b{n}", n % 2) for n in range(40)])
+    test = pa.concat_tables([with_column(half, "domain", name) for name in ("neuroscience", "crops")])
+    rows = fair_domains.small_rows(test)
+    labels = np.array(test["label"].to_pylist())
+    right, wrong = COSINES * labels, COSINES * (1 - labels)
+    # The large domain is always ranked the wrong way round.
+    main = np.where(np.isin(np.arange(len(test)), rows), right, wrong)
+    runs = RunFile(tmp_path, "few", {})
+    runs.append({"arm": UNTRAINED, "seed": 0, "cosines": wrong.tolist()})
+    for seed in range(2):
+        runs.append({"arm": fair_domains.DENSE, "seed": seed, "small": None, "cosines": main.tolist()})
+        few = {"arm": fair_domains.DENSE, "seed": seed, "small": 50, "cosines": right[rows].tolist()}
+        runs.append(few)
+    for small in (50, None):
+        found = fair_domains.finished(runs, test, 2, small, rows)
+        areas = {model.label: model.pooled.metrics["roc_auc"] for model in found.models}
+        assert areas == {UNTRAINED: 0.0, fair_domains.DENSE: 1.0}
+    whole = fair_domains.finished(runs, test, 2)
+    assert {name: one.metrics["roc_auc"] for name, one in whole.models[1].domains.items()} == {
+        "crops": 1.0,
+        "neuroscience": 0.0,
+    }
+    assert len(fair_domains.finished(runs, test, 3).models) == 1, "arms without all seeds are left out"

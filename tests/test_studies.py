@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import add_without_forgetting
 import conflict_control
+import real_conflict
 import studies
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs
 
@@ -85,3 +87,46 @@ def test_arms_with_fewer_seeds_are_paired_with_the_same_seeds_of_others() -> Non
     two = Runs(other.values[:2], other.influence[:2], other.averaged[:2], other.sharing)
     (told,) = studies.differences({"five": five, "two": two}, [("two", "five")], margin=0.01)
     assert told.estimate.value == pytest.approx(float((other.values[:2] - five.values[:2]).mean()))
+
+
+def test_backward_transfer_is_the_mean_over_all_tasks_but_the_last_in_any_order() -> None:
+    tasks = ["a", "b", "c", "d"]
+    labels = np.arange(40) % 2
+    tests = {
+        task: ScoredPairs(np.zeros(40), labels, *([f"{task} {side} {n}" for n in range(40)] for side in "xy"))
+        for task in tasks
+    }
+    right, wrong = labels.tolist(), (1 - labels).tolist()
+    rows = []
+    for order in add_without_forgetting.orders(tasks, "domains"):
+        own = dict.fromkeys(order, right)
+        rows.append({"own": own, "scores": {task: right if task == order[-1] else wrong for task in order}})
+    assert len({tuple(row["own"]) for row in rows}) == 3
+    assert add_without_forgetting.transfer(tests, rows).startswith("-1.000")
+    assert "construction" in add_without_forgetting.transfer(tests, [{"own": {}, "scores": {}}])
+
+
+def test_steps_and_what_reaches_the_goal_are_told_for_each_part() -> None:
+    def run(*figures: float) -> studies.Row:
+        return {
+            "curve": [{"step": 60 * n, "seconds": n, "auc": auc} for n, auc in enumerate(figures, start=1)]
+        }
+
+    part = conflict_control.PARTS["routes4"]
+    fast, slow = conflict_control.FAST
+    found = {fast: [run(0.5, 0.6, 0.9, 0.95), run(0.5, 0.7, 0.8, 0.94)], slow: [run(0.5, 0.5, 0.5, 0.6)] * 2}
+    told = conflict_control.curve_table(part, found)
+    assert "240 steps take" in told
+    assert "2 of 2: 180 or 240 steps" in told
+    assert f"{fast} - {slow}, over seeds | 2 | +0.000" in told
+    assert "0 of 2" in told
+    unpaired = conflict_control.curve_table(part, {**found, slow: found[slow][:1]})
+    assert "over seeds" not in unpaired
+
+
+def test_masked_articles_name_no_organism() -> None:
+    text = "A kinase of mice, fruit flies and E. coli: Drosophila melanogaster neurons"
+    masked = real_conflict.Article(text, ("neuroscience",), "mouse").masked()
+    assert not {"mice", "flies", "coli", "drosophila"} & {*masked.text.lower().replace(":", "").split()}
+    assert (masked.subjects, masked.organism) == (("neuroscience",), "mouse")
+    assert masked.masked() == masked
