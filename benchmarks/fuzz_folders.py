@@ -94,6 +94,9 @@ class _Encoder:
     def exact_settings(self, route: str | None) -> dict[str, Any]:
         return {}
 
+    def vector_settings(self, route: str | None, of_route: bool = False) -> dict[str, Any]:
+        return {"fingerprint": self.fingerprint, "route": route}
+
     def encode(self, texts: list[str], *_: Any, **__: Any) -> np.ndarray:
         rows = np.array([[1.0 + len(text), *range(1, 8)] for text in texts], dtype=np.float32)
         whole: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)

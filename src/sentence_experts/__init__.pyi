@@ -42,7 +42,8 @@ from .pairs.dataset import Pairs
 from .report.write import write_report
 from .reproduce.config import ReproduceConfig
 from .reproduce.run import reproduce_recipe
-from .retrieval.config import SearchConfig
+from .retrieval.build import CorpusIndex, build_index
+from .retrieval.config import IndexConfig, SearchConfig
 from .retrieval.search import search
 from .serve.config import ServeConfig
 from .serve.run import create_app, serve
@@ -62,6 +63,7 @@ __all__ = [
     "CompareConfig",
     "Config",
     "CorpusFolder",
+    "CorpusIndex",
     "EncodeConfig",
     "EvaluateConfig",
     "ExpertEncoder",
@@ -69,6 +71,7 @@ __all__ = [
     "ExtendConfig",
     "FetchConfig",
     "ImportConfig",
+    "IndexConfig",
     "InputError",
     "LoadConfig",
     "MoeEmbedder",
@@ -92,6 +95,7 @@ __all__ = [
     "analyse",
     "audit",
     "auto_route",
+    "build_index",
     "compare",
     "compile_pairs",
     "compile_tasks",

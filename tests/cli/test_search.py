@@ -29,7 +29,9 @@ def test_search_finds_related_papers(minilm, tmp_path, capsys):
     assert lines[0] == questions[0]
     assert lines[1].split()[0] == "1"
     assert lines[1].endswith("2012  Rice in drought  doi:10.1/a")
-    assert lines[4].endswith("2014  Sleep and memory [retracted]  doi:10.1/b")
+    assert lines[2].strip() == "Yields fell."
+    second = lines[lines.index(questions[1]) + 1]
+    assert second.endswith("2014  Sleep and memory [retracted]  doi:10.1/b")
     status, out, err = run(capsys, "search", minilm, "--corpus", tmp_path, "--json", "-k", "9", "dreams")
     found = json.loads(out)
     assert [paper["rank"] for paper in found[0]["papers"]] == [1, 2, 3, 4]
@@ -45,7 +47,13 @@ def test_errors_are_one_line(experts_model, tmp_path, capsys):
         (["rice", "--route", "crops", "--unit", "body"], 2, "--unit: Input should be 'title+abstract'"),
         (["rice", "--route", "crops", "-k", "0"], 2, "-k"),
         ([" ", "--route", "crops"], 2, "a query is empty"),
-        ([], 2, "QUERY"),
+        ([], 2, "give QUERY or --like"),
+        (["rice", "--like", "a", "--route", "crops"], 2, "give QUERY or --like, not both"),
+        (["--like", "10.1/zzz", "--route", "crops"], 1, "no paper with the id '10.1/zzz'"),
+        (["rice", "--year", "2020..2010", "--route", "crops"], 2, "--year: '2020..2010': give the first"),
+        (["rice", "--type", "poem", "--route", "crops"], 1, "--type: no paper of"),
+        (["rice", "--query-route", "x", "--route", "crops"], 1, "no route 'x'"),
+        (["rice", "--ris", "--csv", "--route", "crops"], 2, "give one of --csv and --ris"),
     ):
         found, said, err = run(capsys, "search", experts_model, "--corpus", tmp_path, *arguments)
         assert (found, said) == (status, ""), err
@@ -60,3 +68,29 @@ def test_help_shows_an_example(capsys):
     status, out, _ = run(capsys, "search", "--help")
     assert status == 0
     assert "Example: sentence-experts search" in out
+
+
+def test_hits_are_exported_and_papers_like_others_found(minilm, tmp_path, capsys):
+    write_corpus(tmp_path)
+    status, out, _ = run(
+        capsys, "search", minilm, "--corpus", tmp_path, "--like", "doi:10.1/a", "-k", "1", "--csv"
+    )
+    assert status == 0
+    assert out.startswith("query,rank,score,paper_id,title")
+    assert "doi:10.1/e,Wheat rust" in out
+    status, out, _ = run(
+        capsys, "search", minilm, "--corpus", tmp_path, "dreams", "--hybrid", "--year", "2014", "--ris"
+    )
+    assert (status, out.count("TY  - ")) == (0, 1)
+    assert "TI  - Sleep and memory" in out
+
+
+def test_index_is_built_and_shown(minilm, tmp_path, capsys):
+    write_corpus(tmp_path)
+    status, out, err = run(capsys, "index", "show", tmp_path)
+    assert (status, "has no vectors" in out) == (0, True)
+    status, out, err = run(capsys, "index", "build", minilm, "--corpus", tmp_path, "--unit", "title")
+    assert (status, "whole" in out) == (0, True)
+    status, out, err = run(capsys, "index", "build", "--corpus", tmp_path)
+    assert (status, out) == (2, "")
+    assert "give a model, or --vectors, and not both" in err

@@ -12,6 +12,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
+from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.searcher import Searcher, sentence_spans
 
 PAPERS = [
@@ -161,3 +162,36 @@ def test_query_and_document_routes_are_used_for_their_sides(tmp_path, minilm, co
         abs(float(query @ encoder.encode(["Rice in drought"], "query", normalize=True)[0]) - hit.score) > 1e-4
     )
     assert np.linalg.norm(searcher.encode(["rice"])[0] - query) < 1e-6
+
+
+def test_ranks_of_given_papers_are_those_of_a_search(searcher):
+    query = searcher.encode(["rice"])
+    hits = searcher.search(query, top_k=9)[0]
+    assert searcher.ranks(query[0], [hit.row for hit in hits]) == [(hit.rank, hit.percentile) for hit in hits]
+    assert searcher.ranks(query[0], [4]) == [(None, None)]
+    few = Filters.of("2015..")
+    filtered = searcher.search(query, top_k=9, filters=few)[0]
+    ranks = searcher.ranks(query[0], [hit.row for hit in filtered], filters=few)
+    assert ranks == [(hit.rank, hit.percentile) for hit in filtered]
+
+
+def test_hybrid_brings_the_paper_with_the_rare_word_up(searcher):
+    text = "Memory in rats tested"
+    plain = [hit.row for hit in searcher.search(text, top_k=9)[0]]
+    hybrid = searcher.search(text, top_k=9, hybrid=True)[0]
+    assert sorted(plain) == sorted(hit.row for hit in hybrid)
+    assert hybrid[0].row == 3
+    scores = {hit.row: hit.score for hit in searcher.search(text, top_k=9)[0]}
+    assert all(hit.score == pytest.approx(scores[hit.row], abs=1e-5) for hit in hybrid)
+    vectors = searcher.encode([text])
+    assert searcher.search(vectors, top_k=9, hybrid=True, texts=[text])[0] == hybrid
+    with pytest.raises(UsageError, match="give `texts`"):
+        searcher.search(vectors, hybrid=True)
+    only = searcher.search(text, top_k=9, hybrid=True, filters=Filters.of(2015))[0]
+    assert [hit.row for hit in only] == [1]
+
+
+def test_rules_sort_papers_into_domains_for_a_filter(corpus):
+    papers = Papers(corpus, {"crops": {"title": ["rice", "wheat"]}, "brain": {"subjects": ["Brain"]}})
+    assert np.flatnonzero(papers.places(Filters.of(domains=["crops"]))).tolist() == [0, 1]
+    assert papers.values("domain") == {"crops": 2, "brain": 1}

@@ -36,6 +36,7 @@ VERBS = {
     "similarity": "Measure how similar the vectors of a text are under different routes",
     "auto-route": "Teach a model to choose the routes of texts",
     "encode": "Encode the texts of a file",
+    "index": "Encode a corpus for search, and show what is encoded",
     "search": "Find the papers of a corpus that are nearest to a text",
     "serve": "Serve models over HTTP",
     "moee": "Embeddings from mixture-of-experts language models",

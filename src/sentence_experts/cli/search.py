@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import CORPUS, Model, add_verb
+from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
 
@@ -21,34 +23,52 @@ def register(app: typer.Typer) -> None:
 
 def search(
     model: Model,
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One or more texts to search for")],
     corpus: Annotated[Path, typer.Option(help=CORPUS)],
     config: SearchConfig,
     load_config: LoadConfig,
+    queries: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUERY...", help="One or more texts to search for; or give --like"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a list")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a CSV table")] = False,
+    as_ris: Annotated[bool, typer.Option("--ris", help="Print RIS, for reference managers")] = False,
+    as_bibtex: Annotated[bool, typer.Option("--bibtex", help="Print BibTeX")] = False,
 ) -> None:
-    """Find the papers of a corpus that are nearest to a text.
+    """Find the papers of a corpus that are nearest to a text, or to other papers (--like).
 
-    The corpus is encoded the first time; its vectors are stored beside it, and computed again when the model
-    or the corpus changes. Each line: rank, cosine, year, title, id.
+    The corpus is encoded the first time, or before by `index build`; its vectors are stored beside it. Each
+    hit: rank, cosine, year, title, id, link, and the sentence of the abstract that is nearest to the query.
 
     Example: sentence-experts search runs/experts/model --corpus corpus "drought in rice" --route crops -k 5
+
+    Papers like one: sentence-experts search minilm --corpus corpus --like 10.7554/eLife.00013 --year 2014..
+
+    To a reference manager: sentence-experts search minilm --corpus corpus "sleep" --hybrid --ris > sleep.ris
     """
     from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.retrieval.export import export_papers
     from sentence_experts.retrieval.search import search as search_corpus
 
+    forms = {"json": as_json, "csv": as_csv, "ris": as_ris, "bibtex": as_bibtex}
+    if len(chosen := [form for form, given in forms.items() if given]) > 1:
+        raise UsageError(f"give one of --{' and --'.join(chosen)}")
     allow_deferred_imports()
-    folder = CorpusFolder.open(corpus)
-    result = search_corpus(model, folder, queries, config, load_config=load_config)
+    result = search_corpus(model, CorpusFolder.open(corpus), queries or None, config, load_config=load_config)
     if as_json:
         answers = [{"query": query, "papers": papers} for query, papers in result]
         typer.echo(json.dumps(answers, indent=1, ensure_ascii=False))
-        return
-    for query, papers in result:
-        _show(query, papers)
-    if len(result.papers[0]) < config.top_k:
+    elif chosen:
+        rows = [{"query": query, **paper} for query, papers in result for paper in papers]
+        typer.echo(export_papers(rows, chosen[0]), nl=False)  # type: ignore[arg-type]
+    else:
+        for query, papers in result:
+            _show(query, papers)
+    if len(result.papers[0]) < config.top_k and not config.filters:
         note(f"the corpus has only {len(result.papers[0])} papers with a {config.unit.replace('+', ' or ')}")
+    elif not result.papers[0]:
+        note("no paper passes all filters")
 
 
 def _show(query: str, papers: list[dict[str, Any]]) -> None:
@@ -57,3 +77,7 @@ def _show(query: str, papers: list[dict[str, Any]]) -> None:
         retracted = " [retracted]" if paper.get("retracted") else ""
         line = f"{paper['rank']:>3}  {paper['score']:.3f}  {paper.get('year') or '    '}  "
         show(f"{line}{paper.get('title') or '(no title)'}{retracted}  {paper['paper_id']}")
+        if paper.get("link"):
+            show(f"{'':12}{paper['link']}")
+        if paper.get("sentence"):
+            show(f"{'':12}{textwrap.shorten(paper['sentence'], 300, placeholder=' ...')}")

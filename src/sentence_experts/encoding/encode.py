@@ -209,7 +209,8 @@ def _write(
             f"{out}: not written: {rows:,} vectors of {counter.texts:,} texts; give the same command again"
         )
     counts = counter.texts, counter.empty, dimension
-    place.result = {"model": encoder.name, **dict(zip(COUNTS, counts, strict=True))}
+    of_route = {"model": encoder.name, "route_fingerprint": encoder.route_fingerprint(config.route)}
+    place.result = {**of_route, **dict(zip(COUNTS, counts, strict=True))}
     with place.replacing() as temporary:
         if out.suffix == NPY:
             write_in_precision(temporary, files, config.precision, ranges_beside(out))

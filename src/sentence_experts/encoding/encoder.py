@@ -16,6 +16,7 @@ from sentence_experts.models.decoders import is_decoder
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
+from sentence_experts.models.storage.route_fingerprint import route_fingerprint
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -57,6 +58,10 @@ class BatchEncoder:
     def fingerprint(self) -> str:
         """A hash of everything in the model that decides a vector."""
         return fingerprint_of(self.model)
+
+    def route_fingerprint(self, route: str | None) -> str:
+        """A hash of everything that decides the vectors of one route, whatever other routes there are."""
+        return route_fingerprint(self.model, route)
 
     @property
     def _config(self) -> Any:
@@ -147,10 +152,13 @@ class BatchEncoder:
         if log is not None:
             log()
 
-    def vector_settings(self, route: str | None) -> dict[str, Any]:
-        """What decides a text's vector up to rounding: the key of cached vectors."""
+    def vector_settings(self, route: str | None, of_route: bool = False) -> dict[str, Any]:
+        """What decides a text's vector up to rounding: the key of cached vectors.
+
+        With `of_route` the fingerprint is that of the route (`route_fingerprint`), not of the whole model.
+        """
         return {
-            "fingerprint": self.fingerprint,
+            "fingerprint": self.route_fingerprint(route) if of_route else self.fingerprint,
             "route": route,
             "pooling": self.pooling,
             "max_length": self.model.max_seq_length,

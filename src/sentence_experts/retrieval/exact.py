@@ -44,14 +44,16 @@ def nearest(
     step = max(_MAX_SCORES // max(len(vectors), 1), 1)
     rankings: list[Ranking] = []
     for start in range(0, len(queries), step):
-        scores = _scores(vectors, queries[start : start + step], places)
+        scores = all_scores(vectors, queries[start : start + step], places)
         for row in scores:
             best = _best(row, top_k)
             rankings.append((best if places is None else places[best], row[best]))
     return rankings
 
 
-def _scores(vectors: Vectors, queries: Vectors, places: NDArray[np.int64] | None) -> NDArray[np.float32]:
+def all_scores(
+    vectors: Vectors, queries: Vectors, places: NDArray[np.int64] | None = None
+) -> NDArray[np.float32]:
     """(queries, places) cosines, in blocks of rows that are read one after the other."""
     few = places is not None and len(places) < _GATHERED * len(vectors)
     count = len(places) if few and places is not None else len(vectors)

@@ -1,7 +1,7 @@
 """Papers as RIS, BibTeX or CSV, for reference managers and spreadsheets.
 
-Titles and abstracts are others' text: every value stays on its own line, and means nothing to the program that
-reads the file (no RIS tag, no TeX command, no formula of a spreadsheet).
+Titles and abstracts are others' text: every value stays on its own line, and means nothing to the program
+that reads the file (no RIS tag, no TeX command, no formula of a spreadsheet).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import Vectors, encode_chunks
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.progress import progress
-from sentence_experts.retrieval.exact import Ranking, nearest
+from sentence_experts.retrieval.exact import Ranking, all_scores, nearest
 from sentence_experts.storage import (
     PartStore,
     check_version,
@@ -79,6 +80,10 @@ class RouteVectors:
         rankings = nearest(self.vectors, queries, top_k, places)
         return [(self.rows[best], scores) for best, scores in rankings]
 
+    def scores(self, query: Vectors) -> NDArray[np.float32]:
+        """The cosine of every text with a query of shape (dimensions,): (texts,), beside `rows`."""
+        return all_scores(self.vectors, unit_length(query.reshape(1, -1)))[0]
+
     def of_rows(self, rows: Any) -> Vectors:
         """The vectors of papers, (papers, dimensions); zeros for a paper without text."""
         wanted = np.asarray(rows, np.int64)
@@ -114,7 +119,7 @@ def vector_settings(encoder: BatchEncoder, route: str | None, unit: str) -> dict
     """What decides the vectors of texts: the key of an index."""
     if unit not in UNITS:
         raise UsageError(f"unknown text unit {unit!r}: choose {', '.join(UNITS)}")
-    return {**encoder.vector_settings(route), "unit": unit}
+    return {**encoder.vector_settings(route, of_route=True), "unit": unit}
 
 
 def index_folder(corpus: CorpusFolder, settings: Mapping[str, Any]) -> Path:
@@ -162,6 +167,18 @@ def read_index(folder: Path, corpus: CorpusFolder, warn: bool = False) -> RouteV
     if noted is None or papers_fingerprint(corpus, noted) != noted["papers_file"]["sha256"]:
         return None
     return _opened(folder)
+
+
+def index_state(folder: Path, corpus: CorpusFolder) -> str:
+    """Whether the vectors in a folder are "whole", "of an older corpus" or "damaged".
+
+    Raises:
+        InputError: a newer version of this package wrote them, or the table of papers has changed.
+    """
+    if (noted := _intact(folder)) is None:
+        return "damaged"
+    same = papers_fingerprint(corpus, noted) == noted["papers_file"]["sha256"]
+    return "whole" if same else "of an older corpus"
 
 
 def _opened(folder: Path) -> RouteVectors:
@@ -249,7 +266,7 @@ def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any]
     route, unit = settings["route"], settings["unit"]
     old = _intact(folder)
     stamp = _stamp(corpus.papers)
-    exact = {**settings, **encoder.exact_settings(route), "chunk_size": CHUNK_SIZE, "papers": stamp["sha256"]}
+    exact = {**encoder.exact_settings(route), **settings, "chunk_size": CHUNK_SIZE, "papers": stamp["sha256"]}
     exact["older"] = None if old is None else old["files"][VECTORS]["sha256"]
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
     plan = _Plan(corpus, unit, folder if old else None)
@@ -261,21 +278,64 @@ def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any]
         raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
     if plan.reused:
         logger.info(f"{plan.reused:,} of {len(plan.rows):,} texts were encoded before")
+    older = np.load(folder / VECTORS, mmap_mode="r") if old else None
+    write = lambda path: _write_vectors(path, plan.sources, files, older)  # noqa: E731
+    _store(folder, settings, encoder.name, stamp, plan, write)
+    parts.remove()
+
+
+def store_vectors(
+    corpus: CorpusFolder, settings: Mapping[str, Any], model: str, vectors: NDArray[Any]
+) -> None:
+    """Store vectors of all rows of papers.parquet, (papers, dimensions), that were encoded elsewhere.
+
+    Raises:
+        InputError: their number is another one, they are not finite, or no paper has the text.
+    """
+    folder = index_folder(corpus, settings)
+    plan, stamp = _Plan(corpus, settings["unit"], None), _stamp(corpus.papers)
+    for _ in plan.chunks():
+        pass
+    count = pq.read_metadata(corpus.papers).num_rows
+    if len(vectors) != count:
+        raise InputError(f"{len(vectors):,} vectors for the {count:,} papers of {corpus.papers}")
+    if not plan.rows:
+        raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[settings['unit']])}")
+
+    def write(path: Path) -> None:
+        target = np.lib.format.open_memmap(path, "w+", np.float32, (len(plan.rows), vectors.shape[1]))
+        for start in range(0, len(plan.rows), _COPIED):
+            block = unit_length(np.asarray(vectors[plan.rows[start : start + _COPIED]], np.float32))
+            if not np.isfinite(block).all():
+                raise InputError("some of the vectors hold numbers that are not finite")
+            target[start : start + _COPIED] = block
+        target.flush()
+
+    with locked(folder, "store vectors", wait=True):
+        _store(folder, dict(settings), model, stamp, plan, write)
+
+
+def _store(
+    folder: Path,
+    settings: dict[str, Any],
+    model: str,
+    papers_file: dict[str, Any],
+    plan: _Plan,
+    write: Callable[[Path], None],
+) -> None:
     with replacing_folder(folder) as temporary:
-        old_vectors = np.load(folder / VECTORS, mmap_mode="r") if old else None
-        _write_vectors(temporary / VECTORS, plan.sources, files, old_vectors)
+        write(temporary / VECTORS)
         write_npy(temporary / ROWS, np.array(plan.rows, dtype=np.int64))
         write_npy(temporary / TEXTS, np.frombuffer(b"".join(plan.digests), np.uint8).reshape(-1, _DIGEST))
         noted = {
             "format_version": FORMAT_VERSION,
             "settings": settings,
-            "model": encoder.name,
+            "model": model,
             "texts": len(plan.rows),
-            "papers_file": stamp,
+            "papers_file": papers_file,
             "files": {name: _stamp(temporary / name) for name in (VECTORS, ROWS, TEXTS)},
         }
         write_json(temporary / INDEX, noted)
-    parts.remove()
     _remove_old_versions(folder.parent)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.domains import COLUMNS, DomainRules
+from sentence_experts.retrieval.export import paper_url
 from sentence_experts.retrieval.filters import Filters
 
 if TYPE_CHECKING:
@@ -38,8 +42,14 @@ _GROUPS_IN_MEMORY = 64  # row groups of papers, 16,384 papers each
 class Papers:
     """The table of papers of a corpus, of which only what is asked for is read."""
 
-    def __init__(self, corpus: CorpusFolder) -> None:
+    def __init__(self, corpus: CorpusFolder, domains: Path | Mapping[str, Any] | None = None) -> None:
+        """Open the table; `domains` are rules that sort papers into domains (`DomainRules.of`).
+
+        Raises:
+            InputError: the rules cannot be read.
+        """
         self.corpus = corpus
+        self._rules = None if domains is None else DomainRules.of(domains)
         self._file = pq.ParquetFile(corpus.papers)
         self.count: int = self._file.metadata.num_rows
         sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
@@ -47,6 +57,7 @@ class Papers:
         self._names = [name for name in FACTS if name in self._file.schema_arrow.names]
         self._groups: OrderedDict[int, pa.Table] = OrderedDict()
         self._columns: dict[str, Any] = {}
+        self._reading = RLock()  # a Parquet file is read by one thread at a time
 
     def facts(self, rows: Iterable[int]) -> list[dict[str, Any]]:
         """What the corpus knows of the papers in `rows`, in their order: those of `FACTS` it has, and `link`.
@@ -57,34 +68,37 @@ class Papers:
         for row in rows:
             group = int(np.searchsorted(self._starts, row, side="right")) - 1
             fields = self._group(group).slice(int(row - self._starts[group]), 1).to_pylist()[0]
-            fields["link"] = link(fields)
-            if self.corpus.domains is not None:
+            fields["link"] = paper_url(fields)
+            if self._rules is not None or self.corpus.domains is not None:
                 fields["domains"] = self._domains.get(fields["paper_id"], [])
             found.append(fields)
         return found
 
     def _group(self, number: int) -> pa.Table:
-        if number not in self._groups:
-            self._groups[number] = self._file.read_row_group(number, columns=self._names)
-            while len(self._groups) > _GROUPS_IN_MEMORY:
-                self._groups.popitem(last=False)
-        self._groups.move_to_end(number)
-        return self._groups[number]
+        with self._reading:
+            if number not in self._groups:
+                self._groups[number] = self._file.read_row_group(number, columns=self._names)
+                if len(self._groups) > _GROUPS_IN_MEMORY:
+                    self._groups.popitem(last=False)
+            self._groups.move_to_end(number)
+            return self._groups[number]
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A whole column; nulls where the corpus has no such column."""
-        if name not in self._columns:
-            known = name in self._file.schema_arrow.names
-            self._columns[name] = (
-                self._file.read(columns=[name])[name]
-                if known
-                else pa.chunked_array([pa.nulls(self.count, pa.string())])
-            )
-        return self._columns[name]
+        with self._reading:
+            if name not in self._columns:
+                known = name in self._file.schema_arrow.names
+                nothing = pa.chunked_array([pa.nulls(self.count, pa.string())])
+                self._columns[name] = self._file.read(columns=[name])[name] if known else nothing
+            return self._columns[name]
 
     @cached_property
     def _domains(self) -> dict[str, list[str]]:
-        """Paper id -> its domains, in a corpus that was fetched by domain; else its subjects."""
+        """Paper id -> its domains: by rules, or as the corpus was fetched, or else its subjects."""
+        if self._rules is not None:
+            classify, names = self._rules.classifier(), ["paper_id", *COLUMNS.values(), "year"]
+            rows = self._file.read(columns=list(dict.fromkeys(names))).to_pylist()
+            return {row["paper_id"]: list(classify(row)) for row in rows}
         if self.corpus.domains is None:
             ids, subjects = (self.column(name).to_pylist() for name in ("paper_id", "subjects"))
             return {paper: of_paper or [] for paper, of_paper in zip(ids, subjects, strict=True)}
@@ -224,16 +238,3 @@ class Papers:
             citing.append(ends[0][inside].astype(np.int64))
             cited.append(ends[1][inside].astype(np.int64))
         return np.concatenate(citing), np.concatenate(cited)
-
-
-def link(paper: dict[str, Any]) -> str | None:
-    """The web address of a paper, by its DOI, PMID or PMCID; None without any."""
-    from urllib.parse import quote
-
-    if doi := paper.get("doi"):
-        return f"https://doi.org/{quote(doi, safe='/:;()._-')}"
-    if pmid := paper.get("pmid"):
-        return f"https://pubmed.ncbi.nlm.nih.gov/{quote(pmid, safe='')}/"
-    if pmcid := paper.get("pmcid"):
-        return f"https://pmc.ncbi.nlm.nih.gov/articles/{quote(pmcid, safe='')}/"
-    return None

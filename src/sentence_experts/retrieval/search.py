@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.corpus.tables import Corpus, open_corpus
-from sentence_experts.encoding.encode import Model, open_encoder
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.encoding.encode import Model
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
-from sentence_experts.models.loading import LoadConfig
+from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.retrieval.config import SearchConfig
+from sentence_experts.retrieval.lenses import Lens, lens_of
+from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.searcher import Hit, Searcher
 from sentence_experts.tables import Table, TextTable
 
@@ -25,7 +30,8 @@ class SearchResult:
     Attributes:
         queries: the texts that were searched for.
         papers: per query, best first: dicts of `rank` (from 1), `score` (cosine), `percentile` (the share of
-            the corpus's papers with a lower cosine), `link` and what the corpus knows of the paper.
+            the corpus's papers with a lower cosine), `link`, what the corpus knows of the paper, and
+            `sentence`, the one of its abstract that is nearest to the query.
     """
 
     queries: list[str]
@@ -57,7 +63,7 @@ class SearchResult:
 def search(
     model: Model,
     corpus: Corpus,
-    queries: str | Table,
+    queries: str | Table | None = None,
     config: SearchConfig | None = None,
     *,
     load_config: LoadConfig | None = None,
@@ -65,19 +71,21 @@ def search(
 ) -> SearchResult:
     """Find the papers of a corpus nearest to each query, by the cosine of their vectors.
 
-    Papers and queries are encoded with the same route. The vectors of a corpus are computed the first time
-    and stored beside it, and again when the model or the corpus changes.
+    A model that was trained with routes for queries and documents encodes queries with the one and papers
+    with the other; any other model encodes both with the same route. The papers' vectors are computed the
+    first time (`build_index`) and kept beside the corpus; when it changes, only new texts are encoded.
 
     Args:
         model: a model in memory, or the path or name of one.
         corpus: a corpus, its folder, or a table of papers (`paper_id`, and `title` or `abstract`).
-        queries: one text, or several: a list, a series, a table.
+        queries: one text, or several: a list, a series, a table. None with `like`.
         config: settings; those given by name come before it.
         load_config: how to open a model that is given by its path or name; see `load`.
 
     Raises:
-        UsageError: a bad setting, or an empty query.
-        InputError: the corpus cannot be read, has no paper with the text, or cannot be written to.
+        UsageError: a bad setting, an empty query, or both or neither of `queries` and `like`.
+        InputError: the corpus cannot be read, has no paper with the text, or cannot be written to; a filter
+            or `like` names what no paper has.
         RouteError: the model needs a route, or does not know this one.
 
     Example:
@@ -86,22 +94,52 @@ def search(
         3
     """
     config = SearchConfig.of(config, **settings)
-    queries = TextTable([queries] if isinstance(queries, str) else queries).texts()
-    if not all(query.strip() for query in queries):
+    texts = [] if queries is None else TextTable([queries] if isinstance(queries, str) else queries).texts()
+    if bool(texts) == bool(config.like):
+        raise UsageError("give `queries` or `like`" + (", not both" if texts else ""))
+    if not all(query.strip() for query in texts):
         raise UsageError("a query is empty")
-    with open_corpus(corpus) as folder:  # before the model: a wrong path is known at once
-        encoder, _ = open_encoder(model, config.route, config.batch_size, load_config)
-        searcher = Searcher(encoder, folder, config.unit)
-        hits = searcher.search(queries, config.route, config.top_k)
-        papers = [described(searcher, ranking) for ranking in hits]
+    if config.like and config.hybrid:
+        raise UsageError("`hybrid` needs the words of a query, which `like` has not")
+    filters = config.filters
+    with open_corpus(corpus) as folder:  # before the model: what is wrong is known at once
+        papers = Papers(folder, config.domains)
+        papers.places(filters)
+        liked = papers.find(config.like or ())
+        _check_routes(model, config)
+        encoder = model if isinstance(model, BatchEncoder) else _opened(model, config, load_config)
+        searcher = Searcher(encoder, folder, config.unit, papers)
+        lens = lens_of(encoder.known_routes, config.route, config.query_route, config.document_route)
+        if config.like:
+            hits = [searcher.like(config.like, lens, config.top_k, filters)]
+            texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vector(liked, lens)
+        else:
+            vectors = searcher.encode(texts, lens)
+            hits = searcher.search(vectors, lens, config.top_k, filters, config.hybrid, texts)
+        found = [_described(searcher, *each, lens, config) for each in zip(hits, vectors, strict=True)]
     encoder.log_low_confidence()
-    return SearchResult(queries, papers)
+    return SearchResult(texts, found)
 
 
-def described(searcher: Searcher, hits: Sequence[Hit]) -> list[dict[str, Any]]:
-    """Hits with the facts of their papers."""
-    facts = searcher.facts([hit.row for hit in hits])
-    return [
-        {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile, **fields}
-        for hit, fields in zip(hits, facts, strict=True)
-    ]
+def _opened(model: Any, config: SearchConfig, load_config: LoadConfig | None) -> BatchEncoder:
+    return BatchEncoder(load(model, load_config), config.batch_size)
+
+
+def _check_routes(model: Model, config: SearchConfig) -> None:
+    """Refuse unknown routes of a model's folder before it is loaded."""
+    if (known := KnownRoutes.read(model)) is not None:
+        lens_of(known, config.route, config.query_route, config.document_route)
+
+
+def _described(
+    searcher: Searcher, hits: Sequence[Hit], query: Vectors, lens: Lens, config: SearchConfig
+) -> list[dict[str, Any]]:
+    """Hits with the facts of their papers, and the sentence of each abstract nearest to the query."""
+    rows = [hit.row for hit in hits]
+    spans = searcher.best_sentences(query, rows, lens) if config.sentences else [None] * len(rows)
+    found = []
+    for hit, facts, span in zip(hits, searcher.facts(rows), spans, strict=True):
+        sentence = {"sentence": facts["abstract"][slice(*span)]} if span else {}
+        scores = {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile}
+        found.append({**scores, **facts, **sentence})
+    return found

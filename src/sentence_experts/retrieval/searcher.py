@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sentence_experts.corpus.formats.sentences import sentence_starts
 from sentence_experts.encoding.chunks import Vectors
@@ -17,11 +19,14 @@ from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.exact import Ranking
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.index import RouteVectors, route_vectors
+from sentence_experts.retrieval.keywords import KeywordIndex, fused, keyword_index
 from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
 from sentence_experts.retrieval.papers import Papers
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder
+
+_FUSED = 100  # papers of each ranking that are fused at least
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,19 @@ class Searcher:
         lenses: every lens of the model (`lenses_of`).
     """
 
-    def __init__(self, encoder: BatchEncoder, corpus: CorpusFolder, unit: str = "title+abstract") -> None:
-        """Prepare a search; vectors are read or built when a lens is first used, or by `prepare`."""
+    def __init__(
+        self,
+        encoder: BatchEncoder,
+        corpus: CorpusFolder,
+        unit: str = "title+abstract",
+        papers: Papers | None = None,
+    ) -> None:
+        """Prepare a search; vectors are read or built when a lens is first used, or by `prepare`.
+
+        Once they are, several threads may search.
+        """
         self.encoder, self.corpus, self.unit = encoder, corpus, unit
-        self.papers = Papers(corpus)
+        self.papers = papers or Papers(corpus)
         self.lenses = lenses_of(encoder.known_routes)
         self._vectors: dict[str | None, RouteVectors] = {}
         self._samples: dict[str | None, Vectors] = {}
@@ -80,8 +94,9 @@ class Searcher:
         """The papers' vectors under a lens; read or built the first time."""
         route = self.lens(lens).document_route
         if route not in self._vectors:
-            self._vectors[route] = route_vectors(self.encoder, self.corpus, route, self.unit)
-            self._samples[route] = self._vectors[route].sample()
+            vectors = route_vectors(self.encoder, self.corpus, route, self.unit)
+            self._samples[route] = vectors.sample()
+            self._vectors[route] = vectors
         return self._vectors[route]
 
     def encode(self, texts: Sequence[str], lens: str | Lens | None = None) -> Vectors:
@@ -100,6 +115,8 @@ class Searcher:
         lens: str | Lens | None = None,
         top_k: int = 10,
         filters: Filters | None = None,
+        hybrid: bool = False,
+        texts: Sequence[str] | None = None,
     ) -> list[list[Hit]]:
         """The nearest papers for each query, best first.
 
@@ -108,18 +125,73 @@ class Searcher:
             lens: its name; None for the default route, or the only lens.
             top_k: maximum number of papers per query.
             filters: which papers to look at.
+            hybrid: order papers by the reciprocal ranks of both the cosine and the words of the query (BM25).
+            texts: the queries' texts, for `hybrid` where `queries` are vectors.
 
         Raises:
-            UsageError: an empty query, `top_k` is less than 1, or vectors of another model.
+            UsageError: an empty query, `top_k` is less than 1, vectors of another model, or `hybrid` without
+                texts.
             InputError: a filter names what no paper has.
             RouteError: the model needs a lens, or does not know this one.
         """
         allowed = self.papers.places(filters)
         lens = self.lens(lens)
         if not isinstance(queries, np.ndarray):
-            queries = self.encode([queries] if isinstance(queries, str) else queries, lens)
-        rankings = self.vectors(lens).search(queries, top_k, allowed)
+            texts = [queries] if isinstance(queries, str) else list(queries)
+            queries = self.encode(texts, lens)
+        if hybrid and texts is None:
+            raise UsageError("`hybrid` needs the texts of the queries: give `texts` too")
+        depth = max(top_k, _FUSED) if hybrid else top_k
+        rankings = self.vectors(lens).search(queries, depth, allowed)
+        if hybrid:
+            together = zip(queries, texts or (), rankings, strict=True)
+            rankings = [self._fused(lens, *each, depth, top_k, allowed) for each in together]
         return [self._hits(lens, ranking, query) for ranking, query in zip(rankings, queries, strict=True)]
+
+    def _fused(
+        self,
+        lens: Lens,
+        query: Vectors,
+        text: str,
+        ranking: Ranking,
+        depth: int,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None,
+    ) -> Ranking:
+        rows = fused([ranking[0], self.keywords.search(text, depth, allowed)], top_k)
+        return rows, self.vectors(lens).of_rows(rows) @ unit_length(query[None])[0]
+
+    @cached_property
+    def keywords(self) -> KeywordIndex:
+        """The words of the corpus, for BM25."""
+        return keyword_index(self.corpus, self.unit)
+
+    def ranks(
+        self,
+        query: Vectors,
+        rows: Sequence[int],
+        lens: str | Lens | None = None,
+        filters: Filters | None = None,
+    ) -> list[tuple[int | None, float | None]]:
+        """The rank (from 1) and percentile of given papers for a query of shape (dimensions,).
+
+        The rank is among the papers that pass the filters, the percentile among all. Both are None for a
+        paper without text.
+        """
+        vectors, lens = self.vectors(lens), self.lens(lens)
+        scores, allowed = vectors.scores(query), self.papers.places(filters)
+        among = np.sort(scores if allowed is None else scores[allowed[vectors.rows]])
+        everything = np.sort(scores)
+        places = np.searchsorted(vectors.rows, rows)
+        found: list[tuple[int | None, float | None]] = []
+        for row, place in zip(rows, places, strict=True):
+            if place == len(vectors.rows) or vectors.rows[place] != row:
+                found.append((None, None))
+                continue
+            better = len(among) - int(np.searchsorted(among, scores[place], side="right"))
+            lower = float(np.searchsorted(everything, scores[place])) / len(everything) * 100
+            found.append((better + 1, lower))
+        return found
 
     def like(
         self,

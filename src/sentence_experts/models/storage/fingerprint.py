@@ -54,6 +54,16 @@ def set_origin(model: SentenceTransformer, origin: Origin) -> None:
     setattr(model, _ATTRIBUTE, origin)
 
 
+def unchanged_origin(model: SentenceTransformer) -> Origin | None:
+    """Where `load` found a model, if it is as it was then; None for any other, such as one in training."""
+    origin: Origin | None = getattr(model, _ATTRIBUTE, None)
+    if origin is None or getattr(model, "fingerprint", None) is not None:
+        return None
+    known, usual = origin.changes, origin.usual_changes
+    changed = any(count > known.get(name, usual) for name, count in _changes(model).items())
+    return None if changed else origin
+
+
 def forget_origin(model: SentenceTransformer) -> None:
     """Note that a model is not as its files have it."""
     model.__dict__.pop(_ATTRIBUTE, None)
@@ -83,12 +93,8 @@ def fingerprint_of(model: SentenceTransformer) -> str:
     """
     if (own := getattr(model, "fingerprint", None)) is not None:
         return str(own)
-    origin: Origin | None = getattr(model, _ATTRIBUTE, None)
-    if origin is None:
+    if (origin := unchanged_origin(model)) is None:
         return weights_fingerprint(model)
-    known, usual = origin.changes, origin.usual_changes
-    if any(count > known.get(name, usual) for name, count in _changes(model).items()):
-        return weights_fingerprint(model)  # it has been trained since
     fingerprint = source_fingerprint(origin.place, origin.commit) or weights_fingerprint(model)
     return sha256_text(fingerprint, origin.arithmetic) if origin.arithmetic else fingerprint
 

@@ -1,0 +1,184 @@
+"""`build_index`: the vectors of a corpus, before the first search asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.encoding.encode import Model
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, PARQUET
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.routing.known_routes import KnownRoutes, check_route
+from sentence_experts.retrieval.config import IndexConfig
+from sentence_experts.retrieval.index import (
+    FOLDER,
+    INDEX,
+    UNITS,
+    index_state,
+    papers_fingerprint,
+    route_vectors,
+    store_vectors,
+)
+from sentence_experts.retrieval.lenses import lens_of, lenses_of
+from sentence_experts.storage import read_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class CorpusIndex:
+    """The vectors that stand beside a corpus.
+
+    Attributes:
+        corpus: the corpus.
+        parts: one dict for each model, route and unit: `route` (None without routes), `unit`, `model`,
+            `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus" or "damaged") and
+            `folder`.
+    """
+
+    corpus: CorpusFolder
+    parts: list[dict[str, Any]]
+
+    @classmethod
+    def open(cls, corpus: CorpusFolder | Path | str) -> CorpusIndex:
+        """What stands beside a corpus; nothing is a valid answer.
+
+        Raises:
+            InputError: no corpus, or a newer version of this package wrote its vectors.
+        """
+        opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+        files = sorted((opened.path / FOLDER).glob(f"*/{INDEX}"))
+        return cls(opened, [_described(file.parent, opened) for file in files])
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{part['route'] or '(no routes)'}  {part['unit']}  {part['texts']:,} texts of "
+            f"{part['dimensions']}  {part['megabytes']:,.1f} MB  {part['model']}  {part['state']}"
+            for part in self.parts
+        ]
+        return "\n".join(lines) or f"{self.corpus.path}: no vectors"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per model, route and unit."""
+        import pandas as pd
+
+        return pd.DataFrame(self.parts)
+
+
+def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
+    state = index_state(folder, corpus)
+    try:
+        noted = read_json(folder / INDEX)
+        settings, texts = noted["settings"], int(noted["texts"])
+        dimensions = int(np.load(folder / "vectors.npy", mmap_mode="r").shape[1])
+    except (InputError, OSError, EOFError, KeyError, TypeError, ValueError):
+        noted, settings, texts, dimensions, state = {}, {}, 0, 0, "damaged"
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    return {
+        "route": settings.get("route"),
+        "unit": settings.get("unit", ""),
+        "model": noted.get("model", ""),
+        "texts": texts,
+        "dimensions": dimensions,
+        "megabytes": round(size / 1e6, 1),
+        "state": state,
+        "folder": str(folder),
+    }
+
+
+def build_index(
+    model: Model | None,
+    corpus: CorpusFolder | Path | str,
+    config: IndexConfig | None = None,
+    *,
+    vectors: Path | str | None = None,
+    load_config: LoadConfig | None = None,
+    **settings: Any,
+) -> CorpusIndex:
+    """Encode the papers of a corpus, so that `search` finds their vectors.
+
+    The vectors stand beside the corpus, one set for each route, bound to what decides that route's vectors:
+    an expert that is added to the model, or a new card, leaves them valid. An interrupted call goes on where
+    it stopped. When the corpus has changed, only texts that it did not have before are encoded.
+
+    Args:
+        model: a model in memory, or the path or name of one; None with `vectors`.
+        corpus: a corpus or its folder.
+        config: settings; those given by name come before it.
+        vectors: a file of vectors of `CORPUS/papers.parquet` that `encode` wrote, instead of a model.
+        load_config: how to open a model that is given by its path or name; see `load`.
+
+    Raises:
+        UsageError: a bad setting, or both or neither of `model` and `vectors`.
+        InputError: the corpus cannot be read or written to, no paper has the text, or the vectors are not of
+            this corpus.
+        RouteError: the model needs a route, or does not know one of these.
+
+    Example:
+        >>> build_index("model", "corpus", route=["genomics"], unit="title").to_pandas()["texts"].tolist()
+        [120]
+    """
+    config = IndexConfig.of(config, **settings)
+    if (model is None) == (vectors is None):
+        raise UsageError("give a model, or `vectors`, and not both")
+    opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+    if vectors is not None:
+        _take_vectors(Path(vectors), opened)
+        return CorpusIndex.open(opened)
+    assert model is not None
+    if not isinstance(model, BatchEncoder):
+        known = KnownRoutes.read(model)
+        for route in _routes(known, config) if known is not None else ():
+            check_route(model, route)
+        model = BatchEncoder(load(model, load_config), config.batch_size)
+    for route in _routes(model.known_routes, config):
+        route_vectors(model, opened, route, config.unit)
+    model.log_low_confidence()
+    return CorpusIndex.open(opened)
+
+
+def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
+    """The routes of the papers that the settings name."""
+    if config.route == [ALL] and ALL not in known.prompts:
+        yield from (lens.document_route for lens in lenses_of(known))
+    elif config.route:
+        yield from (known.choose(route) for route in config.route)
+    else:
+        yield lens_of(known).document_route
+
+
+def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
+    """Store the vectors of a file that `encode` wrote of the corpus's own table of papers."""
+    noted = read_json(file.with_name(f"{file.name}.json"))
+    made, result = (noted.get(key) or {} for key in ("settings", "result"))
+    column, precision = made.get("column"), made.get("precision", FLOAT32)
+    if result.get("route_fingerprint") is None or column not in UNITS:
+        raise InputError(
+            f"{file}: not vectors of a corpus: make them with `encode` from {corpus.papers}, of its column "
+            "title or abstract"
+        )
+    if made.get("input") != papers_fingerprint(corpus):
+        raise InputError(f"{file}: vectors of other texts than those of {corpus.papers}")
+    if precision not in (FLOAT32, FLOAT16) or file.suffix not in (NPY, PARQUET):
+        raise InputError(f"{file}: vectors of {precision}; an index takes float32 and float16")
+    settings = {name: made[name] for name in ("route", "pooling", "max_length", "number_type")}
+    settings |= {"fingerprint": result["route_fingerprint"], "unit": column}
+    store_vectors(corpus, settings, result.get("model", ""), _read(file))
+
+
+def _read(file: Path) -> Any:
+    if file.suffix == NPY:
+        return np.load(file, mmap_mode="r")
+    column = pq.read_table(file, columns=["vector"])["vector"].combine_chunks()
+    return column.flatten().to_numpy().reshape(len(column), -1)

@@ -1,0 +1,140 @@
+"""BM25: papers by the words of a query, over posting lists that are built once and mapped into memory.
+
+A table of every word's papers in five arrays is all that BM25 needs, so it stands on scikit-learn's counts
+and NumPy instead of a search engine: a query reads the lists of its own words only. Words are runs of letters
+and digits in lower case, neither stemmed nor stopped: rare words count, frequent ones hardly.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sentence_experts.errors import InputError
+from sentence_experts.retrieval.index import FOLDER, papers_fingerprint, texts_of
+from sentence_experts.storage import locked, replacing_folder, sha256_text, write_npy, write_text
+
+if TYPE_CHECKING:
+    from sentence_experts.corpus.tables import CorpusFolder
+
+K1, B = 1.2, 0.75  # Robertson's usual values, as in Lucene
+WORD = re.compile(r"\w+")
+WORDS, STARTS, ROWS, WEIGHTS = "words.txt", "starts.npy", "rows.npy", "weights.npy"
+_VERSION = "bm25 1"
+
+
+@dataclass(frozen=True)
+class KeywordIndex:
+    """The posting lists of a corpus.
+
+    Attributes:
+        words: word -> its number.
+        starts: (words + 1,) where each word's list begins.
+        rows: (postings,) rows of papers.
+        weights: (postings,) what the word adds to the paper's score.
+        papers: the number of papers of the corpus.
+    """
+
+    words: dict[str, int]
+    starts: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    papers: int
+
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """The BM25 score of every paper, (papers,); 0 for those without any word of the query."""
+        scores = np.zeros(self.papers, np.float32)
+        for word in dict.fromkeys(words_of(query)):
+            if (number := self.words.get(word)) is not None:
+                here = slice(self.starts[number], self.starts[number + 1])
+                scores[self.rows[here]] += self.weights[here]  # a paper stands in a list once
+        return scores
+
+    def search(self, query: str, top_k: int, allowed: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """The rows of the best papers that hold a word of the query, best first."""
+        scores = self.scores(query)
+        if allowed is not None:
+            scores[~allowed] = 0
+        found = np.flatnonzero(scores)
+        if len(found) > top_k:
+            found = found[scores[found] >= np.partition(scores[found], -top_k)[-top_k]]
+        return found[np.argsort(-scores[found], kind="stable")][:top_k]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, in lower case."""
+    return WORD.findall(text.lower())
+
+
+def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
+    """The posting lists of a corpus's texts: read if they are there, otherwise built beside it.
+
+    Raises:
+        InputError: no paper has that text, or they cannot be written beside the corpus.
+    """
+    key = sha256_text(_VERSION, unit, papers_fingerprint(corpus))[:16]
+    folder = corpus.path / FOLDER / f"words-{unit}-{key}"
+    if not (folder / WORDS).is_file():
+        try:
+            with locked(folder, "count the words of the corpus", wait=True):
+                if not (folder / WORDS).is_file():
+                    _build(corpus, unit, folder)
+        except PermissionError as error:
+            raise InputError(f"{folder.parent}: cannot be written beside the corpus: {error}") from error
+    words = (folder / WORDS).read_text(encoding="utf-8").split("\n")
+    arrays = [np.load(folder / name, mmap_mode="r") for name in (STARTS, ROWS, WEIGHTS)]
+    return KeywordIndex(
+        {word: number for number, word in enumerate(words)}, *arrays, pq.read_metadata(corpus.papers).num_rows
+    )
+
+
+def _build(corpus: CorpusFolder, unit: str, folder: Path) -> None:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    rows: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for row, text in texts_of(corpus, unit):
+            rows.append(row)
+            yield text
+
+    vectorizer = CountVectorizer(tokenizer=words_of, token_pattern=None, lowercase=False, dtype=np.int32)
+    try:
+        counts = vectorizer.fit_transform(texts()).tocsc()  # (texts, words)
+    except ValueError as error:  # no text, or no word in any
+        raise InputError(f"{corpus.papers}: no words to search for: {error}") from error
+    lengths = np.asarray(counts.sum(axis=1)).ravel()
+    frequency = np.diff(counts.indptr)
+    rarity = np.log1p((len(rows) - frequency + 0.5) / (frequency + 0.5))
+    norm = K1 * (1 - B + B * lengths / lengths.mean())
+    values = counts.data / (counts.data + norm[counts.indices])
+    weights = (values * np.repeat(rarity, frequency)).astype(np.float32)
+    with replacing_folder(folder) as temporary:
+        write_npy(temporary / STARTS, counts.indptr.astype(np.int64))
+        write_npy(temporary / ROWS, np.array(rows, np.int32)[counts.indices])
+        write_npy(temporary / WEIGHTS, weights)
+        write_text(temporary / WORDS, "\n".join(vectorizer.get_feature_names_out()))
+    for older in folder.parent.glob(f"words-{unit}-*"):  # of an older state of the corpus
+        if older != folder and (older / WORDS).is_file():
+            shutil.rmtree(older, ignore_errors=True)
+
+
+def fused(rankings: list[NDArray[np.int64]], top_k: int, constant: int = 60) -> NDArray[np.int64]:
+    """Reciprocal rank fusion: rows by the sum of 1 / (60 + rank) over the rankings that hold them.
+
+    60 is the constant of Cormack, Clarke and Buettcher (2009). Ties stand in the order of the first ranking.
+    """
+    sums: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, row in enumerate(ranking.tolist(), start=1):
+            sums[row] = sums.get(row, 0.0) + 1 / (constant + rank)
+    best = sorted(sums, key=lambda row: -sums[row])[:top_k]
+    return np.array(best, np.int64)

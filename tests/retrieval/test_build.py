@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import sentence_experts
+from helpers.samples import PAPERS, make_tiny_encoder, write_corpus
+from sentence_experts.encoding.encode import encode
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.loading import load
+from sentence_experts.models.storage.route_fingerprint import folder_route_fingerprint
+from sentence_experts.retrieval import index as index_module
+from sentence_experts.retrieval.build import CorpusIndex, build_index
+from sentence_experts.retrieval.index import route_vectors
+from sentence_experts.retrieval.search import search
+from sentence_experts.storage import update_json
+
+
+def refuse(*args, **options):
+    pytest.fail("encoded again")
+
+
+@pytest.mark.parametrize("prefix", [False, True])
+def test_an_index_outlives_another_expert_and_automatic_routes(
+    tmp_path, experts_model, minilm, prefix, monkeypatch
+):
+    source = experts_model
+    if prefix:
+        source = tmp_path / "prefix"
+        plain = make_tiny_encoder(tmp_path / "plain", minilm)
+        sentence_experts.extend(plain, ["crops", "neuro"], route="prefix").save(str(source))
+    corpus = write_corpus(tmp_path / "corpus")
+    encoder = BatchEncoder(load(source, device="cpu"), batch_size=4)
+    before = np.array(route_vectors(encoder, corpus, "neuro").vectors)
+    grown = tmp_path / "grown"
+    sentence_experts.add_expert(source, "skin", out=grown)
+    (grown / "made_from.json").unlink()
+    update_json(grown / "config.json", {"auto_map": {}, "auto_routes": True})
+    (grown / "README.md").write_text("Another card.")
+    shutil.copytree(grown, tmp_path / "auto")
+    (tmp_path / "auto" / "auto_route").mkdir()
+    (tmp_path / "auto" / "auto_route" / "auto_route.json").write_text("{}")
+    monkeypatch.setattr(index_module, "_build", refuse)
+    larger = BatchEncoder(load(grown, device="cpu"), batch_size=4)
+    assert larger.routes.keys() > encoder.routes.keys()
+    assert np.array_equal(route_vectors(larger, corpus, "neuro").vectors, before)
+    monkeypatch.undo()
+    fresh = write_corpus(tmp_path / "fresh")
+    assert np.array_equal(route_vectors(larger, fresh, "neuro").vectors, before)
+    for route in ("crops", "neuro"):
+        prints = {
+            folder_route_fingerprint(folder, route) for folder in (Path(source), grown, tmp_path / "auto")
+        }
+        assert len(prints) == 1
+        assert None not in prints
+    smaller = tmp_path / "smaller"
+    sentence_experts.drop_expert(source, "crops", out=smaller)
+    assert folder_route_fingerprint(smaller, "neuro") == folder_route_fingerprint(Path(source), "neuro")
+
+
+@pytest.mark.parametrize(
+    ("name", "routes"),
+    [("experts.0.", ["crops"]), ("experts.1.", ["neuro"]), ("attention", ["crops", "neuro"])],
+)
+def test_trained_weights_change_the_routes_that_meet_them(tmp_path, experts_model, name, routes):
+    model = load(experts_model, device="cpu")
+    weight = next(each for key, each in model.named_parameters() if name in key)
+    weight.data += 1
+    model.save(str(tmp_path / "trained"))
+    for route in ("crops", "neuro"):
+        same = folder_route_fingerprint(tmp_path / "trained", route) == folder_route_fingerprint(
+            experts_model, route
+        )
+        assert same == (route not in routes)
+
+
+def test_a_token_changes_its_own_route_alone(tmp_path, experts_model):
+    model = load(experts_model, device="cpu")
+    embeddings = next(each for key, each in model.named_parameters() if "word_embeddings" in key)
+    embeddings.data[-1] += 1
+    model.save(str(tmp_path / "trained"))
+    prints = [
+        [folder_route_fingerprint(folder, route) for route in ("crops", "neuro")]
+        for folder in (tmp_path / "trained", experts_model)
+    ]
+    assert prints[0][0] == prints[1][0]
+    assert prints[0][1] != prints[1][1]
+
+
+def test_model_in_training_gets_vectors_of_its_own(tmp_path, experts_model):
+    corpus, model = write_corpus(tmp_path), load(experts_model, device="cpu")
+    before = np.array(route_vectors(BatchEncoder(model, 4), corpus, "crops").vectors)
+    with torch.no_grad():
+        next(each for name, each in model.named_parameters() if "experts.0" in name).mul_(5)
+    assert np.abs(route_vectors(BatchEncoder(model, 4), corpus, "crops").vectors - before).max() > 1e-4
+
+
+def test_all_routes_are_built_and_listed(tmp_path, experts, monkeypatch):
+    corpus = write_corpus(tmp_path)
+    assert CorpusIndex.open(tmp_path).parts == []
+    assert "no vectors" in repr(CorpusIndex.open(tmp_path))
+    built = build_index(experts, tmp_path, route=["all"], unit="title").to_pandas()
+    assert sorted(built["route"]) == ["crops", "neuro"]
+    assert built["texts"].tolist() == [4, 4]
+    assert set(built["state"]) == {"whole"}
+    monkeypatch.setattr(index_module, "_build", refuse)
+    search(experts, corpus, "rice", route="neuro", unit="title")
+    write_corpus(tmp_path, PAPERS[:2])
+    assert set(CorpusIndex.open(tmp_path).to_pandas()["state"]) == {"of an older corpus"}
+    next(tmp_path.rglob("vectors.npy")).write_bytes(b"")
+    assert "damaged" in set(CorpusIndex.open(tmp_path).to_pandas()["state"])
+    with pytest.raises(RouteError, match="no route 'x'"):
+        build_index(experts, tmp_path, route=["x"])
+    with pytest.raises(UsageError, match="give a model, or `vectors`"):
+        build_index(experts, tmp_path, vectors="v.npy")
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+def test_vectors_of_encode_become_an_index(tmp_path, experts_model, monkeypatch, name):
+    corpus, model = write_corpus(tmp_path / "corpus"), load(experts_model, device="cpu")
+    expected = np.array(
+        route_vectors(BatchEncoder(model), write_corpus(tmp_path / "own"), "crops", "title").vectors
+    )
+    encode(model, corpus.papers, out=tmp_path / name, column="title", route="crops")
+    build_index(None, corpus, vectors=tmp_path / name)
+    monkeypatch.setattr(index_module, "_build", refuse)
+    taken = route_vectors(BatchEncoder(model), corpus, "crops", "title")
+    assert taken.rows.tolist() == [0, 1, 2, 4]
+    assert taken.vectors == pytest.approx(expected, abs=1e-5)
+    other = write_corpus(tmp_path / "other", PAPERS[:3])
+    with pytest.raises(InputError, match="of other texts than those of"):
+        build_index(None, other, vectors=tmp_path / name)
+    encode(model, ["a text"], out=tmp_path / "text.npy", route="crops")
+    with pytest.raises(InputError, match="not vectors of a corpus"):
+        build_index(None, corpus, vectors=tmp_path / "text.npy")
+    with pytest.raises(InputError, match="no such file"):
+        build_index(None, corpus, vectors=tmp_path / "none.npy")

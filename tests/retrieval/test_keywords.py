@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from helpers.samples import PAPERS, write_corpus
+from sentence_experts.errors import InputError
+from sentence_experts.retrieval.keywords import fused, keyword_index
+
+TEXTS = [
+    ("a", "rice rice drought", None),
+    ("b", "rice", None),
+    ("c", "Wheat, rust!", None),
+    ("d", None, "wheat"),
+]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write_corpus(tmp_path, [(*paper, 2000, False) for paper in TEXTS])
+
+
+def test_scores_are_those_of_the_formula(corpus):
+    index = keyword_index(corpus, "title+abstract")
+    lengths, mean = [3, 1, 2, 1], 7 / 4
+    rarity = math.log(1 + (4 - 2 + 0.5) / (2 + 0.5))
+    expected = [
+        rarity * count / (count + 1.2 * (1 - 0.75 + 0.75 * length / mean))
+        for count, length in zip([2, 1, 0, 0], lengths, strict=True)
+    ]
+    assert index.scores("Rice?") == pytest.approx(expected)
+    assert index.scores("rice rice unknown") == pytest.approx(expected)
+    assert sorted(index.search("rice", 9)) == [0, 1]
+    assert index.search("rice", 9, np.array([False, True, True, True])).tolist() == [1]
+    assert index.search("drought wheat", 2).tolist() == [0, 3]
+
+
+def test_words_of_an_older_corpus_are_counted_again(tmp_path, corpus):
+    keyword_index(corpus, "title")
+    again = keyword_index(write_corpus(tmp_path), "title")
+    assert again.search("drought", 1).tolist() == [0]
+    assert len(list((tmp_path / ".vectors").glob("words-*"))) == 1
+    with pytest.raises(InputError, match="no words"):
+        keyword_index(write_corpus(tmp_path / "none", PAPERS[3:4]), "title")
+
+
+def test_fusion_sums_reciprocal_ranks():
+    assert fused([np.array([5, 1, 2]), np.array([2, 7])], 3).tolist() == [2, 5, 1]
