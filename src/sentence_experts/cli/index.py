@@ -39,7 +39,7 @@ def build(
         typer.Option(help="Vectors that `encode` wrote of CORPUS/papers.parquet, instead of a model"),
     ] = None,
 ) -> None:
-    """Encode the papers of a corpus, so that `search` and `serve --corpus` find their vectors.
+    """Encode the papers of a corpus, so that `search` finds their vectors.
 
     There is one set of vectors for each route. It stays valid when the model gets another expert. When the
     corpus has grown, only new papers are encoded. The same command continues an interrupted build.

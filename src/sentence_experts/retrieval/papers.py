@@ -126,13 +126,16 @@ class Papers:
 
     def _row_of(self, given: str) -> int | None:
         text = given.strip()
-        doi, pmid, pmcid = parse_identifier(text)
-        names = [
+        known = parse_identifier(text)
+        names = (
             ("paper_id", text),
-            ("doi", doi or normalise_doi(text)),
-            ("pmid", pmid or normalise_pmid(text)),
-        ]
-        names.append(("pmcid", pmcid or (normalise_pmcid(text) if text[:3].lower() == "pmc" else None)))
+            ("paper_id", known.name()),
+            ("doi", known.doi or normalise_doi(text)),
+            ("pmid", known.pmid or normalise_pmid(text)),
+            ("pmcid", known.pmcid or (normalise_pmcid(text) if text[:3].lower() == "pmc" else None)),
+            ("openalex", f"W{known.openalex}" if known.openalex else None),
+            ("s2", str(known.s2) if known.s2 else None),
+        )
         for column, value in names:
             if value and (row := pc.index(self.column(column), value).as_py()) >= 0:
                 return int(row)
