@@ -23,7 +23,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     ("arguments", "message"),
     [
         ((), "give --pairs, --tasks or both"),
-        (("--tasks", "t", "--batches", "domain"), "--batches: Input should be 'homogeneous'"),
+        (("--tasks", "t", "--batches", "domain"), "--batches: Input should be 'auto'"),
         (("--tasks", "t", "--temperature", "0"), "--temperature: Input should be greater than 0"),
         (("--pairs", "p", "--warmup", "0.2", "--warmup-steps", "3"), "--warmup and --warmup-steps"),
         (("--pairs", "p", "--temperatures", "copd=0"), "--temperatures: give at least one route"),

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from helpers.samples import TOPICS, make_tiny_encoder
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
@@ -43,11 +45,64 @@ def test_each_text_stands_behind_the_route_of_its_domain(pairs: Pairs, tiny_expe
 def test_mixed_batches_are_of_all_pairs_and_homogeneous_ones_of_a_domain(
     pairs: Pairs, tiny_experts: Path
 ) -> None:
-    mixed, apart = made(pairs, tiny_experts), made(pairs, tiny_experts, batches="homogeneous")
+    mixed, apart = (made(pairs, tiny_experts, batches=kind) for kind in ("mixed", "homogeneous"))
     assert [name for name, _ in mixed.pools] == ["all mixed routes together"]
     assert [name for name, _ in apart.pools] == ["domain crops", "domain neuro"]
     with pytest.raises(InputError, match="domain crops: 32 training pairs do not fill one batch of 40"):
         RouteBatches(apart, 40)
+
+
+def test_batches_suit_what_chooses_the_expert(
+    pairs: Pairs, tiny_experts: Path, minilm: str, tmp_path: Path
+) -> None:
+    def pools(model: Path, **settings: object) -> list[str]:
+        return [name for name, _ in made(pairs, model, batch_size=4, **settings).pools]
+
+    apart, mixed = ["domain crops", "domain neuro"], ["all mixed routes together"]
+    assert pools(tiny_experts) == apart
+    dense = make_tiny_encoder(tmp_path / "dense", minilm)
+    assert pools(dense) == mixed
+    for router in ("learned", "token"):
+        extend(dense, experts=list(TOPICS), router=router, out=tmp_path / router)
+        assert pools(tmp_path / router) == mixed
+        assert pools(tmp_path / router, batches="homogeneous") == apart
+    assert pools(tiny_experts, only_expert="neuro") == ["all mixed routes together"]
+
+
+def test_domains_too_small_for_a_batch_share_mixed_ones(
+    tiny_experts: Path, tmp_path: Path, minilm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    domains = ("crops", "neuro", "rocks")
+    model = make_tiny_encoder(tmp_path / "model", minilm, experts=domains)
+
+    def batches_of(sizes: tuple[int, int, int], **settings: object) -> list[str]:
+        caplog.clear()
+        rows = [
+            {"anchor": f"{name} {n}", "positive": f"more {name} {n}", "domain": name}
+            for name, size in zip(domains, sizes, strict=True)
+            for n in range(size)
+        ]
+        training = made(Pairs.of(rows), model, batch_size=8, **settings)
+        assert len(list(RouteBatches(training, 8, steps=4))) == 4
+        return [route.batches for route in training.routes]
+
+    assert batches_of((8, 9, 10)) == ["homogeneous"] * 3
+    assert "too few" not in caplog.text
+    assert batches_of((3, 20, 6)) == ["mixed", "homogeneous", "mixed"]
+    assert "a batch of 8: crops, rocks; batches are mixed there, and of one domain" in caplog.text
+    assert batches_of((3, 20, 9)) == ["mixed"] * 3
+    assert "a batch of 8: crops; batches are mixed for all domains" in caplog.text
+    assert batches_of((16, 40, 60), fraction=0.2) == ["mixed"] * 3
+    with pytest.raises(InputError, match="domain crops: 3 training pairs do not fill one batch of 8"):
+        batches_of((3, 20, 9), batches="homogeneous")
+
+
+def test_a_domain_whose_pairs_share_one_text_is_too_small(tiny_experts: Path) -> None:
+    rows = [{"anchor": "the same", "positive": f"crop {n}", "domain": "crops"} for n in range(20)]
+    rows += [{"anchor": f"cell {n}", "positive": f"axon {n}", "domain": "neuro"} for n in range(20)]
+    training = made(Pairs.of(rows), tiny_experts, batch_size=4)
+    assert [route.batches for route in training.routes] == ["mixed", "mixed"]
 
 
 def test_missing_routes_and_domains_are_named(pairs: Pairs, tiny_experts: Path) -> None:

@@ -13,6 +13,7 @@ from sentence_experts.training.loss_kinds import LOSS_KINDS
 # of Table 4).
 STATIC_BATCHES = "heterogeneous"
 STATIC_TEMPERATURE = 0.03
+AUTO_BATCHES: Literal["auto"] = "auto"
 
 
 class TrainConfig(Config):
@@ -31,11 +32,12 @@ class TrainConfig(Config):
         ge=2,
         description="Pairs per batch and process; the other pairs of the batch are a pair's negatives",
     )
-    batches: Literal["homogeneous", "heterogeneous", "mixed"] | None = Field(
-        None,
+    batches: Literal["auto", "homogeneous", "heterogeneous", "mixed"] = Field(
+        AUTO_BATCHES,
         description="What a batch is drawn from: homogeneous (one domain, or one dataset of a task), "
-        "heterogeneous (all datasets of a task) or mixed (all routes). Default: mixed for domains, and "
-        "what the task file says for each task",
+        "heterogeneous (all datasets of a task), mixed (all routes) or auto (tasks: as the task file says; "
+        "domains: homogeneous where each has its own expert, mixed where texts choose experts or all share "
+        "one model; domains too small to fill a batch share mixed ones)",
     )
     curriculum: Literal["task_aware", "static"] = Field(
         "task_aware",

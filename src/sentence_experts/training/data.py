@@ -18,7 +18,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 from sentence_experts.errors import UsageError
-from sentence_experts.training.config import STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
+from sentence_experts.models.routing.router_kinds import router_kind
+from sentence_experts.training import processes
+from sentence_experts.training.config import AUTO_BATCHES, STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
 from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.loss_kinds import LOSS_KINDS
 from sentence_experts.training.objectives import NONE, NUMBER_COLUMNS, Numbers, Objective
@@ -55,7 +57,8 @@ def trained_routes(
         for objective in objectives
         for route in objective.own(routes)
     )
-    return _of_expert(decided, config.only_expert, model) if config.only_expert else decided
+    decided = _of_expert(decided, config.only_expert, model) if config.only_expert else decided
+    return _mixed_where_shared(decided, model)
 
 
 def _decided(
@@ -71,11 +74,42 @@ def _decided(
     experts = experts_of(model, route.sides)
     return replace(
         route,
-        batches=config.batches or (STATIC_BATCHES if static else route.batches),
+        batches=_batches(route, config),
         temperature=temperature or (STATIC_TEMPERATURE if static else route.temperature),
         weight=route.weight if weighted else None,
         prompts=prompts,
         experts=(experts[route.sides[0]], experts[route.sides[1]]),
+    )
+
+
+def _batches(route: TrainedRoute, config: TrainConfig) -> str:
+    if config.batches != AUTO_BATCHES:
+        return config.batches
+    return STATIC_BATCHES if config.curriculum == "static" else route.batches
+
+
+def _mixed_where_shared(
+    routes: tuple[TrainedRoute, ...], model: SentenceTransformer
+) -> tuple[TrainedRoute, ...]:
+    """Batches of `auto` are mixed, unless fixed routes lead to different experts.
+
+    Texts of other domains are easy negatives for an expert, which sees its own domain alone: they cost 0.015
+    to 0.019. A model that all domains share gained 0.006 by them, and a learned router that sees one domain
+    per step collapses.
+    """
+    routed = routed_model(model)
+    experts = {route.experts for route in routes if route.batches == AUTO_BATCHES}
+    if len(experts) > 1 and routed is not None and not router_kind(routed.config).is_learned:
+        return routes
+    return _with_batches(routes, [route.batches == AUTO_BATCHES for route in routes], "mixed")
+
+
+def _with_batches(
+    routes: tuple[TrainedRoute, ...], chosen: Sequence[bool], batches: str
+) -> tuple[TrainedRoute, ...]:
+    """The routes, the chosen ones with other batches."""
+    return tuple(
+        replace(route, batches=batches) if take else route for route, take in zip(routes, chosen, strict=True)
     )
 
 
@@ -150,8 +184,14 @@ class TrainingSet:
                 tables.append(_shifted(rows.table, count))
                 links.append(rows.links + count)
                 count += rows.numbers
-        places, pools = _places(pa.concat_tables(tables), routes)
-        table, places = _sample(pa.concat_tables(tables), places, config)
+        table = pa.concat_tables(tables)
+        places, pools = _places(table, routes)
+        table, places = _sample(table, places, config)
+        texts = distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))[1]
+        texts = texts.reshape(2, -1).T
+        if any(route.batches == AUTO_BATCHES for route in routes):
+            routes = _mixed_where_small(routes, places, texts, config.batch_size * processes.count())
+            places, pools = _places(table, routes)
         left, right = (torch.from_numpy(ends) for ends in np.concatenate(links, axis=1))
         numbers = np.stack([table[name].to_numpy() for name in NUMBER_COLUMNS], axis=1)
         negatives = int(not LOSS_KINDS[config.loss].symmetric and (numbers[:, 2] != NONE).any())
@@ -160,10 +200,9 @@ class TrainingSet:
             _behind([route.prompts[1] for route in routes], places, table[name])
             for name in ("positive", "negative")
         )
-        _, texts = distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))
         return cls(
             routes, anchors, positives, (negative,) * negatives, numbers[:, : 2 + negatives], places, pools,
-            texts.reshape(2, -1).T, KnownPositives(left, right, max(count, 1)), config.fraction,
+            texts, KnownPositives(left, right, max(count, 1)), config.fraction,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -259,6 +298,7 @@ def _places(
         for source in route.sources:
             of_source = f", dataset {source}" if len(route.sources) > 1 else ""
             name = {
+                AUTO_BATCHES: f"{route.kind} {route.name}",
                 "homogeneous": f"{route.kind} {route.name}{of_source}",
                 "heterogeneous": f"{route.kind} {route.name}",
                 "mixed": "all mixed routes together",
@@ -272,6 +312,41 @@ def _places(
     used, places[:, 2] = np.unique(places[:, 2], return_inverse=True)
     names = list(pools)
     return places, tuple((names[pool], tuple(pools[names[pool]])) for pool in used)
+
+
+def _mixed_where_small(
+    routes: tuple[TrainedRoute, ...], places: Numbers, texts: Numbers, size: int
+) -> tuple[TrainedRoute, ...]:
+    """Batches of `auto` are homogeneous where a domain fills one of `size` pairs; others share mixed ones.
+
+    If those do not fill one together, all domains are mixed. `places` and `texts` are as in `TrainingSet`.
+    """
+    is_auto = [route.batches == AUTO_BATCHES for route in routes]
+    small = [auto and not _fills(texts[places[:, 0] == number], size) for number, auto in enumerate(is_auto)]
+    if any(small):
+        names = ", ".join(route.name for route, take in zip(routes, small, strict=True) if take)
+        together = np.isin(places[:, 0], np.flatnonzero(small))
+        enough = _fills(texts[together], size)
+        where = "there, and of one domain elsewhere" if enough else "for all domains"
+        logger.info(
+            f"too few training pairs to fill a batch of {size}: {names}; batches are mixed {where} "
+            "(`batch_size`, `batches`)"
+        )
+        routes = _with_batches(routes, small if enough else is_auto, "mixed")
+    return _with_batches(routes, [route.batches == AUTO_BATCHES for route in routes], "homogeneous")
+
+
+def _fills(texts: Numbers, size: int) -> bool:
+    """Whether so many of the pairs, (pairs, 2) text numbers, share no text, when taken in order."""
+    seen: set[int] = set()
+    count = 0
+    for pair in (row.tolist() for row in texts):
+        if seen.isdisjoint(pair):
+            seen.update(pair)
+            count += 1
+            if count == size:
+                return True
+    return False
 
 
 def _behind(prompts: list[str], places: Numbers, texts: pa.ChunkedArray) -> pa.ChunkedArray:

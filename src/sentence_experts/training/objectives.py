@@ -23,7 +23,7 @@ from sentence_experts.pairs.dataset import NEGATIVE, Pairs, describe_domain
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.tasks.split import linked
 from sentence_experts.tasks.task_file import Task
-from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.config import AUTO_BATCHES, TrainConfig
 from sentence_experts.training.routes import TrainedRoute, routed_model
 from sentence_experts.training.validation import (
     PairValidation,
@@ -111,7 +111,7 @@ class LinkedPairs(Objective):
     def routes(self) -> list[TrainedRoute]:
         """The domains."""
         return [
-            TrainedRoute("domain", name, (name,), (name, name), "mixed", 0.05, symmetric=True)
+            TrainedRoute("domain", name, (name,), (name, name), AUTO_BATCHES, 0.05, symmetric=True)
             for name in self.pairs.domains
         ]
 

@@ -21,7 +21,8 @@ class TrainedRoute:
         name: of the domain or task.
         sources: its datasets; a domain is one.
         sides: the model's routes for the anchors and for the positives, such as query and document.
-        batches: "homogeneous", "heterogeneous" or "mixed".
+        batches: "homogeneous", "heterogeneous" or "mixed"; "auto" until it is known whether a domain fills a
+            homogeneous batch.
         temperature: of the loss.
         weight: relative chance to be sampled; None: in proportion to its pairs.
         symmetric: whether anchor and positive may change places.
