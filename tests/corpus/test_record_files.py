@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.openalex_works import work, write_records
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus import record_files
 from sentence_experts.corpus.importing import import_corpus
@@ -19,35 +20,8 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import sha256_file
 
 
-def work(number: int, cites: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
-    return {
-        "id": f"https://openalex.org/W{number}",
-        "doi": f"https://doi.org/10.1000/W{number}",
-        "title": f"Work {number}",
-        "publication_year": 2020,
-        "type": "article",
-        "language": "en",
-        "primary_topic": {
-            "id": "https://openalex.org/T1",
-            "display_name": "Rice genetics",
-            "subfield": {"id": "https://openalex.org/subfields/1110", "display_name": "Plant Science"},
-            "field": {"id": "https://openalex.org/fields/11", "display_name": "Agricultural Sciences"},
-        },
-        "abstract_inverted_index": {"grow": [1], "Roots": [0]},
-        "referenced_works": [f"https://openalex.org/W{cited}" for cited in cites],
-        "updated_date": "2026-01-02T00:00:00",
-    } | more
-
-
-def write(path: Path, records: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = "".join(json.dumps(record) + "\n" for record in records).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
-
-
 def one_file(tmp_path: Path, *works: dict[str, Any], **settings: Any) -> CorpusFolder:
-    return import_corpus([write(tmp_path / "works.jsonl", list(works))], workers=1, **settings)
+    return import_corpus([write_records(tmp_path / "works.jsonl", list(works))], workers=1, **settings)
 
 
 def numbers(corpus: CorpusFolder) -> set[int]:
@@ -56,11 +30,11 @@ def numbers(corpus: CorpusFolder) -> set[int]:
 
 def test_a_work_known_by_several_ids_is_one_paper(tmp_path: Path) -> None:
     """OpenAlex, Semantic Scholar (by MAG's number, which is OpenAlex's), Crossref and a table meet."""
-    openalex = write(tmp_path / "o.jsonl", [
+    openalex = write_records(tmp_path / "o.jsonl", [
         work(7, (8, 9), doi=None, ids={"pmid": "https://pubmed.ncbi.nlm.nih.gov/5"}),
         work(8, (), doi=None, ids={}),
     ])  # fmt: skip
-    s2 = write(tmp_path / "s.jsonl", [
+    s2 = write_records(tmp_path / "s.jsonl", [
         {"corpusid": "70", "externalids": {"MAG": "7"}, "title": "Work 7", "citationcount": 1},
         {"corpusid": 80, "externalids": {"MAG": "8", "DOI": "10.1000/EIGHT"}, "title": "Work 8"},
         {"citingcorpusid": 80, "citedcorpusid": "70", "contexts": None, "intents": None},
@@ -95,7 +69,7 @@ def test_a_wrong_number_joins_no_two_works(tmp_path: Path) -> None:
         {"corpusid": 1, "externalids": {"MAG": "7", "DOI": "10.1000/x"}, "title": "X"},
         {"corpusid": 2, "externalids": {"MAG": "7", "DOI": "10.1000/y"}, "title": "Y"},
     ]
-    corpus = import_corpus([write(tmp_path / "s.jsonl", records)], workers=1)
+    corpus = import_corpus([write_records(tmp_path / "s.jsonl", records)], workers=1)
     assert [paper["openalex"] for paper in papers(corpus)] == ["W7", None]
 
 
@@ -106,7 +80,7 @@ def test_a_snapshot_is_read_like_its_parquet(tmp_path: Path) -> None:
         "updated_date=2026-01-02/part_000": works[4:],
     }
     for name, records in partitions.items():
-        write(tmp_path / "lines" / "works" / f"{name}.gz", records)
+        write_records(tmp_path / "lines" / "works" / f"{name}.gz", records)
         rows = [
             record | {"abstract_inverted_index": json.dumps(record["abstract_inverted_index"])}
             for record in records
@@ -114,7 +88,7 @@ def test_a_snapshot_is_read_like_its_parquet(tmp_path: Path) -> None:
         path = tmp_path / "parquet" / "works" / f"{name}.parquet"
         path.parent.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows), path)
-    write(tmp_path / "lines" / "authors" / "part_000.gz", [{"id": "https://openalex.org/A1"}])
+    write_records(tmp_path / "lines" / "authors" / "part_000.gz", [{"id": "https://openalex.org/A1"}])
     lines = import_corpus([tmp_path / "lines"], format="openalex", workers=1)
     parquet = import_corpus([tmp_path / "parquet"], format="openalex", workers=1)
     assert lines.fingerprint() == parquet.fingerprint()
@@ -127,10 +101,10 @@ def test_a_snapshot_is_read_like_its_parquet(tmp_path: Path) -> None:
 
 def test_the_latest_record_of_a_work_counts_and_deleted_works_are_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "works"
-    write(folder / "updated_date=2026-01-09" / "part_000.gz", [
+    write_records(folder / "updated_date=2026-01-09" / "part_000.gz", [
         work(1, (2,), title="New", updated_date="2026-01-09"), work(3), work(4, is_xpac=True),
     ])  # fmt: skip
-    write(folder / "updated_date=2025-12-31" / "part_000.gz", [
+    write_records(folder / "updated_date=2025-12-31" / "part_000.gz", [
         work(1, (3,), title="Old", updated_date="2025-12-31"), work(2),
     ])  # fmt: skip
     packed = gzip.compress(b"work_id,deleted_date\nhttps://openalex.org/W2,2026-01-01\nW77,2026-01-01\n")
@@ -193,7 +167,7 @@ def test_bad_records_are_named_and_the_others_kept(tmp_path: Path) -> None:
 
 
 def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    strange = write(tmp_path / "strange.jsonl", [{"a": 1}])
+    strange = write_records(tmp_path / "strange.jsonl", [{"a": 1}])
     with pytest.raises(InputError, match=r"strange\.jsonl.*give `format`"):
         import_corpus([strange], workers=1)
     (tmp_path / "empty").mkdir()
@@ -208,7 +182,7 @@ def test_workers_and_an_interruption_change_no_byte(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(record_files, "_RECORDS_PER_PART", 5)
     folder = tmp_path / "works"
     for part in range(3):
-        write(folder / f"part_{part}.gz", [work(20 * part + n, (n, n + 1)) for n in range(1, 18)])
+        write_records(folder / f"part_{part}.gz", [work(20 * part + n, (n, n + 1)) for n in range(1, 18)])
     clean = import_corpus([folder], tmp_path / "clean", workers=1)
     done = []
 

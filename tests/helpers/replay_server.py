@@ -46,6 +46,7 @@ class Replay:
         records: PMID -> `PubmedArticle` XML.
         links: PMID -> its `cited_by` and `references`.
         epmc: a query -> Europe PMC records.
+        openalex: a filter -> OpenAlex works.
         recorded: (utility, a parameter's value) -> a recorded answer.
         fault: number of the request, path -> one of FAULTS, or None.
         asked: every request, as its path and parameters.
@@ -57,6 +58,7 @@ class Replay:
     links: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     epmc: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     epmc_links: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    openalex: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     recorded: dict[tuple[str, str], Path] = field(default_factory=dict)
     fault: Callable[[int, str], str | None] = lambda number, path: None
     cap: int = 9_999
@@ -207,12 +209,24 @@ class Replay:
         one = {"references": "reference", "citations": "citation"}[relation]
         return json.dumps({"hitCount": len(items), f"{one}List": {one: items}}).encode()
 
+    def _openalex(self, rest: str, params: Params) -> bytes:
+        """Pages of at most three works, after the recorded answers: the last page is empty."""
+        assert rest == "works"
+        assert params["api_key"] == ["secret"]
+        found = self.openalex.get(params["filter"][0], [])
+        mark, size = params["cursor"][0], min(int(params["per_page"][0]), 3)
+        start = 0 if mark == "*" else int(mark)
+        page = found[start : start + size]
+        following = str(start + len(page)) if page else None
+        meta = {"count": len(found), "page": None, "per_page": size, "next_cursor": following}
+        return json.dumps({"meta": meta, "results": page, "group_by": []}).encode()
+
     # ---- files -----------------------------------------------------------------------------------
 
     def services(self, base: str) -> dict[str, dict[str, Any]]:
         """The `services` of a plan that asks this server, without waiting."""
         rooms = {"entrez": "entrez", "id_converter": "idconv", "pmc_bucket": "bucket", "icite": "icite",
-                 "europe_pmc": "epmc"}  # fmt: skip
+                 "europe_pmc": "epmc", "openalex": "openalex"}  # fmt: skip
         return {
             name: {"url": f"{base}/{room}", "per_second": 10_000, "at_once": 4}
             for name, room in rooms.items()

@@ -99,11 +99,13 @@ class FetchConfig(Config):
         {},
         description="NAME=QUERY: a domain, and the query of its articles as the service's website takes it",
     )
-    source: Literal["pmc", "pubmed", "pubmed-files", "europepmc"] = Field(
+    source: Literal["pmc", "pubmed", "pubmed-files", "europepmc", "openalex"] = Field(
         "pmc",
         description="Where articles come from: pmc (whole open-access articles, from PMC's bucket), pubmed "
         "(titles, abstracts and MeSH headings of all of PubMed), pubmed-files (the same from PubMed's "
-        "baseline and update files; queries are MeSH headings), europepmc (the same from Europe PMC)",
+        "baseline and update files; queries are MeSH headings), europepmc (the same from Europe PMC), "
+        "openalex (works of any field with their references; queries are filters of its API, such as "
+        "primary_topic.field.id:17,publication_year:2020)",
     )
     pubmed_files: Path | None = Field(
         None, description="Folder of PubMed's files; if it has none, they are downloaded into it (50 GB)"
@@ -116,7 +118,8 @@ class FetchConfig(Config):
         ("icite",),
         description="Where citations come from besides the articles' own reference lists, any of: icite (the "
         "NIH Open Citation Collection: who cites each paper, and whom it cites), elink (the same from NCBI), "
-        "europepmc (the same from Europe PMC, two requests per paper), or none",
+        "europepmc (the same from Europe PMC, two requests per paper), or none. Default for source openalex: "
+        "none, its works come with their references",
     )
     citation_table: Path | None = Field(
         None,
@@ -137,7 +140,9 @@ class FetchConfig(Config):
         None, description="Your email address, which NCBI requires. Default: that of NCBI_EMAIL"
     )
     api_key: str | None = Field(
-        None, description="NCBI API key: 10 requests per second instead of 3. Default: NCBI_API_KEY"
+        None,
+        description="NCBI API key: 10 requests per second instead of 3 (default: NCBI_API_KEY); or the key "
+        "that source openalex requires (default: OPENALEX_API_KEY)",
     )
     attempts: int = Field(6, ge=1, le=20, description="Maximum number of attempts per request")
     first_wait: float = Field(
@@ -145,6 +150,13 @@ class FetchConfig(Config):
     )
     timeout: float = Field(60.0, gt=0, description="Seconds without a byte after which an attempt fails")
     workers: Workers = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _openalex_has_references(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("source") == "openalex":
+            return {"citations": (), **values}
+        return values
 
     @field_validator("citations", mode="before")
     @classmethod
@@ -168,6 +180,8 @@ class FetchConfig(Config):
             raise ValueError("`citation_table` is iCite's, so `citations` must include icite")
         if self.licences != "any" and self.source not in ("pmc", "pubmed"):
             raise ValueError("`licences` are those of PMC: use `source=pmc` or `source=pubmed`")
+        if self.source == "openalex" and self.citations:
+            raise ValueError("`citations` are those of OpenAlex with `source=openalex`; leave them out")
         of_files = ("pubmed_files", "mesh_descriptors", "years")
         if self.source != "pubmed-files" and any(getattr(self, name) is not None for name in of_files):
             raise ValueError("`pubmed_files`, `mesh_descriptors` and `years` need `source=pubmed-files`")

@@ -34,6 +34,7 @@ _LINKS_PER_PART = 1_000_000
 _BATCHES_PER_PART = 16  # of iCite's table, of up to 65,536 links each
 _PAPERS_PER_PART = 20_000
 _ENDS = 1 << 20
+_NAMES = ("pmid", "pmcid", "doi", "openalex")
 
 
 @dataclass
@@ -93,9 +94,9 @@ class Fetched:
             query = " UNION ".join(
                 f"SELECT p.paper_id, n.domain FROM read_parquet(?) p JOIN named n ON n.kind = '{kind}' "
                 f"AND n.name = p.{kind}"
-                for kind in ("pmid", "pmcid", "doi")
+                for kind in _NAMES
             )
-            ordered = database.sql(f"{query} ORDER BY ALL", params=[str(papers)] * 3)
+            ordered = database.sql(f"{query} ORDER BY ALL", params=[str(papers)] * len(_NAMES))
             yield from ordered.to_arrow_reader(8192)
 
     def _provenance(self) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,7 @@ from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journa
 from sentence_experts.corpus.sources.pubmed_files_source import PubmedFilesSource
 from sentence_experts.corpus.sources.record_sources import (
     EuropePmcSource,
+    OpenAlexSource,
     PmcSource,
     PubmedSource,
     RecordSource,
@@ -44,6 +45,7 @@ RECORD_SOURCES: dict[str, Callable[[Requests, FetchConfig], RecordSource]] = {
     "pubmed": PubmedSource,
     "pubmed-files": PubmedFilesSource,
     "europepmc": EuropePmcSource,
+    "openalex": OpenAlexSource,
 }
 
 
@@ -139,6 +141,14 @@ def _with_client(config: FetchConfig) -> FetchConfig:
     if not config.domains:
         raise UsageError("`domains`: give at least one NAME=QUERY")
     email = config.email or os.environ.get("NCBI_EMAIL")
+    if config.source == "openalex":
+        key = config.api_key or os.environ.get("OPENALEX_API_KEY")
+        if not key:
+            raise UsageError(
+                "no key: OpenAlex requires one, free at openalex.org/settings/api; give `api_key` or set "
+                "OPENALEX_API_KEY"
+            )
+        return FetchConfig.of(config, email=email, api_key=key)
     if not email:
         raise UsageError(
             "no email: NCBI requires the address of its users; give `email=you@example.org` or set NCBI_EMAIL"
@@ -204,8 +214,8 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
 
 @contextmanager
 def _requests(config: FetchConfig, journal: Journal) -> Iterator[Requests]:
-    services, email = config.services, str(config.email)
-    if config.api_key:
+    services, email = config.services, config.email or ""
+    if config.api_key and config.source != "openalex":
         faster = max(services.entrez.per_second, ENTREZ_WITH_KEY)
         entrez = services.entrez.model_copy(update={"per_second": faster})
         services = services.model_copy(update={"entrez": entrez})

@@ -261,6 +261,24 @@ class EuropePmcRecord(_EuropePmc):
     journal_info: _JournalInfo | None = None
 
 
+class _OpenAlexMeta(_Shape):
+    count: _Count
+    next_cursor: str | None = None
+
+
+class OpenAlexPage(_Shape):
+    """A page of works of OpenAlex."""
+
+    meta: _OpenAlexMeta
+    results: list[Any]
+
+
+class OpenAlexRecord(_Shape):
+    """A work of OpenAlex; its other fields may be of any type."""
+
+    id: Annotated[str, StringConstraints(pattern=r"^https://openalex\.org/W[1-9][0-9]{0,14}$")]
+
+
 class LinkedWork(_EuropePmc):
     """A work that a paper in Europe PMC cites or that cites it."""
 

@@ -17,14 +17,13 @@ from sentence_experts.corpus.sources.answers import (
     LinkedWork,
     LinkPage,
     SearchPage,
-    StoredPage,
     fits,
     name_in,
     shaped,
 )
+from sentence_experts.corpus.sources.paging import FoundPage, search
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.errors import UsageError
-from sentence_experts.storage import sha256_text
 
 _PAGE = 1_000
 
@@ -51,32 +50,18 @@ class EuropePmc:
     def search(self, query: str) -> Iterator[list[str]]:
         """The ids (`SOURCE/ID`) that a query finds, page by page; the records go into the journal under
         `europepmc/SOURCE/ID`, so an interrupted search goes on at its last page."""
-        journal, name = self._requests.journal, f"epmc-search/{sha256_text(query)[:16]}"
-        mark: str | None = "*"
-        for number in range(1_000_000):
-            stored_page = self._requests.stored(f"{name}/{number:06d}", fits(StoredPage))
-            if stored_page is None:
-                page = self._page(query, str(mark), _PAGE)
-                ids = []
-                for record in self._records(page):
-                    ids.append(f"{record['source']}/{record['id']}")
-                    body = json.dumps(record, ensure_ascii=False).encode()
-                    journal.put(f"europepmc/{ids[-1]}", body)
-                # A page whose records are all of a wrong shape is not the last.
-                more = bool(page.result_list.result)
-                stored = {
-                    "ids": ids,
-                    "next": page.next_cursor_mark if more else None,
-                    "count": page.hit_count,
-                }
-                stored_page = journal.put(f"{name}/{number:06d}", json.dumps(stored).encode())
-            parsed = shaped(StoredPage, stored_page.body)
-            if parsed.ids:
-                yield parsed.ids
-            # The last page repeats the mark of its request, or has none.
-            if not parsed.next or parsed.next == mark:
-                return
-            mark = parsed.next
+
+        def ask(mark: str) -> FoundPage:
+            page = self._page(query, mark, _PAGE)
+            records = {
+                f"{record['source']}/{record['id']}": json.dumps(record, ensure_ascii=False).encode()
+                for record in self._records(page)
+            }
+            # A page whose records are all of a wrong shape is not the last.
+            more = page.next_cursor_mark if page.result_list.result else None
+            return FoundPage(records, more, page.hit_count)
+
+        yield from search(self._requests, "europepmc", "epmc-search", query, ask)
 
     def _records(self, page: SearchPage) -> Iterator[dict[str, Any]]:
         """The records of a page; one of another shape is set aside."""

@@ -117,7 +117,7 @@ class Client:
         self._timeout = timeout
         self._http = httpx.Client(
             headers={
-                "User-Agent": f"{TOOL}/{__version__} (mailto:{email})",
+                "User-Agent": f"{TOOL}/{__version__}" + (f" (mailto:{email})" if email else ""),
                 "Accept-Encoding": "gzip, deflate",
             },
             timeout=timeout,

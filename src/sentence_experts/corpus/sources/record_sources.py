@@ -1,4 +1,4 @@
-"""The sources of articles, with one interface: PMC, PubMed, Europe PMC."""
+"""The sources of articles, with one interface: PMC, PubMed, Europe PMC, OpenAlex."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from sentence_experts.corpus.formats.archives import Document
 from sentence_experts.corpus.paper import Paper, Rejection
 from sentence_experts.corpus.sources.entrez import Entrez
 from sentence_experts.corpus.sources.europepmc import EuropePmc
+from sentence_experts.corpus.sources.openalex import PAGE, OpenAlex
 from sentence_experts.corpus.sources.pmc import LICENCES, Bucket, Version, converted
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.progress import Advance, unseen
 
 Names = dict[str, str]
-"""The ids that a paper goes by: `pmid`, `pmcid`, `doi`."""
+"""The ids that a paper goes by: `pmid`, `pmcid`, `doi`, `openalex`."""
 Provenance = tuple[str, str, str | None, str | None, str]
 """record, address, version, licence code, SHA-256"""
 
@@ -223,30 +224,42 @@ class PubmedSource(_EntrezSource):
         return [pmid for pmid in ids if pmid in versions and self._filter.admits(versions[pmid])]
 
 
-class EuropePmcSource(RecordSource):
-    """Titles, abstracts and MeSH headings. Ids are `SOURCE/ID`, as in `MED/32162448`."""
+class _SearchedSource(RecordSource):
+    """Records that a search brings whole, so that nothing else is fetched."""
 
-    def __init__(self, requests: Requests, config: FetchConfig) -> None:
+    _service: EuropePmc | OpenAlex
+    _place: str
+    """Where records are in the journal."""
+    _page_size: int
+    _page_seconds: float
+
+    def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self._service = EuropePmc(requests)
-        self._also = "" if config.keep_retracted else ' NOT PUB_TYPE:"Retracted Publication"'
+
+    def query(self, query: str) -> str:
+        """The query as the service is asked, without retracted papers unless they are kept."""
+        raise NotImplementedError
+
+    def address(self, one: str) -> str:
+        """The address of a record."""
+        raise NotImplementedError
 
     @override
     def count(self, query: str) -> int:
-        return self._service.count(_both(query, self._also))
+        return self._service.count(self.query(query))
 
     @override
     def examples(self, query: str) -> list[str]:
-        return self._service.examples(_both(query, self._also))
+        return self._service.examples(self.query(query))
 
     @override
     def find(self, query: str) -> list[str]:
-        return sorted(set(chain.from_iterable(self._service.search(_both(query, self._also)))))
+        return sorted(set(chain.from_iterable(self._service.search(self.query(query)))))
 
     @override
     def cost(self, articles: int) -> tuple[int, float]:
-        pages = -(-articles // 1_000)
-        return pages, pages * 10 * _SECONDS_PER_REQUEST
+        pages = -(-articles // self._page_size)
+        return pages, pages * self._page_seconds
 
     @override
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
@@ -259,15 +272,55 @@ class EuropePmcSource(RecordSource):
     def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
         for one, paper in self.papers(ids):
             names = {"pmid": paper.pmid, "pmcid": paper.pmcid, "doi": paper.doi}
+            names["openalex"] = f"W{paper.openalex}" if paper.openalex else None
             yield one, {kind: name for kind, name in names.items() if name}
 
     @override
     def provenance(self, ids: list[str]) -> Iterator[Provenance]:
         for one, paper in self.papers(ids):
-            answer = self._requests.journal.get(f"europepmc/{one}")
+            answer = self._requests.journal.get(f"{self._place}/{one}")
             digest = hashlib.sha256((answer and answer.body) or b"").hexdigest()
-            address = f"{self._requests.services.europe_pmc.url}/article/{one}?resultType=core"
-            yield one, address, None, paper.licence, digest
+            yield one, self.address(one), None, paper.licence, digest
+
+
+class EuropePmcSource(_SearchedSource):
+    """Titles, abstracts and MeSH headings. Ids are `SOURCE/ID`, as in `MED/32162448`."""
+
+    _place = "europepmc"
+    _page_size, _page_seconds = 1_000, 10 * _SECONDS_PER_REQUEST
+
+    def __init__(self, requests: Requests, config: FetchConfig) -> None:
+        super().__init__(requests)
+        self._service = EuropePmc(requests)
+        self._also = "" if config.keep_retracted else ' NOT PUB_TYPE:"Retracted Publication"'
+
+    @override
+    def query(self, query: str) -> str:
+        return _both(query, self._also)
+
+    @override
+    def address(self, one: str) -> str:
+        return f"{self._requests.services.europe_pmc.url}/article/{one}?resultType=core"
+
+
+class OpenAlexSource(_SearchedSource):
+    """Titles, abstracts, topics and references of works of any field. Ids are `W123`."""
+
+    _place = "openalex"
+    _page_size, _page_seconds = PAGE, 4 * _SECONDS_PER_REQUEST
+
+    def __init__(self, requests: Requests, config: FetchConfig) -> None:
+        super().__init__(requests)
+        self._service = OpenAlex(requests)
+        self._also = "" if config.keep_retracted else ",is_retracted:false"
+
+    @override
+    def query(self, query: str) -> str:
+        return query + self._also
+
+    @override
+    def address(self, one: str) -> str:
+        return f"{self._requests.services.openalex.url}/works/{one}"
 
 
 class _Filter:

@@ -37,6 +37,8 @@ class Services(BaseModel):
     pmc_bucket: Service = Service(url="https://pmc-oa-opendata.s3.amazonaws.com", per_second=30, at_once=8)
     icite: Service = Service(url="https://icite.od.nih.gov/api", per_second=3)
     europe_pmc: Service = Service(url="https://www.ebi.ac.uk/europepmc/webservices/rest", per_second=5)
+    # The service allows 100 a second.
+    openalex: Service = Service(url="https://api.openalex.org", per_second=10)
     pubmed_files: Service = Service(url="https://ftp.ncbi.nlm.nih.gov/pubmed", per_second=3)
 
     def client(self, email: str, **patience: float) -> Client:

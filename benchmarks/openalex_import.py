@@ -1,0 +1,250 @@
+"""Cost of importing an OpenAlex snapshot, and what a killed import loses.
+
+    python benchmarks/openalex_import.py [--works 50000,200000] [--part 20000] [--memory 4GB] [--kills 20]
+
+The snapshot is generated in the published schema of works (JSON lines in `updated_date=.../part_*.gz`), with
+ten references per work on average, whose targets are heavy-tailed; half of the works have an abstract, 85%
+a DOI, 15% a PMID; 1% stand in an older partition too, 2% belong to the extension pack, 1% are deleted, 5% of
+the references dangle. Nothing in it is real. CPU time is that of the whole process tree.
+
+With `--kills`, the import of the largest snapshot is killed (`kill -9`) that many times at random moments and
+started again each time; the corpus must have the bytes of an undisturbed import.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from corpus_import import cpu_seconds, processor, tree_memory
+from sentence_experts.storage import sha256_file
+
+HERE = Path(__file__).resolve().parent
+TABLES = ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl")
+OURS = """
+import sys
+from sentence_experts.cli.main import main
+main(["corpus", "import", sys.argv[1], "--format", "openalex", "--out", sys.argv[2], *sys.argv[3:]])
+"""
+WORDS = [f"{a}{b}" for a in ("neuro", "bio", "geo", "socio", "thermo", "electro") for b in (
+    "graph", "metry", "logy", "dynamics", "synthesis", "genesis", "scope", "therapy", "static", "chemistry",
+)]  # fmt: skip
+FIELDS = ("Computer Science", "Medicine", "Physics and Astronomy", "Social Sciences", "Engineering")
+
+
+def works(first: int, count: int, total: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Generated works with the numbers from `first` on, of `total`."""
+    generator = random.Random(f"{seed}/{first}")
+    for number in range(first, first + count):
+        yield work(number, total, generator)
+
+
+def work(number: int, total: int, generator: random.Random) -> dict[str, Any]:
+    """One generated work in the schema of the snapshot."""
+    # The square makes low numbers frequent; one reference in twenty names no work.
+    cited = {int(total * generator.random() ** 2.5) for _ in range(generator.randrange(21))}
+    references = [f"https://openalex.org/W{1000 + (one if one % 20 else one + 10 * total)}" for one in cited]
+    address = f"https://openalex.org/W{1000 + number}"
+    doi = f"https://doi.org/10.5555/simulated.{number}" if generator.random() < 0.85 else None
+    pmid = f"https://pubmed.ncbi.nlm.nih.gov/{number + 1}" if generator.random() < 0.15 else None
+    index: dict[str, list[int]] | None = None
+    if generator.random() < 0.5:
+        index = {}
+        for place in range(150):
+            index.setdefault(generator.choice(WORDS), []).append(place)
+    field = number % len(FIELDS)
+    location = {
+        "is_oa": True, "landing_page_url": doi, "license": "cc-by" if number % 3 else None,
+        "source": {"id": f"https://openalex.org/S{number % 5000}", "display_name": f"Journal {number % 5000}",
+                   "type": "journal", "issn": ["0000-0000"]},
+    }  # fmt: skip
+    author = {
+        "author_position": "middle", "raw_affiliation_strings": ["Institute of simulated records"],
+        "author": {"id": "https://openalex.org/A1", "display_name": "Simulated Author", "orcid": None},
+    }  # fmt: skip
+    return {
+        "id": address, "doi": doi, "ids": {"openalex": address, "doi": doi, "pmid": pmid},
+        "title": "Simulated " + " ".join(generator.choices(WORDS, k=8)),
+        "publication_year": 1990 + number % 36, "type": "article", "language": "en",
+        "primary_location": location, "locations": [location, location], "authorships": [author] * 5,
+        "primary_topic": {
+            "id": f"https://openalex.org/T{10000 + number % 4500}", "display_name": f"Topic {number % 4500}",
+            "subfield": {"id": f"https://openalex.org/subfields/{1000 + number % 250}",
+                         "display_name": f"Subfield {number % 250}"},
+            "field": {"id": f"https://openalex.org/fields/{11 + field}", "display_name": FIELDS[field]},
+        },
+        "concepts": [{"id": "https://openalex.org/C1", "display_name": "Concept", "score": 0.5}] * 8,
+        "keywords": [{"id": "https://openalex.org/keywords/k", "display_name": f"Keyword {number % 99}"}],
+        "mesh": [], "is_retracted": number % 10_000 == 0, "is_xpac": number % 50 == 7,
+        "referenced_works": references, "abstract_inverted_index": index,
+        "counts_by_year": [{"year": year, "cited_by_count": 3} for year in range(2016, 2026)],
+        "updated_date": "2026-06-01T00:00:00",
+    }  # fmt: skip
+
+
+def write_snapshot(folder: Path, total: int, per_part: int, seed: int = 0) -> int:
+    """Write a generated snapshot of `total` works, unless it is there; returns its bytes."""
+    ready = folder / "ready"
+    if not ready.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        base = folder / "works"
+        for part, first in enumerate(range(0, total, per_part)):
+            records = works(first, min(per_part, total - first), total, seed)
+            _write(base / "updated_date=2026-06-01" / f"part_{part:04d}.gz", records)
+        old = (
+            one | {"title": "Old", "updated_date": "2025-01-01"}
+            for one in works(0, total // 100, total, seed)
+        )
+        _write(base / "updated_date=2025-01-01" / "part_0000.gz", old)
+        deleted = [f"https://openalex.org/W{1000 + number},2026-05-01" for number in range(50, total, 100)]
+        with gzip.open(base / "deleted_ids.csv.gz", "wt") as file:
+            file.write("\n".join(["work_id,deleted_date", *deleted]))
+        ready.write_text("")
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _write(path: Path, records: Iterator[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for record in records:
+            file.write(orjson.dumps(record) + b"\n")
+
+
+def start(snapshot: Path, out: Path, options: list[str]) -> subprocess.Popen[bytes]:
+    """Begin an import in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", OURS, str(snapshot / "works"), str(out), *options],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
+def measured(snapshot: Path, out: Path, options: list[str]) -> dict[str, Any]:
+    """Import once: seconds, CPU seconds, and the largest sum of resident memory in bytes."""
+    began, used, largest = time.perf_counter(), cpu_seconds(), 0
+    process = start(snapshot, out, options)
+    while process.poll() is None:
+        largest = max(largest, tree_memory(process.pid))
+        time.sleep(0.05)
+    if process.returncode:
+        raise SystemExit(f"the import failed with status {process.returncode}")
+    counts = json.loads((out / "manifest.json").read_text())["counts"]
+    return {
+        "seconds": round(time.perf_counter() - began, 1),
+        "cpu_seconds": round(cpu_seconds() - used, 1),
+        "peak_megabytes": round(largest / 1e6),
+        "papers": counts["papers"],
+        "references": counts["references"],
+    }
+
+
+def hashes(out: Path) -> dict[str, str]:
+    return {name: sha256_file(out / name) for name in TABLES}
+
+
+def killed(snapshot: Path, out: Path, options: list[str], kills: int, seconds: float) -> int:
+    """Kill an import at random moments `kills` times, then let it end; returns the kills."""
+    generator, done = random.Random(0), 0
+    while done < kills:
+        process = start(snapshot, out, options)
+        try:
+            process.wait(generator.uniform(0.3, 0.6 * seconds))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            done += 1
+            continue
+        if process.returncode:
+            raise SystemExit(f"the import failed with status {process.returncode} after {done} kills")
+        # Done before it could be killed: begin anew, so that every kill hits an unfinished import.
+        shutil.rmtree(out)
+    final = start(snapshot, out, options)
+    if final.wait():
+        raise SystemExit(f"the import failed with status {final.returncode} after {done} kills")
+    return done
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--works", default="50000,200000", help="numbers of works, separated by commas")
+    options.add_argument("--part", type=int, default=20_000, help="works per part file")
+    options.add_argument("--workers", type=int, default=2)
+    options.add_argument("--memory", default="4GB")
+    options.add_argument("--kills", type=int, default=0)
+    options.add_argument("--scratch", type=Path, help="folder of the snapshots, kept for another run")
+    options.add_argument("--results", type=Path, default=HERE / "results" / "openalex_import.json")
+    given = options.parse_args()
+    flags = ["--workers", str(given.workers), "--memory", given.memory]
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = given.scratch or Path(temporary)
+        for total in map(int, given.works.split(",")):
+            snapshot = scratch / f"snapshot-{total}-{given.part}"
+            size = write_snapshot(snapshot, total, given.part)
+            out = scratch / f"corpus-{total}"
+            shutil.rmtree(out, ignore_errors=True)
+            load = os.getloadavg()[0]
+            row = {"works": total, "packed_megabytes": round(size / 1e6)} | measured(snapshot, out, flags)
+            row |= {
+                "cpu_microseconds_per_work": round(1e6 * row["cpu_seconds"] / total),
+                "load_before": round(load, 1),
+            }
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+        if given.kills:
+            again = scratch / "killed"
+            shutil.rmtree(again, ignore_errors=True)
+            rows[-1]["kills"] = killed(snapshot, again, flags, given.kills, rows[-1]["seconds"])
+            rows[-1]["same_bytes_after_kills"] = hashes(again) == hashes(out)
+            print(json.dumps(rows[-1]), flush=True)
+    result = {
+        "rows": rows, "workers": given.workers, "memory": given.memory,
+        "hardware": f"{processor()}, {os.cpu_count()} cores",
+        "peak_child_megabytes": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3),
+    }  # fmt: skip
+    given.results.write_text(json.dumps(result, indent=1) + "\n")
+    given.results.with_suffix(".md").write_text(as_markdown(result))
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    """The result as a small table."""
+    lines = [
+        "# corpus import of a generated OpenAlex snapshot",
+        "",
+        f"{result['workers']} workers, memory limit {result['memory']}, {result['hardware']}, shared with "
+        "other jobs. Made by `python benchmarks/openalex_import.py`; the records are generated.",
+        "",
+        "| works | packed | references | seconds | CPU seconds | CPU µs per work | peak memory | load |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        lines.append(
+            f"| {row['works']:,} | {row['packed_megabytes']:,} MB | {row['references']:,} | {row['seconds']} "
+            f"| {row['cpu_seconds']} | {row['cpu_microseconds_per_work']} | {row['peak_megabytes']:,} MB "
+            f"| {row['load_before']} |"
+        )
+    for row in result["rows"]:
+        if "kills" in row:
+            same = "the same bytes" if row["same_bytes_after_kills"] else "OTHER BYTES"
+            lines += ["", f"{row['works']:,} works, killed {row['kills']} times: {same}."]
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""OpenAlex's API: a key, pages by cursor, works to papers with references.
+
+Works are of our own making, after the recorded answers that the last test reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.bibliographic import unpack_samples
+from helpers.replay_server import Replay, serving
+from helpers.small_articles import links, papers, rejected
+from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
+from sentence_experts.corpus.formats.json_records import parsed, read_raw
+from sentence_experts.corpus.sources.http import FailedError
+from sentence_experts.errors import UsageError
+from sentence_experts.storage import sha256_file
+
+PATIENCE: dict[str, Any] = {"first_wait": 0.01, "timeout": 0.5, "workers": 1, "api_key": "secret"}
+FILES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet", "manifest.json")
+
+
+def work(number: int, *cites: int) -> dict[str, Any]:
+    return {
+        "id": f"https://openalex.org/W{number}",
+        "ids": {},
+        "title": f"Work {number}",
+        "publication_year": 2020,
+        "referenced_works": [f"https://openalex.org/W{one}" for one in cites],
+    }
+
+
+@pytest.fixture
+def settings(world: Replay) -> Iterator[dict[str, Any]]:
+    with serving(world) as base:
+        yield {"source": "openalex", "services": world.services(base), **PATIENCE}
+
+
+def test_every_page_is_read_and_a_broken_fetch_goes_on(
+    world: Replay, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    world.openalex["type:article,is_retracted:false"] = [work(n, n + 1) for n in range(1, 8)]
+    world.openalex["type:book,is_retracted:false"] = [work(7), work(8, 1), {"id": "W", "title": "odd"}]
+    domains = {"articles": "type:article", "books": "type:book"}
+    whole = fetch_corpus(out=tmp_path / "whole", domains=domains, **settings)
+    world.asked.clear()
+    world.fault = lambda number, path: "503" if number >= 2 else None
+    with pytest.raises(FailedError):
+        fetch_corpus(out=tmp_path / "out", domains=domains, attempts=1, **settings)
+    world.fault = lambda number, path: None
+    fetched = fetch_corpus(out=tmp_path / "out", domains=domains, **settings)
+    marks = [params["cursor"][0] for _, params in world.asked if "article" in params["filter"][0]]
+    assert marks == ["*", "3", "6", "6", "7"], "only the page that failed is asked for again"
+    for name in FILES:
+        assert sha256_file(fetched.path / name) == sha256_file(whole.path / name), name
+    assert {paper["openalex"] for paper in papers(fetched)} == {f"W{n}" for n in range(1, 9)}
+    assert ("openalex:W8", "openalex:W1") in links(fetched)
+    of_domain = fetched.to_pandas("domains").groupby("domain").paper_id.agg(set)
+    assert of_domain["books"] == {"openalex:W7", "openalex:W8"}
+    assert [one["reason"] for one in rejected(fetched)] == ["odd-record"]
+
+
+def test_a_fetch_is_estimated(world: Replay, settings: dict[str, Any]) -> None:
+    world.openalex["type:article,is_retracted:false"] = [work(n) for n in range(1, 8)]
+    estimate = estimate_fetch(domains={"a": "type:article"}, **settings)
+    assert (estimate.articles, estimate.requests) == ({"a": 7}, 1)
+    assert estimate.examples == {"a": ["Work 1", "Work 2", "Work 3"]}
+    with pytest.raises(UsageError, match="no work matches"):
+        estimate_fetch(domains={"a": "type:nothing"}, **settings)
+
+
+def test_a_key_is_needed(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
+    with pytest.raises(UsageError, match="OPENALEX_API_KEY"):
+        fetch_corpus(domains={"a": "type:article"}, **settings | {"api_key": None})
+    with pytest.raises(UsageError, match="those of OpenAlex"):
+        fetch_corpus(domains={"a": "type:article"}, citations=("icite",), **settings)
+
+
+@pytest.mark.realdata
+def test_recorded_works_become_papers(
+    real_data: Path, world: Replay, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    samples = unpack_samples(real_data, "openalex", tmp_path / "samples")
+    recorded = [parsed(raw) for raw in read_raw(samples.folder / "works_list_page_1.json")]
+    world.openalex["doi:x,is_retracted:false"] = recorded
+    corpus = fetch_corpus(domains={"a": "doi:x"}, **settings)
+    counts = corpus.manifest["counts"]
+    assert (counts["papers"], counts["with_abstract"], counts["with_topic"]) == (2, 1, 2)
+    assert counts["references"] == samples.expected["works_list_page_1.json"]["references"]
