@@ -302,7 +302,7 @@ def sentence(
     return (
         f"added experts forget nothing, to the bit; sequential training changes earlier tasks by "
         f"{transfer(tests, found[primary.second])}. Final mean, {primary.first} minus {primary.second}: "
-        f"{primary.verdict}, {primary.sizes()}."
+        f"{primary.verdict}, {primary.told()}."
     )
 
 

@@ -287,7 +287,7 @@ def sentence(primary: studies.Difference) -> str:
     """The verdict on the primary figure."""
     words = {"better": "experts are ahead of the dense model", "worse": "experts are behind the dense model"}
     told = words.get(primary.verdict, f"experts and the dense model: {primary.verdict}")
-    sizes = f"after {MEASURED[-1]} steps, {told}: {primary.sizes()}."
+    sizes = f"after {MEASURED[-1]} steps, {told}: {primary.told()}."
     return f"with two conflicting routes and three blocks, {sizes}"
 
 

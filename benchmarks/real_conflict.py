@@ -290,7 +290,7 @@ def sentence(arms: Mapping[str, Runs], told: Sequence[studies.Difference]) -> st
     if primary is None:
         return f"{upper}; the primary comparison did not run."
     words = {"better": "better than", "worse": "worse than"}.get(primary.verdict, f"{primary.verdict}:")
-    return f"{upper}; experts are {words} the dense model with instructions: {primary.sizes()}."
+    return f"{upper}; experts are {words} the dense model with instructions: {primary.told()}."
 
 
 def main() -> None:

@@ -257,6 +257,10 @@ class Difference:
         """`+0.041 (+0.012 to +0.070)`."""
         return with_sign(self.estimate)
 
+    def told(self) -> str:
+        """`+0.041 (+0.012 to +0.070), p 0.021 after Holm`: the interval is that of this difference alone."""
+        return f"{self.sizes()}, p {self.p_holm:.2g} after Holm"
+
     def cells(self) -> list[str]:
         """A row of the table of differences."""
         return [f"{self.first} - {self.second}", self.sizes(), f"{self.p_holm:.2g}", self.verdict]

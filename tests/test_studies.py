@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -130,3 +131,20 @@ def test_masked_articles_name_no_organism() -> None:
     assert not {"mice", "flies", "coli", "drosophila"} & {*masked.text.lower().replace(":", "").split()}
     assert (masked.subjects, masked.organism) == (("neuroscience",), "mouse")
     assert masked.masked() == masked
+
+
+def test_each_table_of_the_page_of_studies_stands_in_the_results_that_its_section_names() -> None:
+    root = Path(__file__).parents[1]
+
+    def rows(text: str) -> list[str]:
+        lines = [" ".join(line.split()) for line in text.splitlines() if line.startswith("|")]
+        return [line for line in lines if set(line) - set("|-: ")]
+
+    page = (root / "docs" / "studies.md").read_text(encoding="utf-8")
+    sections = page.split("\n## ")[1:]
+    assert len(sections) >= 6
+    for section in sections:
+        names = re.findall(r"\]\(\.\./(benchmarks/results/\w+\.md)\)", section)
+        published = {row for name in names for row in rows((root / name).read_text(encoding="utf-8"))}
+        assert names, section[:80]
+        assert not [row for row in rows(section) if row not in published]
