@@ -10,19 +10,24 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from sentence_experts import __version__
-from sentence_experts.serve import cohere, openai, pages, status, tei
+from sentence_experts.serve import cohere, openai, pages, search, status, tei
 from sentence_experts.serve.engine import Engine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.guard import Guard, Keys
 from sentence_experts.serve.http import json_answer
+from sentence_experts.serve.library import Library
 
 ROUTERS = (openai.router, tei.router, cohere.router, status.router, pages.router)
 
 
 def build_app(
-    engine: Engine, keys: Keys | None, local_only: bool, routers: Sequence[APIRouter] = ()
+    engine: Engine,
+    library: Library | None,
+    keys: Keys | None,
+    local_only: bool,
+    routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
-    """The app of an engine, with the protocols' routers and others."""
+    """The app of an engine, with the protocols' routers, of the search if there is a corpus, and others."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -30,6 +35,8 @@ def build_app(
         yield
         if watching is not None:
             watching.cancel()
+        if library is not None:
+            library.close()
         engine.close()
 
     app = FastAPI(
@@ -39,11 +46,11 @@ def build_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.engine = engine
+    app.state.engine, app.state.library = engine, library
     app.add_middleware(Guard, metrics=engine.metrics, keys=keys, local_only=local_only)
     app.add_exception_handler(RequestError, _refuse)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, _refuse_path)  # type: ignore[arg-type]
-    for router in (*ROUTERS, *routers):
+    for router in (*ROUTERS, *([] if library is None else [search.router]), *routers):
         app.include_router(router)
     return app
 

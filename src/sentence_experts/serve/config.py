@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -16,6 +17,12 @@ class ServeConfig(Config):
         "127.0.0.1", description="Address to listen at; others than this machine's own need keys"
     )
     port: int = Field(8000, ge=0, le=65535, description="Port to listen at; 0 takes a free one")
+    corpus: Path | None = Field(
+        None, description="Folder of a corpus to search: opens the search page at /, and its API"
+    )
+    unit: Literal["title+abstract", "abstract", "title"] = Field(
+        "title+abstract", description="Text of a paper that its vectors are made of"
+    )
     api_key_file: Path | None = Field(None, description="File of keys that clients may send, one per line")
     auth: bool = Field(
         True, description="Ask for a key at addresses that other machines reach; otherwise anyone is served"

@@ -21,7 +21,8 @@ from sentence_experts.serve.metrics import Metrics
 logger = logging.getLogger(__name__)
 access = logging.getLogger("sentence_experts.access")
 
-WITHOUT_KEY = ("/health", "/ready")
+WITHOUT_KEY = ("/health", "/ready", "/")
+STATIC = "/static/"  # with "/", the search page without anything in it: it asks for the key itself
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 LEFT = 499  # in the log only: the client has left
 HEADERS = {
@@ -94,7 +95,7 @@ class Guard:
 
         try:
             headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-            self._check(scope["path"], headers)
+            self._check(scope["method"], scope["path"], headers)
             await self.app(scope, receive, sending)
         except ClientDisconnect:
             status = LEFT
@@ -111,13 +112,14 @@ class Guard:
             self.metrics.seconds.labels(route).observe(seconds)
             access.info(f"{scope['method']} {route} {status} {1000 * seconds:.1f} ms")
 
-    def _check(self, path: str, headers: dict[bytes, str]) -> None:
+    def _check(self, method: str, path: str, headers: dict[bytes, str]) -> None:
         if self.local_only:
             host = headers.get(b"host", "localhost").lower()
             name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
             if name not in LOCAL_NAMES:
                 raise RequestError(403, "this server answers requests to localhost only")
-        if self.keys is None or path in WITHOUT_KEY:
+        is_open = method in ("GET", "HEAD") and (path in WITHOUT_KEY or path.startswith(STATIC))
+        if self.keys is None or is_open:
             return
         kind, _, sent = headers.get(b"authorization", "").partition(" ")
         if kind.lower() != "bearer" or not self.keys.allow(sent.strip()):

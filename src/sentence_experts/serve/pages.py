@@ -1,43 +1,89 @@
-"""`/docs`: the paths and their requests on a page that loads nothing from elsewhere."""
+"""The pages: `/`, and `/docs` with all paths; they load nothing from elsewhere."""
 
 from __future__ import annotations
 
-from html import escape
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from sentence_experts import __version__
+from sentence_experts.serve.errors import RequestError
 
 router = APIRouter(include_in_schema=False)
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;"
-    "color-scheme:light dark}table{border-collapse:collapse;width:100%}"
-    "td{border-top:1px solid #8886;padding:.2rem .5rem;vertical-align:top}code{font-size:.9em}"
+# Scripts and styles come from files of this server only; trusted types keep scripts from writing HTML at all.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'"
 )
+TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@router.get("/")
+async def start(request: Request) -> Response:
+    """The search page, or what there is without a corpus."""
+    return _page("start.html" if request.app.state.library is None else "search.html", version=__version__)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
     """Every path, with the fields of its request."""
     schema = request.app.openapi()
-    parts = [f"<h1>{escape(schema['info']['title'])} {escape(schema['info']['version'])}</h1>"]
-    parts.append('<p>As JSON: <a href="/openapi.json">/openapi.json</a></p>')
-    for path, methods in schema["paths"].items():
-        parts += [_endpoint(path, method, about) for method, about in methods.items()]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
-    page = f'<!doctype html><html lang="en"><title>API</title>{head}<main>{"".join(parts)}</main></html>'
-    return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+    endpoints = [
+        _endpoint(path, method, about)
+        for path, methods in schema["paths"].items()
+        for method, about in methods.items()
+    ]
+    return _page("docs.html", **schema["info"], endpoints=endpoints)
 
 
-def _endpoint(path: str, method: str, about: dict[str, Any]) -> str:
-    title = (
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(about.get('description', ''))}</p>"
+@router.get("/static/{name}")
+async def static(name: str) -> Response:
+    """A script, a style or an image of the pages."""
+    if name not in (known := _static()):
+        raise RequestError(404, "there is no such file")
+    content, kind = known[name]
+    return Response(content, media_type=kind)
+
+
+@cache
+def _static() -> dict[str, tuple[bytes, str]]:
+    """Content and type of each file by name."""
+    found = files("sentence_experts.serve").joinpath("static").iterdir()
+    suffix = lambda name: name[name.rfind(".") :]  # noqa: E731
+    return {each.name: (each.read_bytes(), TYPES[suffix(each.name)]) for each in found if each.is_file()}
+
+
+@cache
+def _templates() -> Environment:
+    loader = PackageLoader("sentence_experts.serve")
+    return Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
+
+
+def _page(template: str, **values: Any) -> Response:
+    text = _templates().get_template(template).render(values)
+    return Response(text, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+
+def _endpoint(path: str, method: str, about: dict[str, Any]) -> dict[str, Any]:
     body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    rows = [
-        f"<tr><td><code>{escape(name)}</code>{' (needed)' if name in body.get('required', ()) else ''}"
-        f"<td>{escape(field.get('description', ''))}</tr>"
+    fields = [
+        {
+            "name": name,
+            "needed": name in body.get("required", ()),
+            "description": field.get("description", ""),
+        }
         for name, field in body.get("properties", {}).items()
     ]
-    return f"{title}<table>{''.join(rows)}</table>" if rows else title
+    return {
+        "path": path,
+        "method": method.upper(),
+        "description": about.get("description", ""),
+        "fields": fields,
+    }

@@ -51,7 +51,7 @@ def create_app(
     Raises:
         UsageError: a bad setting, no model, two models of one name, or `host` is an address that other
             machines reach and there are no keys.
-        InputError: a model or the keys cannot be read.
+        InputError: a model, the corpus or the keys cannot be read.
 
     Example:
         >>> from starlette.testclient import TestClient
@@ -61,19 +61,25 @@ def create_app(
         >>> len(answer.json()["data"][0]["embedding"])
         32
     """
-    for module in ("fastapi", "prometheus_client"):
+    for module in ("fastapi", "prometheus_client", "jinja2"):
         require(module, "serve")
+    from sentence_experts.corpus.tables import CorpusFolder
     from sentence_experts.serve.app import build_app
     from sentence_experts.serve.engine import Engine
     from sentence_experts.serve.guard import Keys
+    from sentence_experts.serve.library import Library
     from sentence_experts.serve.models import Models, named_sources
 
     config = ServeConfig.of(config, **settings)
     check_host(config)
     keys = None if config.api_key_file is None else Keys.read(config.api_key_file)
+    corpus = (
+        None if config.corpus is None else CorpusFolder.open(config.corpus)
+    )  # a wrong path is known at once
     loaded = Models(named_sources(models), LoadConfig.of(load_config))
+    library = None if corpus is None else Library(corpus, loaded, config.unit)
     local_only = keys is None and is_local(config.host)
-    return build_app(Engine(loaded, config), keys, local_only, routers)
+    return build_app(Engine(loaded, config), library, keys, local_only, routers)
 
 
 def serve(
@@ -99,7 +105,8 @@ def serve(
     listener = _listen(config.host, config.port)
     app = create_app(models, config, load_config=load_config)
     host, port = listener.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    page = " (with a search page)" if config.corpus else ""
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}{page}"
     server_config = uvicorn.Config(
         app,
         log_config=None,

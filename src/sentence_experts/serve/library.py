@@ -1,0 +1,192 @@
+"""The corpus of the search page: a searcher per served model, also after a model was replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.models.routing.route_classifier import AUTO
+from sentence_experts.retrieval.index import index_folder, read_index, vector_settings
+from sentence_experts.retrieval.lenses import Lens
+from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.models import Models, ServedModel
+
+if TYPE_CHECKING:
+    from sentence_experts.corpus.tables import CorpusFolder
+
+logger = logging.getLogger(__name__)
+
+LARGE = 20_000  # papers; encoding them takes long enough to be announced
+CACHED_PAPERS = 1_000  # whose sentences' vectors stay in memory
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class View:
+    """The corpus through one lens of one model.
+
+    Attributes:
+        name: what requests call it: NAME:LENS, or NAME for a model without routes.
+        label: what the page calls it.
+        lens: its routes for papers and queries.
+        served: the model that encodes queries; the one that encoded the papers.
+        searcher: finds papers.
+    """
+
+    name: str
+    label: str
+    lens: Lens
+    served: ServedModel
+    searcher: Searcher
+
+
+class Library:
+    """A corpus, through every lens of every served model.
+
+    Attributes:
+        corpus: the corpus.
+        views: by name, those of the first model first.
+    """
+
+    def __init__(self, corpus: CorpusFolder, models: Models, unit: str) -> None:
+        """Read the papers' vectors under every lens; those that are missing are built first.
+
+        Raises:
+            InputError: no paper has text, or vectors cannot be written beside the corpus.
+        """
+        self.corpus, self._models, self._unit = corpus, models, unit
+        self._papers = Papers(corpus)
+        self._searchers = {served.name: (served, self._open(served)) for served in models}
+        self.views = self._list_views()
+        self.pool = ThreadPoolExecutor(thread_name_prefix="search")
+        self._renewing: dict[str, asyncio.Task[None]] = {}
+        self._sentences: OrderedDict[tuple[int, str | None, int], Vectors] = OrderedDict()
+
+    def _open(self, served: ServedModel) -> Searcher:
+        """A searcher with the vectors of all lenses, by an encoder of its own beside the server's batches."""
+        searcher = Searcher(
+            BatchEncoder(served.model, name=served.name), self.corpus, self._unit, self._papers
+        )
+        lenses = [lens for lens in searcher.lenses if lens.document_route != AUTO]
+        papers = searcher.papers.count
+        if papers > LARGE and (missing := [lens for lens in lenses if not self._is_built(searcher, lens)]):
+            logger.info(
+                f"{served.name}: {papers:,} papers are to be encoded under {len(missing)} lenses before "
+                "the server begins; `index build` does that apart"
+            )
+        searcher.prepare(lenses)
+        logger.debug(f"{len(searcher.keywords.words):,} words")  # built now, if they must be
+        return searcher
+
+    def _is_built(self, searcher: Searcher, lens: Lens) -> bool:
+        settings = vector_settings(searcher.encoder, lens.document_route, searcher.unit)
+        return read_index(index_folder(self.corpus, settings), self.corpus) is not None
+
+    def _list_views(self) -> dict[str, View]:
+        views = {}
+        for served, searcher in self._searchers.values():
+            for lens in searcher.lenses:
+                if lens.document_route == AUTO:
+                    continue
+                name = f"{served.name}:{lens.name}" if lens.name else served.name
+                of_one = lens.name or served.name
+                label = (
+                    of_one if len(self._searchers) == 1 or not lens.name else f"{served.name}, {lens.name}"
+                )
+                views[name] = View(name, label, lens, served, searcher)
+        return views
+
+    @property
+    def searcher(self) -> Searcher:
+        """Any searcher, for what all know: the papers."""
+        return next(iter(self._searchers.values()))[1]
+
+    def find(self, names: Sequence[str] | None) -> list[View]:
+        """The views that a request names; a model's name means all of its lenses, None the first model.
+
+        Raises:
+            RequestError: 404, there is no such lens; 422, none is named.
+        """
+        if names is None:
+            names = [self._models.first.name]
+        found: dict[str, View] = {}
+        for place, name in enumerate(names):
+            of_name = {
+                each.name: each for each in self.views.values() if name in (each.name, each.served.name)
+            }
+            if not of_name:
+                known = ", ".join(self.views)
+                raise RequestError(404, f"no lens {name!r}; there are {known}", f"lenses.{place}")
+            found |= of_name
+        if not found:
+            raise RequestError(
+                422, "name at least one lens, or leave it out for all of the first model", "lenses"
+            )
+        return list(found.values())
+
+    def follow(self) -> None:
+        """Begin to encode the corpus for models that were replaced; until then the one before answers."""
+        for name, (served, _) in self._searchers.items():
+            newer = self._models.get(name)
+            if newer is not None and newer is not served and name not in self._renewing:
+                self._renewing[name] = asyncio.create_task(self._renew(name, newer))
+
+    async def _renew(self, name: str, newer: ServedModel) -> None:
+        try:
+            self._searchers[name] = (newer, await asyncio.to_thread(self._open, newer))
+            self.views = self._list_views()
+        except SentenceExpertsError as error:
+            logger.warning(f"{name}: searches go on with the model before it: {error}")
+            return  # and it stays in `_renewing`: the same would fail again
+        del self._renewing[name]
+
+    def cached_sentences(self, view: View, row: int) -> Vectors | None:
+        """The vectors of a paper's sentences, if they were asked for lately."""
+        key = (id(view.searcher), view.lens.document_route, row)
+        if key in self._sentences:
+            self._sentences.move_to_end(key)
+        return self._sentences.get(key)
+
+    def cache_sentences(self, view: View, row: int, vectors: Vectors) -> None:
+        """Keep the vectors of a paper's sentences for a while."""
+        self._sentences[id(view.searcher), view.lens.document_route, row] = vectors
+        while len(self._sentences) > CACHED_PAPERS:
+            self._sentences.popitem(last=False)
+
+    def refusal(self, error: SentenceExpertsError, field: str | None = None) -> RequestError:
+        """What a client is told of an error of the searcher: without the server's paths."""
+        wrong = isinstance(error, UsageError | InputError)
+        path = str(self.corpus.path)
+        text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")
+        return RequestError(422 if wrong else 500, text, field)
+
+    def about(self) -> dict[str, Any]:
+        """The corpus and its lenses, as the page shows them."""
+        searcher = self.searcher
+        default = self._models.first.name
+        return {
+            "corpus": self.corpus.path.resolve().name,
+            "papers": searcher.papers.count,
+            "lenses": [
+                {"name": view.name, "label": view.label, "default": view.served.name == default}
+                for view in self.views.values()
+            ],
+            "values": {each: searcher.values(each) for each in ("year", "type", "journal", "domain")},
+        }
+
+    def close(self) -> None:
+        """End the threads."""
+        self.pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,327 @@
+"""`/search`: the papers of the corpus under several lenses, compared; best sentences; files of papers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from numpy.typing import NDArray
+from pydantic import Field
+
+from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.retrieval.export import export_papers
+from sentence_experts.retrieval.filters import Filters
+from sentence_experts.retrieval.searcher import Hit, sentence_spans
+from sentence_experts.serve.engine import Engine
+from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.http import Schema, answered, body_of, json_answer, read
+from sentence_experts.serve.library import Library, Vectors, View
+from sentence_experts.serve.side_by_side import common_terms, found_by_one, plane
+
+MAX_HITS = 100  # per lens
+NEAR = 200  # papers per lens whose years are counted
+MAX_LIKE = 20
+MAX_SENTENCE_PAPERS = 50
+MAX_EXPORT = 10_000
+# Of a text that is shown; hostile records hold megabytes.
+MAX_ABSTRACT, MAX_TITLE, MAX_SENTENCES = 20_000, 1_000, 40
+SHOWN = ("paper_id", "title", "abstract", "year", "journal", "article_type", "doi", "pmid", "pmcid", "link",
+         "retracted", "domains")  # fmt: skip
+FILES = {
+    "ris": ("application/x-research-info-systems", "papers.ris"),
+    "bibtex": ("application/x-bibtex", "papers.bib"),
+    "csv": ("text/csv", "papers.csv"),
+}
+
+router = APIRouter(tags=["Search"], prefix="/search")
+
+Ids = Annotated[list[str], Field(description="Papers, by DOI, PMID, PMCID or `paper_id`")]
+
+
+class Asked(Schema):
+    """What papers should be near to."""
+
+    query: str | None = Field(None, description="A text")
+    like: Annotated[list[str] | None, Field(max_length=MAX_LIKE)] = Field(
+        None, description="Papers instead of a text, by DOI, PMID, PMCID or `paper_id`"
+    )
+
+
+class SearchRequest(Asked):
+    """A search through several lenses."""
+
+    lenses: list[str] | None = Field(
+        None,
+        description="NAME:ROUTE each, or NAME for all lenses of a model. Default: those of the first model",
+    )
+    top_k: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(10, description="Papers per lens")
+    year: str | None = Field(None, description='"2015", "2015..2020", "2015.." or "..2020"')
+    types: list[str] = Field([], description="Types of article")
+    journals: list[str] = Field([], description="Journals")
+    domains: list[str] = Field([], description="Domains of a fetched corpus, else subjects")
+    hybrid: bool = Field(False, description="Rank by the words of the query too (BM25)")
+
+
+class SentencesRequest(Asked):
+    """The sentences of papers that are nearest to a query under one lens."""
+
+    lens: str = Field(description="One lens")
+    papers: Annotated[Ids, Field(max_length=MAX_SENTENCE_PAPERS)]
+
+
+class ExportRequest(Schema):
+    """Papers for a reference manager or a spreadsheet."""
+
+    papers: Annotated[Ids, Field(max_length=MAX_EXPORT)]
+    format: Literal["ris", "bibtex", "csv"] = Field(description="Form of the file")
+
+
+@router.get("/corpus")
+async def corpus(request: Request) -> Response:
+    """The corpus, its lenses, and the values that filters take."""
+    library: Library = request.app.state.library
+    library.follow()
+    return await json_answer(await asyncio.to_thread(library.about))
+
+
+@router.post("", openapi_extra=body_of(SearchRequest))
+async def search(request: Request) -> Response:
+    """The nearest papers under each lens, and how the lenses differ."""
+    started = time.perf_counter()
+    library: Library = request.app.state.library
+    library.follow()
+    asked = await read(request, SearchRequest)
+    views = library.find(asked.lenses)
+    content = await answered(request, _search(request.app.state.engine, library, asked, views))
+    content["seconds"] = round(time.perf_counter() - started, 4)
+    return await json_answer(content)
+
+
+@router.post("/sentences", openapi_extra=body_of(SentencesRequest))
+async def sentences(request: Request) -> Response:
+    """Of each paper's abstract, the sentence that is nearest to a query: where it begins and ends."""
+    library: Library = request.app.state.library
+    asked = await read(request, SentencesRequest)
+    view = library.find([asked.lens])[0]
+    return await json_answer(
+        await answered(request, _sentences(request.app.state.engine, library, asked, view))
+    )
+
+
+@router.post("/export", openapi_extra=body_of(ExportRequest))
+async def export(request: Request) -> Response:
+    """Papers as RIS, BibTeX or CSV."""
+    library: Library = request.app.state.library
+    asked = await read(request, ExportRequest)
+    rows = await asyncio.to_thread(_rows, library, asked.papers, "papers")
+    papers = await asyncio.to_thread(library.searcher.facts, rows)
+    kind, name = FILES[asked.format]
+    text = await asyncio.to_thread(export_papers, papers, asked.format)
+    return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+async def _search(
+    engine: Engine, library: Library, asked: SearchRequest, views: Sequence[View]
+) -> dict[str, Any]:
+    liked, vectors = await _vectors(engine, library, asked, views)
+    loop = asyncio.get_running_loop()
+    work = [
+        loop.run_in_executor(library.pool, partial(_one_lens, view, vector, asked, liked, library))
+        for view, vector in zip(views, vectors, strict=True)
+    ]
+    found = list(await asyncio.gather(*work))
+    compare = partial(_compared, library, asked, views, vectors, found, liked)
+    return await loop.run_in_executor(library.pool, compare)
+
+
+async def _vectors(
+    engine: Engine, library: Library, asked: Asked, views: Sequence[View]
+) -> tuple[list[int], list[Vectors]]:
+    """The rows of the papers that others should be like, and the query's vector under each lens."""
+    if (asked.query is None) == (asked.like is None):
+        raise RequestError(422, "give `query`, a text, or `like`, a list of papers", "query")
+    if asked.like is not None:
+        if not asked.like:
+            raise RequestError(422, "name a paper", "like")
+        liked = await asyncio.to_thread(_rows, library, asked.like, "like")
+        means = [asyncio.to_thread(_mean, library, view, liked) for view in views]
+        return liked, list(await asyncio.gather(*means))
+    assert asked.query is not None
+    if not asked.query.strip():
+        raise RequestError(422, "is empty", "query")
+    found: dict[str, Vectors] = {}
+    for served in {id(view.served): view.served for view in views}.values():
+        of_model = [view for view in views if view.served is served]
+        embedded = await engine.embed(
+            served, [asked.query] * len(of_model), [view.lens.query_route for view in of_model]
+        )
+        found |= {view.name: row for view, row in zip(of_model, embedded.finished(None, True), strict=True)}
+    return [], [found[view.name] for view in views]
+
+
+def _rows(library: Library, ids: Sequence[str], field: str) -> list[int]:
+    try:
+        return library.searcher.find(ids)
+    except SentenceExpertsError as error:
+        raise library.refusal(error, field) from None
+
+
+def _mean(library: Library, view: View, rows: Sequence[int]) -> Vectors:
+    try:
+        mean: Vectors = view.searcher.mean_vector(rows, view.lens)[0]
+    except SentenceExpertsError as error:
+        raise library.refusal(error, "like") from None
+    return mean
+
+
+def _one_lens(
+    view: View, vector: Vectors, asked: SearchRequest, liked: Sequence[int], library: Library
+) -> tuple[list[Hit], list[int]]:
+    """The hits under a lens, and the papers near the query in any year."""
+    others: dict[str, Any] = {"types": asked.types, "journals": asked.journals, "domains": asked.domains}
+    try:
+        wide, narrow = Filters.of(**others), Filters.of(asked.year, **others)
+        near = _hits(view, vector, max(NEAR, asked.top_k), wide, liked, asked)
+        hits = near if narrow == wide else _hits(view, vector, asked.top_k, narrow, liked, asked)
+    except SentenceExpertsError as error:
+        raise library.refusal(error) from None
+    return hits[: asked.top_k], [hit.row for hit in near]
+
+
+def _hits(
+    view: View, vector: Vectors, top_k: int, filters: Filters, liked: Sequence[int], asked: SearchRequest
+) -> list[Hit]:
+    hybrid = asked.hybrid and asked.query is not None
+    found = view.searcher.search(
+        vector[None], view.lens, top_k + len(liked), filters, hybrid, [asked.query or ""]
+    )[0]
+    rest = [hit for hit in found if hit.row not in liked][:top_k]
+    return [Hit(rank, hit.score, hit.row, hit.percentile) for rank, hit in enumerate(rest, start=1)]
+
+
+def _compared(
+    library: Library,
+    asked: SearchRequest,
+    views: Sequence[View],
+    vectors: Sequence[Vectors],
+    found: Sequence[tuple[list[Hit], list[int]]],
+    liked: Sequence[int],
+) -> dict[str, Any]:
+    searcher = library.searcher
+    rows = list(dict.fromkeys(hit.row for hits, _ in found for hit in hits))
+    place = {row: number for number, row in enumerate(rows)}
+    alone = found_by_one([[hit.row for hit in hits] for hits, _ in found])
+    facts = searcher.facts([*liked, *rows])
+    like = [_shown(each) for each in facts[: len(liked)]]
+    text = asked.query or " ".join(_text(each) for each in like)
+    papers: list[dict[str, Any]] = []
+    for each in map(_shown, facts[len(liked) :]):
+        papers.append({**each, "terms": common_terms(text, _text(each)), "ranks": {}})
+    lenses, maps = [], _maps(views, vectors, rows)
+    filters = Filters.of(asked.year, asked.types, asked.journals, asked.domains)
+    for view, vector, (hits, _), where in zip(views, vectors, found, maps, strict=True):
+        for paper, standing in zip(papers, _standings(view, vector, rows, hits, filters, liked), strict=True):
+            paper["ranks"][view.name] = standing
+        lenses.append({
+            "name": view.name,
+            "label": view.label,
+            "hits": [
+                {"paper": place[hit.row], "rank": hit.rank, "score": round(hit.score, 5),
+                 "percentile": round(hit.percentile, 3), "only": hit.row in alone}
+                for hit in hits
+            ],
+            "map": where,
+        })  # fmt: skip
+    near = sorted({row for _, each in found for row in each})
+    return {
+        "query": asked.query,
+        "like": like,
+        "lenses": lenses,
+        "papers": papers,
+        "years": searcher.values("year", near),
+        "citations": [[place[citing], place[cited]] for citing, cited in searcher.citations(rows)],
+    }
+
+
+def _standings(
+    view: View,
+    vector: Vectors,
+    rows: Sequence[int],
+    hits: Sequence[Hit],
+    filters: Filters,
+    liked: Sequence[int],
+) -> list[dict[str, Any] | None]:
+    """Rank, percentile and cosine of each paper under a lens; None for a paper that it has no vector of."""
+    found = {hit.row: hit for hit in hits}
+    cosines = (view.searcher.vectors(view.lens).of_rows(rows) @ vector).tolist()
+    found_at: list[dict[str, Any] | None] = []
+    ranks = view.searcher.ranks(vector, rows, view.lens, filters)
+    for row, cosine, (rank, share) in zip(rows, cosines, ranks, strict=True):
+        if rank is None or share is None:
+            found_at.append(None)
+            continue
+        if row in found:  # with the words of the query, the order is not that of the cosines
+            rank, share = found[row].rank, found[row].percentile
+        else:  # those that others should be like stand in front
+            rank = max(rank - len(liked), len(hits) + 1)
+        found_at.append({"rank": rank, "percentile": round(share, 3), "score": round(cosine, 5)})
+    return found_at
+
+
+def _maps(views: Sequence[View], vectors: Sequence[Vectors], rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Places of the papers and the query in a plane, per lens, each as much like the first as it can be."""
+    maps: list[dict[str, Any]] = []
+    first: NDArray[np.float64] | None = None
+    for view, vector in zip(views, vectors, strict=True):
+        each = plane(view.searcher.vectors(view.lens).of_rows(rows), vector, first)
+        first = each if first is None else first
+        rounded = [[round(x, 4) for x in pair] for pair in each.tolist()]
+        maps.append({"papers": rounded[:-1], "query": rounded[-1]})
+    return maps
+
+
+def _shown(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a paper that an answer holds, its texts cut where nobody would read on."""
+    shown = {name: facts.get(name) for name in SHOWN}
+    shown["abstract"] = _cut(shown["abstract"])
+    if (title := shown["title"]) and len(title) > MAX_TITLE:
+        shown["title"] = f"{title[:MAX_TITLE]}…"
+    return shown
+
+
+def _cut(abstract: str | None) -> str | None:
+    return abstract if abstract is None or len(abstract) <= MAX_ABSTRACT else f"{abstract[:MAX_ABSTRACT]}…"
+
+
+def _text(paper: dict[str, Any]) -> str:
+    return f"{paper['title'] or ''} {paper['abstract'] or ''}"
+
+
+async def _sentences(engine: Engine, library: Library, asked: SentencesRequest, view: View) -> dict[str, Any]:
+    (_, (vector,)) = await _vectors(engine, library, asked, [view])
+    rows = await asyncio.to_thread(_rows, library, asked.papers, "papers")
+    facts = await asyncio.to_thread(view.searcher.facts, rows)
+    abstracts = [_cut(each.get("abstract")) or "" for each in facts]
+    spans = [sentence_spans(abstract)[:MAX_SENTENCES] for abstract in abstracts]
+    wanted = [n for n, row in enumerate(rows) if spans[n] and library.cached_sentences(view, row) is None]
+    texts = [abstracts[n][start:end] for n in wanted for start, end in spans[n]]
+    if texts:
+        embedded = await engine.embed(view.served, texts, [view.lens.document_route] * len(texts))
+        pieces = np.split(embedded.finished(None, True), np.cumsum([len(spans[n]) for n in wanted])[:-1])
+        for n, piece in zip(wanted, pieces, strict=True):
+            library.cache_sentences(view, rows[n], piece)
+    best: dict[str, dict[str, float] | None] = {}
+    for given, row, of_paper in zip(asked.papers, rows, spans, strict=True):
+        vectors = library.cached_sentences(view, row)
+        if not of_paper or vectors is None:
+            best[given] = None
+            continue
+        scores = vectors @ vector
+        start, end = of_paper[int(scores.argmax())]
+        best[given] = {"start": start, "end": end, "score": round(float(scores.max()), 5)}
+    return {"lens": view.name, "sentences": best}

@@ -1,0 +1,307 @@
+// The search page: reads the address, asks the server, shows the answer.
+
+import {count, fill, find, make, number, percent, title} from "./dom.js";
+import {keep, kept, onKept, openKept} from "./kept.js";
+import {arrange, showLists, showSentence} from "./lists.js";
+import {paperDetails, showCitations, showMap} from "./views.js";
+import {drawYears, onYears} from "./years.js";
+import {keyed, Refused, send} from "./server.js";
+import * as asked from "./state.js";
+
+let state = asked.read(location.search);
+let about = null, answer = null, running = null, opened = null;
+const best = new Map(); // lens and paper -> its best sentence
+
+const page = {
+  open: (paper, from) => openPaper(paper, from),
+  like: paper => change({like: [paper.paper_id], query: "", top: asked.TOP, view: "lists"}, true),
+  keep: paper => keep(paper),
+  more: () => change({top: Math.min(state.top * 2, asked.MOST)}),
+  colour: name => `h${Math.max(about.lenses.findIndex(each => each.name === name), 0) % 10}`,
+  best: (lens, paper) => best.get(`${lens}\n${paper.paper_id}`),
+};
+
+// What is asked for
+
+function change(fields, toTop = false) {
+  const before = asked.write(state);
+  state = {...state, ...fields};
+  if (asked.write(state) !== before) history.pushState(null, "", asked.write(state));
+  showQuestion();
+  run();
+  if (toTop) {
+    scrollTo({top: 0});
+    find("query").focus({preventScroll: true});
+  }
+}
+
+function showQuestion() {
+  if (document.activeElement !== find("query") || !find("query").value.trim()) find("query").value = state.query;
+  find("like").hidden = !state.like.length;
+  find("hybrid").checked = state.hybrid;
+  find("hybrid").closest("label").hidden = state.like.length > 0;
+  const [from, to = ""] = state.year.includes("..") ? state.year.split("..") : [state.year, state.year];
+  find("from").value = from;
+  find("to").value = to;
+  for (const name of ["type", "journal", "domain"]) find(name).value = state[name];
+  find("clear").hidden = !(state.year || state.type || state.journal || state.domain);
+  const chosen = state.lenses.length ? state.lenses : about.lenses.filter(each => each.default).map(each => each.name);
+  for (const box of find("lenses").querySelectorAll("input")) {
+    box.checked = chosen.some(name => name === box.value || box.value.startsWith(`${name}:`));
+  }
+  selectView();
+}
+
+function showLike(papers) {
+  find("like").hidden = !papers.length;
+  if (!papers.length) return;
+  const close = make("button.quiet", {type: "button", "aria-label": "Search by text again", onclick: () => change({like: []}, true)}, "✕");
+  fill(find("like"), "More like", make("b", {dir: "auto"}, papers.map(title).join(" · ")), close);
+}
+
+function chooseLenses() {
+  const boxes = [...find("lenses").querySelectorAll("input")];
+  const chosen = boxes.filter(box => box.checked).map(box => box.value);
+  const usual = about.lenses.filter(each => each.default).map(each => each.name);
+  const same = chosen.length === usual.length && chosen.every(name => usual.includes(name));
+  if (chosen.length) change({lenses: same ? [] : chosen});
+  else showQuestion();
+}
+
+const isAsked = () => state.like.length > 0 || state.query.trim() !== "";
+
+// Asking
+
+async function run() {
+  running?.abort();
+  running = new AbortController();
+  const {signal} = running;
+  if (!isAsked()) {
+    answer = null;
+    say("");
+    find("results").hidden = true;
+    find("intro").hidden = false;
+    drawYears(about.values.year, about.values.year, state.year);
+    document.title = `${about.corpus}: search`;
+    return;
+  }
+  const slow = setTimeout(() => say("Searching…"), 300);
+  const started = performance.now();
+  try {
+    answer = await send("/search", asked.body(state), {signal, ask: askKey});
+    clearTimeout(slow);
+    show(performance.now() - started);
+    await sentences(signal);
+  } catch (error) {
+    clearTimeout(slow);
+    if (error.name !== "AbortError") fail(error);
+  }
+}
+
+function show(milliseconds) {
+  best.clear();
+  find("intro").hidden = true;
+  find("results").hidden = false;
+  showLike(answer.like);
+  document.title = `${answer.query ?? answer.like.map(title).join(", ")} – ${about.corpus}`;
+  drawYears(answer.years, about.values.year, state.year);
+  showLists(find("lists"), answer, page, state.top < asked.MOST);
+  showMap(find("map"), answer, page);
+  showCitations(find("citations"), answer, page);
+  selectView();
+  const lone = answer.lenses.reduce((sum, lens) => sum + lens.hits.filter(hit => hit.only).length, 0);
+  const parts = [`${count(answer.papers.length, "paper")} under ${count(answer.lenses.length, "lens", "lenses")}`];
+  if (answer.lenses.length > 1) parts.push(`${number(lone)} found by one lens only`);
+  parts.push(`${Math.round(milliseconds)} ms`);
+  say(answer.papers.length ? parts.join(" · ") : "No paper passes the filters.");
+}
+
+/** The best sentences come in a second request per lens, five papers at a time. */
+async function sentences(signal) {
+  const current = answer;
+  for (let first = 0; first < state.top; first += 5) {
+    for (const lens of current.lenses) {
+      const papers = lens.hits.slice(first, first + 5).map(hit => current.papers[hit.paper]).filter(paper => paper.abstract);
+      if (!papers.length) continue;
+      const question = current.query === null ? {like: state.like} : {query: current.query};
+      const body = {...question, lens: lens.name, papers: papers.map(paper => paper.paper_id)};
+      const found = (await send("/search/sentences", body, {signal, ask: askKey})).sentences;
+      for (const paper of papers) {
+        const place = found[paper.paper_id];
+        if (!place) continue;
+        best.set(`${lens.name}\n${paper.paper_id}`, place);
+        showSentence(find("lists"), lens.name, paper, place);
+      }
+    }
+  }
+}
+
+function say(text) {
+  find("status").classList.remove("error");
+  fill(find("status"), text);
+}
+
+function fail(error) {
+  find("results").hidden = true;
+  find("status").classList.add("error");
+  fill(find("status"), error instanceof Refused ? error.message : "This page could not show the answer.");
+  if (!(error instanceof Refused)) throw error;
+}
+
+// Views and dialogs
+
+function selectView() {
+  for (const name of asked.VIEWS) {
+    const tab = find(`tab-${name}`), selected = state.view === name;
+    tab.setAttribute("aria-selected", selected);
+    tab.tabIndex = selected ? 0 : -1;
+    find(name).hidden = !selected;
+  }
+  arrange(find("lists"));
+}
+
+function openView(name) {
+  state = {...state, view: name};
+  history.replaceState(null, "", asked.write(state));
+  selectView();
+}
+
+export function openDialog(name) {
+  const dialog = find(name);
+  if (!dialog.open) dialog.showModal();
+  find(`${name}-title`).focus();
+}
+
+function openPaper(paper, lens) {
+  opened = paper;
+  fill(find("paper-title"), title(paper));
+  fill(find("paper-body"), ...paperDetails(paper, answer, page, lens));
+  find("paper-title").dir = "auto";
+  openDialog("paper");
+}
+
+function askKey(again) {
+  return new Promise(resolve => {
+    const dialog = find("key"), field = find("key-field");
+    field.value = "";
+    fill(find("key-title"), again ? "The server does not know this key" : "This server asks for a key");
+    dialog.onclose = () => resolve(field.value.trim());
+    dialog.showModal();
+    field.focus();
+  });
+}
+
+async function copy(button, text) {
+  const label = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    fill(button, "Copied");
+  } catch {
+    fill(button, "Not allowed here");
+  }
+  setTimeout(() => fill(button, label), 1500);
+}
+
+// Keys
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const typing = event.target.matches("input, select, textarea");
+  if (event.key === "/" && !typing) {
+    event.preventDefault();
+    find("query").select();
+    find("query").focus();
+    return;
+  }
+  const id = event.target.closest?.("[data-paper]")?.dataset.paper;
+  if (typing || id === undefined || !answer) return;
+  const paper = answer.papers[id], key = event.key.toLowerCase();
+  if (key === "k") page.keep(paper);
+  if (key === "l") page.like(paper);
+}
+
+function tabKeys(event) {
+  const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+  if (!step) return;
+  const next = asked.VIEWS[(asked.VIEWS.indexOf(state.view) + step + asked.VIEWS.length) % asked.VIEWS.length];
+  openView(next);
+  find(`tab-${next}`).focus();
+}
+
+// Start
+
+function prepare() {
+  find("home").textContent = about.corpus;
+  find("home").dir = "auto";
+  fill(find("about"), `${count(about.papers, "paper")}, ${count(about.lenses.length, "lens", "lenses")}`);
+  fill(find("lenses"), about.lenses.map(lens => make(`label.chip.${page.colour(lens.name)}`, {},
+    make("input", {type: "checkbox", value: lens.name, onchange: chooseLenses}),
+    make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, lens.label))));
+  for (const name of ["type", "journal", "domain"]) {
+    const values = Object.entries(about.values[name]);
+    const select = find(name);
+    select.closest("label").hidden = values.length < 2;
+    fill(select, make("option", {value: ""}, "any"), values.slice(0, 300).map(([value, papers]) =>
+      make("option", {value}, `${value.length > 60 ? `${value.slice(0, 60)}…` : value} (${number(papers)})`)));
+    select.addEventListener("change", () => change({[name]: select.value}));
+  }
+  find("years").hidden = Object.keys(about.values.year).length < 2;
+}
+
+function listen() {
+  find("ask").addEventListener("submit", event => {
+    event.preventDefault();
+    const query = find("query").value.trim();
+    if (query) change({query, like: [], top: asked.TOP});
+  });
+  find("hybrid").addEventListener("change", event => change({hybrid: event.target.checked}));
+  find("clear").addEventListener("click", () => change({year: "", type: "", journal: "", domain: ""}));
+  onYears((from, to) => change({year: from || to ? (from === to ? from : `${from}..${to}`) : ""}));
+  for (const name of asked.VIEWS) find(`tab-${name}`).addEventListener("click", () => openView(name));
+  find("views").addEventListener("keydown", tabKeys);
+  find("copy-link").addEventListener("click", event => copy(event.currentTarget, location.href));
+  find("open-curl").addEventListener("click", () => {
+    fill(find("curl-text"), asked.curl(state, keyed()));
+    openDialog("curl");
+  });
+  find("copy-curl").addEventListener("click", event => copy(event.currentTarget, find("curl-text").textContent));
+  find("open-help").addEventListener("click", () => openDialog("help"));
+  find("open-kept").addEventListener("click", () => openKept(openDialog, askKey, fail));
+  find("key-form").addEventListener("submit", event => {
+    event.preventDefault();
+    find("key").close();
+  });
+  for (const dialog of document.querySelectorAll("dialog")) {
+    dialog.querySelector(".close").addEventListener("click", () => dialog.close());
+    dialog.addEventListener("click", event => event.target === dialog && dialog.close());
+  }
+  onKept(() => {
+    for (const button of document.querySelectorAll("button.keep")) {
+      const on = kept().some(each => each.id === button.dataset.id);
+      button.setAttribute("aria-pressed", on);
+      fill(button, on ? "Kept" : "Keep");
+    }
+    find("kept-count").textContent = kept().length;
+  });
+  addEventListener("keydown", onKey);
+  addEventListener("resize", () => arrange(find("lists")));
+  addEventListener("popstate", () => {
+    find("paper").close();
+    state = asked.read(location.search);
+    find("query").value = state.query;
+    showQuestion();
+    run();
+  });
+}
+
+try {
+  about = await send("/search/corpus", null, {ask: askKey});
+  prepare();
+  listen();
+  showQuestion();
+  find("query").value = state.query;
+  if (!isAsked()) find("query").focus();
+  await run();
+} catch (error) {
+  fail(error);
+}

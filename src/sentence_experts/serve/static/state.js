@@ -1,0 +1,53 @@
+// What is asked for lives in the address, so that a link leads to the same results.
+
+const ONE = ["year", "type", "journal", "domain"];
+export const TOP = 10, MOST = 100;
+export const VIEWS = ["lists", "map", "citations"];
+
+export function empty() {
+  return {query: "", like: [], lenses: [], year: "", type: "", journal: "", domain: "", hybrid: false, top: TOP, view: "lists"};
+}
+
+export function read(search) {
+  const given = new URLSearchParams(search), state = empty();
+  state.query = given.get("q") ?? "";
+  state.like = given.getAll("like");
+  state.lenses = given.getAll("lens");
+  for (const name of ONE) state[name] = given.get(name) ?? "";
+  state.hybrid = given.get("hybrid") === "1";
+  state.top = Math.min(Math.max(parseInt(given.get("top"), 10) || TOP, 1), MOST);
+  state.view = VIEWS.includes(given.get("view")) ? given.get("view") : "lists";
+  return state;
+}
+
+export function write(state) {
+  const out = new URLSearchParams();
+  if (state.query) out.set("q", state.query);
+  for (const each of state.like) out.append("like", each);
+  for (const each of state.lenses) out.append("lens", each);
+  for (const name of ONE) if (state[name]) out.set(name, state[name]);
+  if (state.hybrid) out.set("hybrid", "1");
+  if (state.top !== TOP) out.set("top", state.top);
+  if (state.view !== "lists") out.set("view", state.view);
+  const text = out.toString();
+  return text ? `?${text}` : "/";
+}
+
+/** The body of POST /search. */
+export function body(state) {
+  const out = state.like.length ? {like: state.like} : {query: state.query};
+  if (state.lenses.length) out.lenses = state.lenses;
+  if (state.top !== TOP) out.top_k = state.top;
+  if (state.year) out.year = state.year;
+  if (state.type) out.types = [state.type];
+  if (state.journal) out.journals = [state.journal];
+  if (state.domain) out.domains = [state.domain];
+  if (state.hybrid && !state.like.length) out.hybrid = true;
+  return out;
+}
+
+export function curl(state, keyed) {
+  const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
+  const key = keyed ? ` \\\n  -H "Authorization: Bearer $KEY"` : "";
+  return `curl ${quoted(`${location.origin}/search`)}${key} \\\n  --json ${quoted(JSON.stringify(body(state)))}`;
+}

@@ -1,0 +1,328 @@
+"""The search page in Chromium: type, compare, filter, like, keep, export, hostile texts, keys, phones."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.browser import browser, needs_browser
+from helpers.running_server import RunningServer, running_server
+from helpers.searched_corpus import HOSTILE, write_searched_corpus
+
+pytestmark = needs_browser
+
+SECONDS = 60_000  # milliseconds, on a busy machine
+QUERY = "drought in rice fields"
+DONE = "#status:has-text(' ms')"
+# What the page's policy lets no script evaluate, a test looks up through the browser itself.
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, experts_folder: Path) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp("page") / "papers"
+    write_searched_corpus(folder)
+    with running_server(f"m={experts_folder}", "--corpus", folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as running:
+        yield running
+
+
+@contextmanager
+def opened(chromium: Any, url: str, **context: Any) -> Iterator[Any]:
+    """A page; errors of its scripts, requests to elsewhere and dialogs fail the test."""
+    with chromium.new_context(**context) as within:
+        within.set_default_timeout(SECONDS)
+        page = within.new_page()
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+        page.on(
+            "request",
+            lambda asked: (
+                None
+                if asked.url.startswith((url.partition("?")[0].rstrip("/"), "blob:"))
+                else problems.append(asked.url)
+            ),
+        )
+        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+        page.goto(url)
+        yield page
+        assert not problems
+
+
+def search(page: Any, query: str = QUERY) -> None:
+    page.fill("#query", query)
+    page.press("#query", "Enter")
+    page.wait_for_selector(DONE)
+
+
+def titles(page: Any, lens: str) -> list[str]:
+    found: list[str] = page.locator(f'.lens[data-lens="{lens}"] .title').all_inner_texts()
+    return found
+
+
+def test_lenses_stand_side_by_side(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, served.url) as page:
+        page.wait_for_selector("#lenses input")
+        search(page)
+        assert page.locator(".lens").count() == 2
+        assert len(titles(page, "m:crops")) == len(titles(page, "m:neuro")) == 10
+        assert page.locator(".hit .moves").count() == 20
+        only = page.locator(".lens[data-lens='m:crops'] .only").count()
+        assert page.locator(".lens h2 small").first.inner_text() in (f"{only} only here", "none of its own")
+        page.wait_for_selector(".best:visible mark")
+        # A link leads to the same results, through another choice of lenses.
+        page.uncheck("#lenses input[value='m:neuro']")
+        page.wait_for_selector(".lens[data-lens='m:neuro']", state="detached")
+        before = titles(page, "m:crops")
+        assert "q=drought+in+rice+fields&lens=m%3Acrops" in page.url
+        page.reload()
+        page.wait_for_selector(DONE)
+        assert titles(page, "m:crops") == before
+        assert page.input_value("#query") == QUERY
+        page.go_back()
+        page.wait_for_selector(".lens[data-lens='m:neuro']")
+
+
+def test_filters_and_years(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=rice") as page:
+        page.wait_for_selector(DONE)
+        page.select_option("#type", "review-article")
+        page.wait_for_url("**type=review-article*")
+        page.fill("#from", "2004")
+        page.press("#from", "Enter")
+        page.wait_for_url("**year=2004..*")
+        page.wait_for_selector("#bars i.in")
+        facts = page.locator(".lens .facts").all_inner_texts()
+        assert facts
+        assert all(int(re.findall(r"20\d\d", each)[0]) >= 2004 for each in facts)
+        bar = page.locator("#bars i[data-year='2006']").bounding_box()
+        page.mouse.click(bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2)
+        page.wait_for_url(re.compile("year=2006(&|$)"))
+        page.click("#clear")
+        page.wait_for_url(re.compile(r"\?q=rice$"))
+
+
+def test_more_like_a_paper_and_its_details(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=sleep+memory") as page:
+        page.wait_for_selector(DONE)
+        first = titles(page, "m:neuro")[0]
+        page.click('.lens[data-lens="m:neuro"] .title >> nth=0')
+        assert page.inner_text("#paper-title") == first
+        assert page.locator("#paper table tbody tr").count() == 2
+        page.click("#paper >> text=More like this")
+        page.wait_for_selector("#like:visible")
+        assert first in page.inner_text("#like")
+        page.wait_for_url("**like=*")
+        assert first not in titles(page, "m:neuro")
+        page.click("#like button")
+        page.wait_for_selector("#intro:visible")
+
+
+def test_map_and_citations(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=sleep+memory&top=40") as page:
+        page.wait_for_selector(DONE)
+        page.click("#tab-map")
+        points = page.locator(".point")
+        assert points.count() == int(page.inner_text("#status").split()[0])
+        page.check("#map input >> nth=1", force=True)
+        points.first.focus()
+        assert page.inner_text(".beside h3")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#paper[open]")
+        page.keyboard.press("Escape")
+        page.click("#tab-citations")
+        assert page.locator(".cited > li").count() > 0
+        assert page.url.endswith("view=citations")
+
+
+def test_kept_papers_become_files(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=wheat") as page:
+        page.wait_for_selector(DONE)
+        for n in (0, 1):
+            page.click(f'.lens[data-lens="m:crops"] .keep >> nth={n}')
+        assert page.inner_text("#kept-count") == "2"
+        page.reload()
+        page.wait_for_selector(DONE)
+        page.click("#open-kept")
+        for form, name, mark in (
+            ("RIS", "papers.ris", "TY  - JOUR"),
+            ("BibTeX", "papers.bib", "@article"),
+            ("CSV", "papers.csv", ""),
+        ):
+            with page.expect_download() as download:
+                page.click(f"#kept-actions >> text={form}")
+            assert download.value.suggested_filename == name
+            text = Path(download.value.path()).read_text(encoding="utf-8")
+            assert text.count(mark) == 2 or len(list(csv.DictReader(io.StringIO(text)))) == 2
+        page.click("#forget")
+        assert page.inner_text("#kept-count") == "0"
+
+
+def test_the_curl_command_gives_the_same_answer(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=it%27s+%22rice%22&year=2001..2006") as page:
+        page.wait_for_selector(DONE)
+        page.click("#open-curl")
+        command = page.inner_text("#curl-text")
+        done = subprocess.run(
+            ["bash", "-c", f"{command} --silent"], capture_output=True, text=True, check=True
+        )
+        answer = json.loads(done.stdout)
+        assert answer["query"] == 'it\'s "rice"'
+        first = answer["papers"][answer["lenses"][0]["hits"][0]["paper"]]
+        assert titles(page, "m:crops")[0] == first["title"]
+
+
+def test_hostile_texts_stay_texts(chromium: Any, served: RunningServer) -> None:
+    with opened(
+        chromium, f"{served.url}/?q=rice+drought&top=100", viewport={"width": 360, "height": 800}
+    ) as page:
+        page.wait_for_selector(DONE)
+        assert page.locator("#lists script, #lists img, #lists b").count() == 0
+        assert page.title().startswith("rice drought")
+        assert page.evaluate(OVERFLOW) <= 0
+        for record in HOSTILE:
+            number = page.locator(f".lens.shown .keep[data-id={json.dumps(record['paper_id'])}]").first
+            number.locator("xpath=ancestor::li").locator(".title").click()
+            shown = page.inner_text("#paper-title")
+            assert shown[:20] == (record.get("title") or "(no title)").replace("\u0000", "�")[:20]
+            assert page.evaluate(OVERFLOW) <= 0
+            assert page.locator("#paper script, #paper img").count() == 0
+            for link in page.locator("#paper a").all():
+                assert link.get_attribute("href").startswith("https://doi.org/")
+            page.keyboard.press("Escape")
+        number = page.locator(".lens.shown .keep[data-id='h:script']")
+        number.click()
+        page.click("#open-kept")
+        assert "<script>" in page.inner_text("#kept-body")
+        assert page.title().startswith("rice drought")
+
+
+def test_everything_by_keyboard(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, served.url) as page:
+        page.wait_for_selector("#lenses input")
+        page.keyboard.type("memory")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(DONE)
+        focused = lambda: page.locator("*:focus")  # noqa: E731
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if "title" in (focused().get_attribute("class") or ""):
+                break
+        assert focused().inner_text() == titles(page, "m:crops")[0]
+        page.keyboard.press("ArrowDown")
+        assert focused().inner_text() == titles(page, "m:crops")[1]
+        page.keyboard.press("ArrowRight")
+        assert focused().inner_text() == titles(page, "m:neuro")[1]
+        page.keyboard.press("k")
+        assert page.inner_text("#kept-count") == "1"
+        kept = focused().inner_text()
+        page.keyboard.press("Enter")
+        assert page.inner_text("#paper-title") == kept
+        page.keyboard.press("Escape")
+        assert focused().inner_text() == kept
+        page.keyboard.press("l")
+        page.wait_for_url("**like=*")
+        page.keyboard.press("Tab")
+        page.locator("#open-help").focus()
+        page.keyboard.press("/")
+        assert focused().get_attribute("id") == "query"
+        page.locator("#tab-lists").focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#map:visible")
+
+
+def test_the_page_asks_for_a_key(chromium: Any, tmp_path: Path, experts_folder: Path) -> None:
+    (tmp_path / "keys").write_text("secret\n")
+    write_searched_corpus(tmp_path / "papers", hostile=False)
+    arguments = (f"m={experts_folder}", "--corpus", tmp_path / "papers", "--api-key-file", tmp_path / "keys")
+    with running_server(*arguments) as running, chromium.new_context() as within:
+        within.set_default_timeout(SECONDS)
+        page = within.new_page()
+        page.goto(f"{running.url}/?q=rice")
+        for key in ("wrong", "secret"):
+            page.wait_for_selector("#key[open]")
+            page.fill("#key-field", key)
+            page.press("#key-field", "Enter")
+        page.wait_for_selector(DONE)
+        page.click("#open-curl")
+        assert "secret" not in page.content()
+        assert "Bearer $KEY" in page.inner_text("#curl-text")
+
+
+def test_a_refused_request_is_told(chromium: Any, served: RunningServer) -> None:
+    with chromium.new_context() as within:
+        page = within.new_page()
+        page.goto(f"{served.url}/?q=a&year=soon")
+        page.wait_for_selector("#status.error")
+        assert "'soon' is not of the form" in page.inner_text("#status")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 800, 1400])
+def test_no_width_or_theme_hides_anything(
+    chromium: Any, served: RunningServer, width: int, theme: str
+) -> None:
+    size = {"width": width, "height": 800}
+    with opened(chromium, f"{served.url}/?q=rice+drought", viewport=size, color_scheme=theme) as page:
+        page.wait_for_selector(DONE)
+        for view in ("lists", "map", "citations"):
+            page.click(f"#tab-{view}")
+            assert page.evaluate(OVERFLOW) <= 0
+            wide = page.evaluate(WIDE)
+            assert not wide, view
+            assert not page.evaluate(LOW_CONTRAST), (view, theme)
+        for button in ("#open-kept", "#open-help", "#open-curl"):
+            page.click(button)
+            assert page.evaluate(OVERFLOW) <= 0
+            page.keyboard.press("Escape")
+
+
+WIDE = """() => [...document.querySelectorAll("main *, header *")].filter(each => each.getClientRects().length
+  && !each.closest(".unseen")
+  && each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(each => each.outerHTML.slice(0, 80))"""
+# WCAG's ratio of text and background, 4.5 at least.
+LOW_CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgb = (colour, under) => {
+    canvas.fillStyle = under; canvas.fillRect(0, 0, 1, 1);
+    canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
+    return `rgb(${r},${g},${b})`;
+  };
+  const light = colour => {
+    const linear = x => x <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4;
+    const [r, g, b] = colour.match(/[0-9]+/g).map(x => linear(x / 255));
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = each => {
+    const chain = [];
+    for (let at = each; at; at = at.parentElement) chain.unshift(getComputedStyle(at).backgroundColor);
+    return chain.reduce((under, colour) => rgb(colour, under), "rgb(255,255,255)");
+  };
+  const low = [];
+  for (const each of document.querySelectorAll("main *, header *, dialog[open] *")) {
+    const own = [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+    if (!own || !each.getClientRects().length || each.closest(".unseen")) continue;
+    const under = behind(each), one = light(rgb(getComputedStyle(each).color, under)), other = light(under);
+    const ratio = (Math.max(one, other) + .05) / (Math.min(one, other) + .05);
+    if (ratio < 4.5) low.push(`${ratio.toFixed(2)} ${each.outerHTML.slice(0, 90)}`);
+  }
+  return low;
+}"""

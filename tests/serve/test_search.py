@@ -1,0 +1,284 @@
+"""`/search`: what it finds is what `search` finds, lenses are compared rightly, bad requests are refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from starlette.testclient import TestClient
+
+import sentence_experts
+from helpers.searched_corpus import HOSTILE, write_searched_corpus
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.serve.search import MAX_ABSTRACT
+
+QUERY = "drought in rice fields"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    return write_searched_corpus(tmp_path_factory.mktemp("search") / "corpus")
+
+
+@pytest.fixture(scope="module")
+def client(experts: ExpertEncoder, plain: SentenceTransformer, corpus: CorpusFolder) -> Iterator[TestClient]:
+    models = {"m": experts, "dense": plain}
+    app = sentence_experts.create_app(models, corpus=corpus.path, watch=False)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+        yield client
+
+
+def ask(client: TestClient, **fields: Any) -> dict[str, Any]:
+    answer = client.post("/search", json=fields)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def ids(answer: dict[str, Any], lens: int = 0) -> list[str]:
+    return [answer["papers"][hit["paper"]]["paper_id"] for hit in answer["lenses"][lens]["hits"]]
+
+
+def test_each_lens_finds_what_search_finds(
+    client: TestClient, experts: ExpertEncoder, corpus: CorpusFolder
+) -> None:
+    answer = ask(client, query=QUERY, top_k=5)
+    assert [lens["name"] for lens in answer["lenses"]] == ["m:crops", "m:neuro"]
+    for number, route in enumerate(("crops", "neuro")):
+        (papers,) = sentence_experts.search(experts, corpus, QUERY, route=route, top_k=5).papers
+        assert ids(answer, number) == [paper["paper_id"] for paper in papers]
+        scores = [hit["score"] for hit in answer["lenses"][number]["hits"]]
+        np.testing.assert_allclose(scores, [paper["score"] for paper in papers], atol=1e-4)
+
+
+def test_lenses_of_several_models_can_be_mixed(client: TestClient) -> None:
+    answer = ask(client, query=QUERY, lenses=["dense", "m:neuro"])
+    assert [lens["name"] for lens in answer["lenses"]] == ["dense", "m:neuro"]
+    about = client.get("/search/corpus").json()
+    assert [(lens["name"], lens["default"]) for lens in about["lenses"]] == [
+        ("m:crops", True), ("m:neuro", True), ("dense", False),
+    ]  # fmt: skip
+    assert about["papers"] == 40 + len(HOSTILE)
+    assert about["corpus"] == "corpus"
+
+
+def test_ranks_under_other_lenses_are_those_of_a_longer_search(client: TestClient) -> None:
+    short, long = (ask(client, query=QUERY, top_k=top_k) for top_k in (3, 100))
+    for place, lens in enumerate(long["lenses"]):
+        true = {name: rank for rank, name in enumerate(ids(long, place), start=1)}
+        for paper in short["papers"]:
+            assert paper["ranks"][lens["name"]]["rank"] == true[paper["paper_id"]]
+    everywhere = set(ids(short, 0)) & set(ids(short, 1))
+    for lens in short["lenses"]:
+        for hit in lens["hits"]:
+            assert hit["only"] == (short["papers"][hit["paper"]]["paper_id"] not in everywhere)
+
+
+def test_percentiles_fall_with_the_rank(client: TestClient) -> None:
+    hits = ask(client, query=QUERY, top_k=100)["lenses"][0]["hits"]
+    shares = [hit["percentile"] for hit in hits]
+    assert shares == sorted(shares, reverse=True)
+    assert 95 < shares[0] < 100
+    assert shares[-1] == 0
+
+
+def test_one_lens_alone_has_nothing_of_its_own(client: TestClient) -> None:
+    answer = ask(client, query=QUERY, lenses=["m:crops"])
+    assert not any(hit["only"] for hit in answer["lenses"][0]["hits"])
+
+
+def test_more_like_papers_leaves_them_out(client: TestClient) -> None:
+    start = "doi:10.5555/made-up.000"
+    answer = ask(client, like=["10.5555/made-up.000"], top_k=100)
+    assert [paper["paper_id"] for paper in answer["like"]] == [start]
+    for lens in (0, 1):
+        assert start not in ids(answer, lens)
+        assert len(ids(answer, lens)) == 40 + len(HOSTILE) - 1
+        ranks = [hit["rank"] for hit in answer["lenses"][lens]["hits"]]
+        assert ranks == list(range(1, len(ranks) + 1))
+    assert any(paper["terms"] for paper in answer["papers"])
+
+
+def test_filters_hold_and_years_ignore_the_filter_of_years(client: TestClient) -> None:
+    years = ask(client, query=QUERY, top_k=100)["years"]
+    answer = ask(client, query=QUERY, top_k=100, year="2003..2005", types=["review-article"])
+    assert answer["papers"]
+    for paper in answer["papers"]:
+        assert 2003 <= paper["year"] <= 2005
+        assert paper["article_type"] == "review-article"
+    assert sum(answer["years"].values()) > len(answer["papers"])
+    assert set(answer["years"]) < set(years)
+    assert ask(client, query=QUERY, journals=["Journal of Made-up Crops"], year="2001")["papers"] != []
+    assert ask(client, query=QUERY, year="1850..1900")["papers"] == []
+
+
+def test_citations_among_the_hits(client: TestClient) -> None:
+    answer = ask(client, query=QUERY, top_k=100)
+    numbers = {paper["paper_id"]: n for n, paper in enumerate(answer["papers"])}
+    true = {
+        (numbers[f"doi:10.5555/made-up.{n:03}"], numbers[f"doi:10.5555/made-up.{n - back:03}"])
+        for n in range(40) for back in (8, 16) if n >= back
+    }  # fmt: skip
+    assert {tuple(pair) for pair in answer["citations"]} == true
+
+
+def test_terms_in_common_are_words_of_both(client: TestClient) -> None:
+    for paper in ask(client, query="the rice of droughts")["papers"]:
+        text = f"{paper['title']} {paper['abstract']}"
+        assert all(
+            term in text and term.lower() in ("rice", "drought", "droughts") for term in paper["terms"]
+        )
+
+
+def test_the_map_has_a_place_per_paper_and_lens(client: TestClient) -> None:
+    answer = ask(client, query=QUERY)
+    for lens in answer["lenses"]:
+        assert len(lens["map"]["papers"]) == len(answer["papers"])
+        assert np.abs(lens["map"]["papers"]).max() <= 1
+        assert len(lens["map"]["query"]) == 2
+
+
+def test_the_best_sentence_is_the_nearest_one(client: TestClient, experts: ExpertEncoder) -> None:
+    papers = ask(client, query=QUERY, top_k=100)["papers"]
+    paper = next(each for each in papers if each["paper_id"].startswith("doi:10.5555"))
+    sentences = [f"{each.strip('. ')}." for each in paper["abstract"].split(". ")]
+    asked = {"query": QUERY, "lens": "m:crops", "papers": [paper["paper_id"], "h:bare"]}
+    for _ in range(2):  # computed, and from memory
+        best = client.post("/search/sentences", json=asked).json()["sentences"]
+        assert best["h:bare"] is None
+        place = best[paper["paper_id"]]
+        vectors = experts.encode([QUERY, *sentences], prompt_name="crops", normalize_embeddings=True)
+        assert (
+            paper["abstract"][place["start"] : place["end"]]
+            == sentences[int((vectors[1:] @ vectors[0]).argmax())]
+        )
+
+
+def test_papers_become_a_file(client: TestClient) -> None:
+    asked = ["10.5555/made-up.001", "h:script"]
+    answer = client.post("/search/export", json={"papers": asked, "format": "csv"})
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="papers.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["paper_id"] for row in rows] == ["doi:10.5555/made-up.001", "h:script"]
+    for form in ("ris", "bibtex"):
+        assert "made-up.001" in client.post("/search/export", json={"papers": asked, "format": form}).text
+
+
+def test_a_large_abstract_is_cut(client: TestClient) -> None:
+    answer = ask(client, query="Rice drought, at length", top_k=100)
+    (paper,) = (each for each in answer["papers"] if each["paper_id"] == "h:large")
+    assert len(paper["abstract"]) == MAX_ABSTRACT + 1
+    assert (
+        client.post("/search/export", json={"papers": ["h:large"], "format": "ris"}).text.count("Rice")
+        > 20_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("", {}, 422, "query: give `query`, a text, or `like`"),
+        ("", {"query": "a", "like": ["h:bare"]}, 422, "give `query`"),
+        ("", {"query": " "}, 422, "query: is empty"),
+        ("", {"like": []}, 422, "like: name a paper"),
+        ("", {"like": ["10.1/nowhere"]}, 422, "no paper"),
+        ("", {"query": "a", "lenses": ["m:nowhere"]}, 404, "there are m:crops, m:neuro, dense"),
+        ("", {"query": "a", "lenses": []}, 422, "lenses: name at least one"),
+        ("", {"query": "a", "top_k": 0}, 422, "top_k"),
+        ("", {"query": "a", "top_k": 101}, 422, "top_k"),
+        ("", {"query": "a", "year": "soon"}, 422, "year"),
+        ("", {"query": "a", "journals": ["nowhere"]}, 422, "journal"),
+        ("", {"query": "a", "colour": 1}, 422, "colour"),
+        ("/sentences", {"query": "a", "lens": "m:crops", "papers": ["x"] * 51}, 422, "papers"),
+        ("/export", {"papers": ["h:bare"], "format": "docx"}, 422, "format"),
+        ("/export", {"papers": ["nowhere"], "format": "ris"}, 422, "papers: no paper"),
+    ],
+)  # fmt: skip
+def test_bad_requests_are_refused(
+    client: TestClient, corpus: CorpusFolder, path: str, body: dict[str, Any], status: int, message: str
+) -> None:
+    answer = client.post(f"/search{path}", json=body)
+    assert answer.status_code == status
+    assert message in answer.json()["error"]["message"]
+    assert str(corpus.path) not in answer.text
+
+
+def test_the_api_describes_the_search(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/search", "/search/corpus", "/search/sentences", "/search/export"} <= set(paths)
+    docs = client.get("/docs")
+    assert "Papers per lens" in docs.text
+    assert "script-src 'self'" in docs.headers["Content-Security-Policy"]
+
+
+def test_a_corpus_that_is_not_there_is_known_before_the_models(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no corpus"):
+        sentence_experts.create_app("no-model", corpus=tmp_path)
+
+
+def test_without_a_corpus_there_is_no_search(plain: SentenceTransformer) -> None:
+    app = sentence_experts.create_app({"m": plain}, watch=False)
+    with TestClient(app, base_url="http://localhost") as client:
+        assert client.post("/search", json={"query": "a"}).status_code == 404
+        assert "--corpus" in client.get("/").text
+
+
+def test_the_page_is_open_but_its_data_asks_for_the_key(
+    plain: SentenceTransformer, corpus: CorpusFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "keys").write_text("secret\n")
+    app = sentence_experts.create_app(
+        {"m": plain}, corpus=corpus.path, host="0.0.0.0", api_key_file=tmp_path / "keys", watch=False
+    )
+    with TestClient(app, base_url="http://example.org") as client:
+        page = client.get("/")
+        assert page.status_code == client.get("/static/page.js").status_code == 200
+        assert "Made-up" not in page.text
+        assert client.get("/static/nothing.js").status_code == 404
+        for method, path in (
+            ("GET", "/search/corpus"),
+            ("POST", "/search"),
+            ("POST", "/search/export"),
+            ("POST", "/"),
+        ):
+            assert client.request(method, path, json={"query": "a"}).status_code == 401, path
+        asked = {"headers": {"Authorization": "Bearer secret"}, "json": {"query": "a"}}
+        assert client.post("/search", **asked).status_code == 200
+
+
+def test_the_page_is_small_and_loads_nothing_from_elsewhere(client: TestClient) -> None:
+    folder = Path(sentence_experts.__file__).parent / "serve"
+    files = [*(folder / "static").iterdir(), *(folder / "templates").iterdir()]
+    page = client.get("/").text
+    sizes = [len(page.encode())]
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        addresses = [each for each in ("http://", "https://", " url(", "@import") if each in text]
+        assert set(addresses) <= {"http://", "https://"}, file
+        if file.parent.name == "static":
+            sizes.append(len(client.get(f"/static/{file.name}").content))
+            assert ".innerHTML" not in text
+            assert "insertAdjacentHTML" not in text
+    assert sum(sizes) < 100_000
+    assert "<style" not in page
+    assert page.count("<script") == 1
+
+
+def test_hybrid_ranks_by_words_too(client: TestClient, experts: ExpertEncoder, corpus: CorpusFolder) -> None:
+    answer = ask(client, query="leaf rust", hybrid=True, top_k=5)
+    for number, route in enumerate(("crops", "neuro")):
+        (papers,) = sentence_experts.search(
+            experts, corpus, "leaf rust", route=route, top_k=5, hybrid=True
+        ).papers
+        assert ids(answer, number) == [paper["paper_id"] for paper in papers]
+        for rank, hit in enumerate(answer["lenses"][number]["hits"], start=1):
+            name = answer["lenses"][number]["name"]
+            assert answer["papers"][hit["paper"]]["ranks"][name]["rank"] == hit["rank"] == rank
