@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.training.trainer import RunCallback
+from helpers.fresh_process import fresh
 
 
 def run_until_killed(
@@ -23,9 +22,7 @@ def run_until_killed(
         out: the folder in which it trains.
         checkpoint: a pattern in `out`, of the folder whose appearance ends the process.
     """
-    child = multiprocessing.get_context("spawn").Process(
-        target=_work_and_die, args=(work, arguments, out, checkpoint)
-    )
+    child = fresh().Process(target=_work_and_die, args=(work, arguments, out, checkpoint))
     child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL, f"ended by itself with {child.exitcode}"
@@ -35,6 +32,8 @@ def _work_and_die(work: Callable[..., Any], arguments: tuple[Any, ...], out: Pat
     def die(*args: Any, **kwargs: Any) -> None:
         if any(out.glob(checkpoint)):
             os.kill(os.getpid(), signal.SIGKILL)
+
+    from sentence_experts.training.trainer import RunCallback
 
     RunCallback.on_step_begin = die  # type: ignore[method-assign]
     work(*arguments)

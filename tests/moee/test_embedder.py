@@ -3,8 +3,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
+from helpers.fresh_process import run_fresh
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import load
@@ -189,8 +188,8 @@ def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_pa
         "encoder = BatchEncoder(load(sys.argv[1], device='cpu'))\n"
         "print(json.dumps([encoder.fingerprint, encoder.encode(json.loads(sys.argv[2])).tolist()]))"
     )
-    command = [sys.executable, "-c", code, str(folder), json.dumps(texts)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_fresh(code, folder, json.dumps(texts))
+    assert done.returncode == 0, done.stderr
     fingerprint, vectors = json.loads(done.stdout.splitlines()[-1])
     assert np.abs(np.array(vectors) - expected).max() < 1e-5
     assert fingerprint == embedder.fingerprint

@@ -110,10 +110,15 @@ LOOSE = {"max_eval_per_domain": 3, "fractions": (0.4, 0.3, 0.3)}
     "settings",
     [
         {"unit": "title", "split": "article", "max_references": 6},
-        {"unit": "abstract", "relation": "coupling", "split": "random", "negatives": "hard"},
-        {"unit": "title+abstract", "relation": "citation", "split": "random"},
+        pytest.param(
+            {"unit": "abstract", "relation": "coupling", "split": "random", "negatives": "hard"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"unit": "title+abstract", "relation": "citation", "split": "random"}, marks=pytest.mark.slow
+        ),
     ],
-    ids=lambda settings: settings.get("relation", "co-citation"),
+    ids=("co-citation", "coupling", "citation"),
 )
 def test_spark_writes_the_bytes_that_duckdb_writes(
     settings: dict, nasty: CorpusFolder, rules: Path, session: None, tmp_path: Path
@@ -133,7 +138,7 @@ def test_spark_writes_the_bytes_that_duckdb_writes(
     "settings",
     [
         {"within": "article", "frequency": "proximity", "max_train_per_domain": 100},
-        {"within": "sentence", "negatives": "same-article"},
+        pytest.param({"within": "sentence", "negatives": "same-article"}, marks=pytest.mark.slow),
     ],
     ids=["weights", "same article"],
 )

@@ -177,16 +177,13 @@ def busy(count: int) -> Iterator[None]:
             burner.wait()
 
 
-@pytest.mark.parametrize(
-    "repeats", [1, pytest.param(16, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
-)
-def test_checkpoints_survive_a_busy_machine(
-    pairs: Pairs, tiny_experts: Path, repeats: int, tmp_path: Path
-) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_checkpoints_survive_a_busy_machine(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     """A checkpoint after each step, two processes, and no core free: nobody writes what another writes."""
     settings = {**SETTINGS, "batch_size": 2, "max_steps": 6, "eval_steps": 1, "max_length": 16}
     with busy(2 * (os.cpu_count() or 2)):
-        for number in range(repeats):
+        for number in range(16):
             out = tmp_path / str(number)
             run = {"model": tiny_experts, "data": pairs.path, "out": out, "settings": settings}
             run_together({"out": tmp_path, "models": {}, "runs": [run]})

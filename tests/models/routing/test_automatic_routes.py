@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from helpers.fresh_process import run_fresh
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder, save
@@ -146,8 +145,7 @@ model = sentence_experts.load(sys.argv[1], device="cpu")
 np.save(sys.argv[2], model.encode(sys.argv[3:], prompt_name="auto"))
 """
     out = str(tmp_path / "vectors.npy")
-    command = [sys.executable, "-c", code, str(tmp_path / "model"), out, *CLEAR]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_fresh(code, tmp_path / "model", out, *CLEAR)
     assert done.returncode == 0, done.stderr[-2000:]
     assert np.abs(np.load(out) - routed.encode(CLEAR, prompt_name="auto")).max() <= 1e-6
     again = sentence_experts.load(tmp_path / "model", device="cpu")

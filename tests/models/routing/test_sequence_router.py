@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 
 import sentence_experts
 from helpers.features import features_of
+from helpers.fresh_process import run_fresh
 from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import save
@@ -301,8 +300,7 @@ encoder = sentence_experts.load(sys.argv[1], device="cpu")
 given = {{"vectors": encoder.encode({PLAIN!r}).tolist(), "names": encoder.router_choices({PLAIN!r}).names}}
 print(json.dumps(given))
 """
-    command = [sys.executable, "-c", code, str(tmp_path / "model")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_fresh(code, tmp_path / "model")
     assert done.returncode == 0, done.stderr
     given = json.loads(done.stdout)
     assert np.allclose(given["vectors"], choosing.encode(PLAIN), atol=1e-6)

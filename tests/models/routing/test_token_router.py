@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 
 import sentence_experts
 from helpers.features import features_of
+from helpers.fresh_process import run_fresh
 from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import save
@@ -259,8 +258,7 @@ from sentence_transformers import SentenceTransformer
 stock = SentenceTransformer(sys.argv[1], device="cpu")
 numpy.save(sys.argv[2], stock.encode({PLAIN!r}))
 """
-    command = [sys.executable, "-c", code, str(tmp_path / "model"), str(tmp_path / "vectors.npy")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_fresh(code, tmp_path / "model", tmp_path / "vectors.npy")
     assert done.returncode == 0, done.stderr
     assert np.allclose(np.load(tmp_path / "vectors.npy"), choosing.encode(PLAIN), atol=1e-6)
 

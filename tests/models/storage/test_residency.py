@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from helpers.fresh_process import run_fresh
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.encoder import save
@@ -188,7 +187,6 @@ import sys, sentence_experts
 encoder = sentence_experts.load(sys.argv[1], device="cpu", routes=["query"])
 print(encoder.encode("lungs", prompt_name="query").tobytes().hex())
 """
-    command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_fresh(code, folder)
     assert done.returncode == 0, done.stderr
     assert np.allclose(np.frombuffer(bytes.fromhex(done.stdout.strip()), dtype=np.float32), expected)

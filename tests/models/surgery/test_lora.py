@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from helpers.fresh_process import run_fresh
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.encoder import ExpertEncoder, save
@@ -123,8 +122,8 @@ def test_an_adapter_goes_onto_its_base_in_another_process(
     add_lora(encoder, rank=3, alpha=6)
     some_steps(encoder)
     save_adapter(encoder, adapter)
-    command = [sys.executable, "-c", IN_A_FRESH_PROCESS, *map(str, (base, adapter, out)), *TEXTS]
-    subprocess.run(command, check=True)
+    done = run_fresh(IN_A_FRESH_PROCESS, base, adapter, out, *TEXTS)
+    assert done.returncode == 0, done.stderr
     assert np.allclose(np.load(out), vectors(encoder), atol=1e-6)
     assert not np.allclose(np.load(out), vectors(load(base, device="cpu")), atol=1e-3)
 

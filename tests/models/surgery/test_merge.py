@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from helpers.fresh_process import run_fresh
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder, save
@@ -23,7 +22,6 @@ from sentence_experts.storage import RECORD
 NAMES = ["copd", "cvd", "skin cancer"]
 # The package may lie on the path; whoever imports it fails.
 WITHOUT_PACKAGE = """
-import sys
 class Refused:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "sentence_experts":
@@ -102,8 +100,7 @@ def test_without_the_package(
         expected[family] = encoder.encode(texts, prompt_name="cvd")
         sizes.append(f"{type(base[0].auto_model).__name__} {base[0].auto_model.num_parameters()}")
     folders = [str(tmp_path / family) for family in bases]
-    command = [sys.executable, "-I", "-c", WITHOUT_PACKAGE, json.dumps(texts), *folders]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_fresh(WITHOUT_PACKAGE, json.dumps(texts), *folders)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split("\n")[:-1] == sizes
     for family, vectors in expected.items():
