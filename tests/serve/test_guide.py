@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
 
-from helpers.running_server import RunningServer, running_server
+from helpers.running_server import RunningServer
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "serve.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
 CLIENTS = [block for block in BLOCKS if "127.0.0.1:8000" in block]
 
 
-@pytest.fixture(scope="module")
-def demo(experts_folder: Path, plain_folder: Path) -> Iterator[RunningServer]:
-    with running_server(f"demo={experts_folder}", f"minilm={plain_folder}") as running:
-        yield running
+NAMES = {"demo": "experts", "minilm": "dense", "genomics": "crops", "neuroscience": "neuro"}  # of ours
 
 
 @pytest.mark.parametrize("block", CLIENTS, ids=range(len(CLIENTS)))
 def test_each_client_of_the_guide_is_answered(
-    demo: RunningServer, block: str, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, block: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    code = block.replace("http://127.0.0.1:8000", demo.url)
-    exec(code.replace("genomics", "crops").replace("neuroscience", "neuro"), {})
+    code = block.replace("http://127.0.0.1:8000", server.url)
+    for name, ours in NAMES.items():
+        code = re.sub(rf"\b{name}\b", ours, code)
+    exec(code, {})
 
 
 def test_the_guide_has_clients() -> None:

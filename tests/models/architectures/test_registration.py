@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +10,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from helpers.fresh_process import run_fresh
 from sentence_experts.models.encoder import ExpertEncoder, save
 
 NAMES = ["copd", "cvd"]
@@ -23,6 +20,17 @@ import sys
 from sentence_transformers import SentenceTransformer
 model = SentenceTransformer(sys.argv[1], device="cpu"{options})
 print(model.encode({texts!r}).tobytes().hex())
+"""
+
+
+# As if the package were not installed.
+REFUSED = """
+import sys
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "sentence_experts":
+            raise ModuleNotFoundError(f"No module named '{name}'")
+sys.meta_path.insert(0, Refused())
 """
 
 
@@ -37,17 +45,9 @@ def folder(encoder: ExpertEncoder, tmp_path_factory: pytest.TempPathFactory) -> 
     return tmp_path_factory.getbasetemp() / "saved0" / "model"
 
 
-def python(code: str, *arguments: object, options: tuple[str, ...] = (), **environment: str):
-    command = [sys.executable, *options, "-c", code, *map(str, arguments)]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **environment},
-    )
+def modules_in(folder: Path) -> str:
+    """Code that lets transformers keep the files of remote code in a folder."""
+    return f"import transformers.dynamic_module_utils as remote; remote.HF_MODULES_CACHE = {str(folder)!r}\n"
 
 
 def loading(options: str = "") -> str:
@@ -55,23 +55,20 @@ def loading(options: str = "") -> str:
 
 
 def test_trust_remote_code_needs_no_import(encoder: ExpertEncoder, folder: Path, tmp_path: Path) -> None:
-    done = python(loading(", trust_remote_code=True"), folder, HF_MODULES_CACHE=str(tmp_path))
+    done = run_fresh(modules_in(tmp_path) + loading(", trust_remote_code=True"), folder)
     assert done.returncode == 0, done.stderr[-2000:]
     vectors = np.frombuffer(bytes.fromhex(done.stdout.strip()), np.float32).reshape(2, -1)
     assert np.allclose(vectors, encoder.encode(TEXTS), atol=1e-6)
 
 
 def test_without_import_or_flag_the_loader_asks(folder: Path) -> None:
-    done = python(loading(), folder)
+    done = run_fresh(loading(), folder)
     assert done.returncode != 0
     assert "trust_remote_code=True" in done.stderr
 
 
 def test_a_missing_package_is_named(folder: Path, tmp_path: Path) -> None:
-    # Without `site`, the path of an editable installation is not added; the other packages are, by hand.
-    installed = sysconfig.get_paths()["purelib"]
-    code = f"import sys; sys.path.append({installed!r}){loading(', trust_remote_code=True')}"
-    done = python(code, folder, options=("-S",), HF_MODULES_CACHE=str(tmp_path), PYTHONPATH="")
+    done = run_fresh(REFUSED + modules_in(tmp_path) + loading(", trust_remote_code=True"), folder)
     assert done.returncode != 0
     assert "pip install sentence_experts" in done.stderr
 
@@ -98,8 +95,3 @@ def test_the_config_names_the_classes(folder: Path) -> None:
         "AutoModel": "modeling_sentence_experts.BertExpertsModel",
     }
     assert len((folder / "modeling_sentence_experts.py").read_text().splitlines()) <= 10
-
-
-def test_import_does_not_load_transformers() -> None:
-    done = python("import sys, sentence_experts; sys.exit('transformers' in sys.modules)")
-    assert done.returncode == 0
