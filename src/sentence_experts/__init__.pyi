@@ -23,6 +23,7 @@ from .evaluation.evaluate import evaluate
 from .evaluation.moee.analysis import analyse
 from .evaluation.moee.embedders import evaluate_parts, make_embedder
 from .evaluation.scores import evaluate_scores
+from .evaluation.search_quality import evaluate_search
 from .evaluation.similarity import similarity
 from .models.encoder import ExpertEncoder
 from .models.export.config import ExportConfig, QuantizeConfig
@@ -106,6 +107,7 @@ __all__ = [
     "evaluate",
     "evaluate_parts",
     "evaluate_scores",
+    "evaluate_search",
     "export",
     "extend",
     "fetch_corpus",

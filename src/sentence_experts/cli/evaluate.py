@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import Field
+from rich.table import Table
 from typer.core import TyperGroup
 
 from sentence_experts.cli.console import results, show, show_verdict
 from sentence_experts.cli.options import Fields, Models, MtebNames, Overwrite, TasksFolder, add_verb, one_of
-from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.evaluation.config import EvaluateConfig
 
 if TYPE_CHECKING:
@@ -70,8 +71,16 @@ def evaluate_models(
         Field(description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"),
     ] = None,
     overwrite: Overwrite = False,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Judgements of search results, in TREC's or BEIR's layout")
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(help="With --qrels: the queries. Default: queries.jsonl or queries.tsv beside it"),
+    ] = None,
+    corpus: Annotated[Path | None, typer.Option(help="With --qrels: the corpus that is searched")] = None,
 ) -> None:
-    """Measure models on pairs of papers (--pairs), on MTEB (--mteb) or on your own tasks (--tasks).
+    """Measure models on pairs of papers (--pairs), MTEB (--mteb), your tasks (--tasks) or search (--qrels).
 
     Pairs: how well models tell linked pairs of papers from unlinked ones. Each text is encoded with the route
     of its domain if the model has routes; the score of a pair is the cosine. The results cover all pairs, the
@@ -85,6 +94,8 @@ def evaluate_models(
 
     On tasks: sentence-experts evaluate runs/mote --mteb STSBenchmark,Banking77Classification --out runs/mteb
 
+    On search: sentence-experts evaluate runs/mote --qrels qrels.tsv --corpus corpus --out results
+
     With seeds: sentence-experts evaluate --seeds MoE=runs/1 --seeds MoE=runs/2 --pairs pairs --out results
 
     Scores that you already have: sentence-experts evaluate scores --help
@@ -92,12 +103,36 @@ def evaluate_models(
     from sentence_experts.evaluation.evaluate import evaluate
     from sentence_experts.evaluation.models import named_models
 
-    data = one_of(pairs=pairs, mteb=mteb, tasks=tasks)
+    data = one_of(pairs=pairs, mteb=mteb, tasks=tasks, qrels=qrels)
     named, others = named_models(models or [], baseline or [], name, seeds)
+    if qrels is not None:
+        _evaluate_search({**named, **others}, qrels, corpus, queries, out, config)
+        return
     evaluation = evaluate(named, data, config, out, overwrite, baseline=others)
     from sentence_experts.report.write import write_report  # imports torch: after the checks
 
     show_evaluation(evaluation, write_report(evaluation, out))
+
+
+def _evaluate_search(
+    models: Any, qrels: Path, corpus: Path | None, queries: Path | None, out: Path, config: EvaluateConfig
+) -> None:
+    from sentence_experts.evaluation.search_quality import evaluate_search
+
+    if corpus is None:
+        raise UsageError("`qrels` needs the corpus that is searched: give `corpus`")
+    evaluation = evaluate_search(models, qrels, corpus, queries, out, config, seed=config.seed)
+    from sentence_experts.report.write import write_report
+
+    title, headings, rows = evaluation.summary()
+    table = Table(title=title, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
+    results.print(table)
+    show_verdict(evaluation.verdict())
+    show(f"report: {write_report(evaluation, out)}")
 
 
 def scores(

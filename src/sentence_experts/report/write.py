@@ -10,16 +10,19 @@ from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.mteb.results import TaskEvaluation
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation
+from sentence_experts.evaluation.search_quality import SearchEvaluation
 from sentence_experts.evaluation.similarity import Similarity
 from sentence_experts.report.figures import similarity_figure
 from sentence_experts.report.moee_page import moee_page
 from sentence_experts.report.page import evaluation_page
+from sentence_experts.report.search_table import search_markdown
 from sentence_experts.report.task_tables import markdown
 from sentence_experts.storage import replacing
 
 _REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
     PairEvaluation: ("report.html", evaluation_page),
     TaskEvaluation: ("tasks.md", markdown),
+    SearchEvaluation: ("search.md", search_markdown),
     Analysis: ("analysis.html", lambda analysis: moee_page(analysis.figures, analysis.settings)),
     Similarity: (
         "similarity.png",
@@ -28,11 +31,11 @@ _REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
 }
 
 
-def write_report(result: Evaluation | Analysis | Similarity, out: Path | str) -> Path:
+def write_report(result: Evaluation | SearchEvaluation | Analysis | Similarity, out: Path | str) -> Path:
     """Write the report of a result to a folder; its path is returned.
 
-    That is report.html of an evaluation on pairs, tasks.md of one on tasks, analysis.html of an analysis, and
-    similarity.png of the similarity of routes.
+    That is report.html of an evaluation on pairs, tasks.md of one on tasks, search.md of one of search,
+    analysis.html of an analysis, and similarity.png of the similarity of routes.
 
     Raises:
         UsageError: there is no report of this kind of result.

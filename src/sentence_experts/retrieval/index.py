@@ -82,7 +82,8 @@ class RouteVectors:
 
     def scores(self, query: Vectors) -> NDArray[np.float32]:
         """The cosine of every text with a query of shape (dimensions,): (texts,), beside `rows`."""
-        return all_scores(self.vectors, unit_length(query.reshape(1, -1)))[0]
+        scores: NDArray[np.float32] = all_scores(self.vectors, unit_length(query.reshape(1, -1)))[0]
+        return scores
 
     def of_rows(self, rows: Any) -> Vectors:
         """The vectors of papers, (papers, dimensions); zeros for a paper without text."""

@@ -90,10 +90,9 @@ def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
         except PermissionError as error:
             raise InputError(f"{folder.parent}: cannot be written beside the corpus: {error}") from error
     words = (folder / WORDS).read_text(encoding="utf-8").split("\n")
-    arrays = [np.load(folder / name, mmap_mode="r") for name in (STARTS, ROWS, WEIGHTS)]
-    return KeywordIndex(
-        {word: number for number, word in enumerate(words)}, *arrays, pq.read_metadata(corpus.papers).num_rows
-    )
+    starts, rows, weights = (np.load(folder / name, mmap_mode="r") for name in (STARTS, ROWS, WEIGHTS))
+    numbers = {word: number for number, word in enumerate(words)}
+    return KeywordIndex(numbers, starts, rows, weights, pq.read_metadata(corpus.papers).num_rows)
 
 
 def _build(corpus: CorpusFolder, unit: str, folder: Path) -> None:

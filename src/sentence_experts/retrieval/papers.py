@@ -116,7 +116,7 @@ class Papers:
         """
         rows = []
         for given in ids:
-            row = self._row_of(given)
+            row = self.row_of(given)
             if row is None:
                 raise InputError(
                     f"{self.corpus.path}: no paper with the id {given!r} (DOI, PMID, PMCID, paper id)"
@@ -124,7 +124,8 @@ class Papers:
             rows.append(row)
         return rows
 
-    def _row_of(self, given: str) -> int | None:
+    def row_of(self, given: str) -> int | None:
+        """The row of a paper, by an id of any kind; None if it is not there."""
         text = given.strip()
         known = parse_identifier(text)
         names = (

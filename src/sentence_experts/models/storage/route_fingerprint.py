@@ -128,11 +128,11 @@ def _weights_digest(
         rows = data[start:end]
         if number is None and "embeddings" in name and shape and shape[0] > base_tokens:
             each = rows.reshape(shape[0], -1)
-            own.update(np.ascontiguousarray(each[[n for n in tokens if n >= base_tokens]]))
+            own.update(each[[n for n in tokens if n >= base_tokens]].tobytes())
             rows, shape = each[:base_tokens], [base_tokens, *shape[1:]]
         canonical = name if number is None else of_expert(name, 0)
         digest.update(f"{canonical} {kind} {shape}".encode())
-        digest.update(np.ascontiguousarray(rows))
+        digest.update(np.ascontiguousarray(rows).data)
     held = any(expert_of(name) in (None, expert) for name in header)
     return (digest.hexdigest(), own.hexdigest()) if held else ()
 

@@ -1,0 +1,270 @@
+"""How well a model searches a corpus, by the user's own judgements: nDCG@10 and recall@100.
+
+Every lens of every model is measured, alone and with the words of the query (hybrid), beside BM25, which
+reads no model. Intervals are bootstrap percentiles over queries. Judged papers that the corpus lacks are left
+out and counted, so figures of two corpora cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.corpus.tables import Corpus, open_corpus
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.config import EncodingOptions
+from sentence_experts.evaluation.judgements import Judgements
+from sentence_experts.evaluation.models import Models, model_runs
+from sentence_experts.evaluation.results import Result
+from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.retrieval.keywords import fused, keyword_index
+from sentence_experts.retrieval.lenses import lens_of
+from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.storage import write_json
+
+BM25, HYBRID = "BM25", "hybrid"
+NDCG, RECALL = "nDCG@10", "recall@100"
+FEW = 50  # queries below which a verdict says that they are few
+_DEPTH, _TOP = 100, 10
+_REPLICATES = 2000
+
+
+@dataclass(frozen=True)
+class SearchMetrics:
+    """The figures of one way to search.
+
+    Attributes:
+        model: the model's label; "BM25" without one.
+        lens: the route of the papers; "" without routes.
+        hybrid: whether the words of the query counted too.
+        ndcg, recall: nDCG@10 and recall@100, means over queries.
+        ndcg_interval, recall_interval: their 95% intervals.
+        gain: nDCG@10 above that of BM25.
+        gain_interval: the 95% interval of the gain, over the same queries.
+    """
+
+    model: str
+    lens: str
+    hybrid: bool
+    ndcg: float
+    recall: float
+    ndcg_interval: tuple[float, float]
+    recall_interval: tuple[float, float]
+    gain: float
+    gain_interval: tuple[float, float]
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        parts = [self.model, self.lens, HYBRID if self.hybrid else ""]
+        return " ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True)
+class SearchEvaluation(Result):
+    """The figures of all lenses, BM25 first.
+
+    Attributes:
+        metrics: one entry for each way to search.
+        queries: the number of queries measured.
+        left_out: queries without a relevant paper in the corpus.
+        missing: judged papers that the corpus lacks.
+        settings: what was measured, as plain values.
+    """
+
+    metrics: tuple[SearchMetrics, ...]
+    queries: int
+    left_out: int
+    missing: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each way to search."""
+        return [asdict(each) | {"queries": self.queries} for each in self.metrics]
+
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """A line for each way to search."""
+        title = f"{self.queries:,} queries, 95% intervals over queries"
+        rows = [
+            (
+                each.name,
+                _with_interval(each.ndcg, each.ndcg_interval),
+                _with_interval(each.recall, each.recall_interval),
+                "" if each.model == BM25 else _with_interval(each.gain, each.gain_interval, "+"),
+            )
+            for each in self.metrics
+        ]
+        return title, ("search", NDCG, RECALL, f"{NDCG} above {BM25}"), rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "settings": dict(self.settings),
+            "queries": self.queries,
+            "queries_left_out": self.left_out,
+            "judged_papers_missing": self.missing,
+            "metrics": self.rows(),
+            "verdict": self.verdict(),
+        }
+
+    def verdict(self) -> list[str]:
+        """What the figures say, and what they do not."""
+        best = max(self.metrics, key=lambda each: each.ndcg)
+        lines = [f"Best: {best.name}, {NDCG} {_with_interval(best.ndcg, best.ndcg_interval)}."]
+        better = [each for each in self.metrics if each.gain_interval[0] > 0]
+        if best.model != BM25 and best in better:
+            gain = _with_interval(best.gain, best.gain_interval)
+            lines[0] = f"{lines[0][:-1]}, {gain} above {BM25}."
+        elif not better:
+            lines.append(f"No lens is shown to be better than {BM25}, which reads no model.")
+        if len(self.metrics) > 2 and best.model != BM25:
+            lines.append(
+                f"It was chosen among {len(self.metrics)} on the same queries: confirm it on others."
+            )
+        if self.queries < FEW:
+            lines.append(f"{self.queries} queries are few: judge some more.")
+        if self.missing:
+            lines.append(f"{self.missing:,} judged papers are not in the corpus and were left out.")
+        return lines
+
+
+def _with_interval(value: float, interval: tuple[float, float], sign: str = "") -> str:
+    return f"{value:{sign}.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
+
+
+def evaluate_search(
+    models: Models,
+    qrels: Path | str,
+    corpus: Corpus,
+    queries: Path | str | None = None,
+    out: Path | str | None = None,
+    config: EncodingOptions | None = None,
+    *,
+    route: Sequence[str] = (),
+    unit: str = "title+abstract",
+    seed: int = 0,
+) -> SearchEvaluation:
+    """Measure how well models search a corpus, by queries and papers that people judged.
+
+    Args:
+        models: one model or several, as in `evaluate`.
+        qrels: the judgements, in TREC's or BEIR's layout; papers are named by paper id, DOI, PMID or PMCID.
+        corpus: the corpus, or its folder.
+        queries: the queries' texts; by default queries.jsonl or queries.tsv beside the judgements.
+        out: folder for search.json.
+        config: how texts are encoded.
+        route: the routes to measure; by default every lens of a model.
+        unit: the text of a paper.
+        seed: of the bootstrap.
+
+    Raises:
+        UsageError: no model, or two with the same name.
+        InputError: a file cannot be read, or no judged paper is in the corpus.
+        RouteError: a model has no such route.
+    """
+    judged = Judgements.read(qrels, queries)
+    runs = model_runs(models)
+    if any(run.is_tfidf for run in runs):
+        raise UsageError("`tfidf` is for pairs; BM25 is measured anyway")
+    for run in runs:
+        known = KnownRoutes.read(run.source)
+        for name in route if known is not None else ():
+            lens_of(known, name)
+    with open_corpus(corpus) as folder:
+        data = _Measured.of(judged, Papers(folder))
+        keywords = keyword_index(folder, unit)
+        by_words = [keywords.search(text, _DEPTH + 1) for text in data.texts]
+        figures = {(BM25, "", False): data.figures(by_words)}
+        for run in runs:
+            encoder = run.open(config or EncodingOptions())
+            searcher = Searcher(encoder, folder, unit, data.papers)
+            for lens in [searcher.lens(name) for name in route] or searcher.lenses:
+                vectors = searcher.encode(data.texts, lens)
+                found = [rows for rows, _ in searcher.vectors(lens).search(vectors, _DEPTH + 1)]
+                both = [fused(list(each), _DEPTH + 1) for each in zip(found, by_words, strict=True)]
+                figures[run.label, lens.name, False] = data.figures(found)
+                figures[run.label, lens.name, True] = data.figures(both)
+        settings = {"qrels": Path(qrels).name, "corpus": folder.path.name, "unit": unit, "seed": seed}
+    evaluation = SearchEvaluation(
+        _metrics(figures, seed), len(data.texts), data.left_out, data.missing, settings
+    )
+    if out is not None:
+        write_json(Path(out) / "search.json", evaluation.to_json())
+    return evaluation
+
+
+# (queries,) nDCG@10 and recall@100 of each query.
+_Figures = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def _metrics(figures: Mapping[tuple[str, str, bool], _Figures], seed: int) -> tuple[SearchMetrics, ...]:
+    baseline = figures[BM25, "", False][0]
+    draws = np.random.default_rng(seed).integers(0, len(baseline), (_REPLICATES, len(baseline)))
+
+    def interval(values: NDArray[np.float64]) -> tuple[float, float]:
+        low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
+        return float(low), float(high)
+
+    return tuple(
+        SearchMetrics(
+            *key,
+            float(ndcg.mean()),
+            float(recall.mean()),
+            interval(ndcg),
+            interval(recall),
+            float((ndcg - baseline).mean()),
+            interval(ndcg - baseline),
+        )
+        for key, (ndcg, recall) in figures.items()
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The judgements that can be measured on a corpus."""
+
+    papers: Papers
+    texts: list[str]
+    grades: list[dict[int, float]]  # row -> grade, of each query
+    own: list[int | None]  # the row of the paper that is the query itself
+    left_out: int
+    missing: int
+
+    @classmethod
+    def of(cls, judged: Judgements, papers: Papers) -> _Measured:
+        rows = {
+            name: papers.row_of(name) for name in {each for of in judged.relevance.values() for each in of}
+        }
+        texts, grades, own, left_out = [], [], [], 0
+        for query, of_query in judged.relevance.items():
+            known = {row: grade for name, grade in of_query.items() if (row := rows[name]) is not None}
+            row = papers.row_of(query) if ":" in query or "/" in query else None
+            known.pop(-1 if row is None else row, None)
+            if not any(grade > 0 for grade in known.values()):
+                left_out += 1
+                continue
+            texts.append(judged.queries[query])
+            grades.append(known)
+            own.append(row)
+        if not texts:
+            raise InputError(f"{papers.corpus.path}: none of the papers that are judged relevant is in it")
+        return cls(papers, texts, grades, own, left_out, sum(row is None for row in rows.values()))
+
+    def figures(self, rankings: Sequence[NDArray[np.int64]]) -> _Figures:
+        """nDCG@10 and recall@100 of each query, as trec_eval has them (grades as gains)."""
+        ndcg, recall = np.zeros(len(self.texts)), np.zeros(len(self.texts))
+        discounts = 1 / np.log2(np.arange(2, _TOP + 2))
+        for number, (ranking, grades) in enumerate(zip(rankings, self.grades, strict=True)):
+            found = [row for row in ranking.tolist() if row != self.own[number]][:_DEPTH]
+            gains = np.array([max(grades.get(row, 0.0), 0.0) for row in found[:_TOP]])
+            ideal = np.sort([max(grade, 0.0) for grade in grades.values()])[::-1][:_TOP]
+            ndcg[number] = gains @ discounts[: len(gains)] / (ideal @ discounts[: len(ideal)])
+            relevant = {row for row, grade in grades.items() if grade > 0}
+            recall[number] = len(relevant.intersection(found)) / len(relevant)
+        return ndcg, recall
