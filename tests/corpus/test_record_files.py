@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,7 @@ from helpers.openalex_works import work, write_records
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus import record_files
 from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.parts import open_parts
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import sha256_file
@@ -166,6 +168,62 @@ def test_bad_records_are_named_and_the_others_kept(tmp_path: Path) -> None:
     assert {"broken-file"} <= {one["reason"] for one in rejected(cut)}
 
 
+ODD: list[Any] = [
+    None,
+    1,
+    -1,
+    10**30,
+    2.5,
+    True,
+    "",
+    "x",
+    "W1",
+    "\u00e9\u0301",
+    [],
+    {},
+    [None],
+    [[1]],
+    [{}],
+    {"a": 1},
+]
+RECORDS: dict[str, dict[str, Any]] = {
+    "openalex": work(1, (2, 3), ids={"pmid": "5"}, mesh=[{"descriptor_name": "Rice"}], keywords=[{}]),
+    "s2": {
+        "corpusid": 1, "externalids": {"DOI": "10.1000/a"}, "title": "A", "year": 2020,
+        "publicationtypes": ["Review"], "journal": {"name": "J"}, "s2fieldsofstudy": [{"category": "B"}],
+        "references": [{"title": "B"}],
+        "citationcount": 1, "abstract": "Text.", "openaccessinfo": {"externalids": {}}, "url": "/" + "a" * 40,
+    },
+    "crossref": {
+        "DOI": "10.1000/a", "prefix": "10.1000", "title": ["A"], "type": "x",
+        "abstract": "<jats:p>T</jats:p>", "issued": {"date-parts": [[2020]]}, "license": [{"URL": "u"}],
+        "subject": ["S"], "language": "en", "reference": [{"DOI": "10.1000/b", "year": "2001a"}],
+        "update-to": [{"DOI": "d", "type": "retraction"}],
+    },
+    "europepmc": {
+        "source": "MED", "id": "1", "title": "A", "abstractText": "T", "pubYear": "2020", "pubType": "review",
+        "meshHeadingList": {"meshHeading": [{"descriptorName": "Rice"}]}, "keywordList": {"keyword": ["k"]},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", RECORDS)
+def test_no_value_of_a_field_stops_the_import(tmp_path: Path, format: str) -> None:
+    """Every field, and every field inside it, with values of any type: a paper, or a named rejection."""
+    odd = []
+    for name, value in RECORDS[format].items():
+        odd += [RECORDS[format] | {name: other} for other in ODD]
+        inside = value[0] if isinstance(value, list) and value else value
+        for key in inside if isinstance(inside, dict) else ():
+            changed = [inside | {key: other} for other in ODD]
+            odd += [RECORDS[format] | {name: [one] if isinstance(value, list) else one} for one in changed]
+    reading = record_files._Reading(record_files.RecordFilter(), 0, np.empty(0, np.int64))
+    part = record_files._part(0, 0, "odd", 0, odd, record_files.FORMATS[format].add, reading)
+    kept = part.write(open_parts(tmp_path / "parts"))
+    assert kept + sum(one.records for one in part.rejections if one.reason != "unreadable-doi") == len(odd)
+    assert kept > len(odd) / 2
+
+
 def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     strange = write_records(tmp_path / "strange.jsonl", [{"a": 1}])
     with pytest.raises(InputError, match=r"strange\.jsonl.*give `format`"):
@@ -174,6 +232,8 @@ def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file of records"):
         import_corpus([tmp_path / "empty"], format="s2", workers=1)
     (tmp_path / "a.xml").write_text("<article/>")
+    with pytest.raises(InputError, match="none of the 1 records has what"):
+        one_file(tmp_path, work(1), years=(1900, 1901))
     with pytest.raises(UsageError, match="`topic` chooses among records"):
         import_corpus([tmp_path / "a.xml"], topic="Rice", workers=1)
 

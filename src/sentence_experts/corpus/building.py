@@ -272,10 +272,13 @@ def _nothing_read(out: Path, parts: PartStore, sources: list[str], rejected: lis
     where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
     if not rejected:
         return InputError(f"{where}: holds no article (.xml, .nxml, or an archive of them) and no record")
-    first = rejected[0]
+    records = sum(rejection.records for rejection in rejected)
+    if all(rejection.reason == "filtered" for rejection in rejected):
+        return InputError(f"{where}: none of the {records:,} records has what the settings ask for")
+    first = next(rejection for rejection in rejected if rejection.reason != "filtered")
     named = "/".join(filter(None, [first.member, first.record])) or first.source
     return InputError(
-        f"{where}: no article could be read; {len(rejected):,} were set aside, the first is {named} "
+        f"{where}: no article could be read; {records:,} were set aside, the first is {named} "
         f"({first.reason}: {first.detail}); all are listed in {out / REJECTED}"
     )
 

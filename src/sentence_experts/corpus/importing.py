@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,6 +26,8 @@ from sentence_experts.corpus.tables import CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.user_tables import UserTables
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tables import Table
+
+logger = logging.getLogger(__name__)
 
 
 def import_corpus(
@@ -137,4 +140,15 @@ def _import(
         read = Sources.of(sources, extras)
         if place.begin({"sources": read.described}) == "finished":
             return CorpusFolder.open(place.path)
-        return build_corpus(place, read, config.workers, memory=config.memory)
+        corpus = build_corpus(place, read, config.workers, memory=config.memory)
+    _report_texts(corpus)
+    return corpus
+
+
+def _report_texts(corpus: CorpusFolder) -> None:
+    counts = corpus.manifest["counts"]
+    if counts["with_abstract"] < 0.8 * counts["with_title"]:
+        logger.info(
+            f"{counts['with_abstract']:,} of {counts['papers']:,} papers have an abstract, "
+            f"{counts['with_title']:,} a title: titles suffice to make pairs and to search"
+        )

@@ -27,7 +27,7 @@ from sentence_experts.corpus.parsing import ignored_if_done, mark_done
 from sentence_experts.corpus.parts import CorpusPart, part_key
 from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.progress import progress
-from sentence_experts.storage import PartStore, sha256_file
+from sentence_experts.storage import PartStore, sha256_file, sha256_text
 
 _RECORDS_PER_PART = 10_000
 _BYTES_PER_PART = 256 << 20
@@ -195,8 +195,8 @@ class RecordFiles:
     def described(self) -> list[dict[str, Any]]:
         """Describe each file for the manifest: name, kind, size, SHA-256, and what is kept of it."""
         kept = {name: value for name, value in asdict(self.chosen).items() if value}
-        if "names" in kept:
-            kept["names"] = sorted(kept["names"])
+        if self.chosen.names is not None:
+            kept["names"] = sha256_text(*sorted(self.chosen.names))
         kept |= {"deleted": [sha256_file(path) for path in self.deleted]} if self.deleted else {}
         return [
             {"name": file.name, "kind": f"records of {file.format}", "size": file.path.stat().st_size}
