@@ -143,6 +143,44 @@ def test_filters_leave_out_before_anything_is_written(
     assert corpus.manifest["counts"]["rejected"] == {"filtered": 5 - len(kept)}
 
 
+def test_papers_of_semantic_scholar_without_an_id_stay_apart(tmp_path: Path) -> None:
+    pages = {"data": [{"citedPaper": {"paperId": None, "title": title}} for title in ("One", "Two", "One")]}
+    path = tmp_path / "references.json"
+    path.write_text(json.dumps(pages))
+    found = papers(import_corpus([path], workers=1))
+    assert sorted(paper["title"] for paper in found) == ["One", "Two"]
+    assert all(paper["paper_id"].startswith("file:") for paper in found)
+
+
+def test_a_paper_id_of_semantic_scholar_joins_its_records(tmp_path: Path) -> None:
+    """The datasets know a paper by its number, with its paper id in the address; the API by its paper id."""
+    sha = "0123456789abcdef0123456789abcdef01234567"
+    records: list[dict[str, Any]] = [
+        {
+            "corpusid": 1,
+            "externalids": {"DOI": "10.1000/a"},
+            "url": f"https://s2.org/paper/{sha}",
+            "title": "A",
+        },
+        {"paperId": sha, "title": "A", "abstract": "Of the API.", "references": []},
+        {"paperId": "f" * 40, "title": "B", "references": [{"paperId": sha, "title": "A"}]},
+    ]
+    corpus = import_corpus([write_records(tmp_path / "s2.jsonl", records)], workers=1)
+    found = {paper["paper_id"]: paper["abstract"] for paper in papers(corpus)}
+    assert found == {"doi:10.1000/a": "Of the API.", f"s2:{'f' * 40}": None}
+    assert links(corpus) == [(f"s2:{'f' * 40}", "doi:10.1000/a")]
+
+
+def test_a_list_of_ids_keeps_the_citations_of_its_papers(tmp_path: Path) -> None:
+    records = [{"corpusid": n, "externalids": {"DOI": f"10.1000/{n}"}, "title": "T"} for n in range(1, 5)]
+    edges = [{"citingcorpusid": a, "citedcorpusid": b, "contexts": None} for a, b in ((1, 2), (3, 4), (4, 1))]
+    (tmp_path / "ids.txt").write_text("s2:1\n10.1000/2")
+    path = write_records(tmp_path / "s2.jsonl", [*records, *edges])
+    corpus = import_corpus([path], ids=tmp_path / "ids.txt", workers=1)
+    assert [paper["s2"] for paper in papers(corpus)] == ["1", "2"]
+    assert links(corpus) == [("doi:10.1000/1", "doi:10.1000/2"), ("s2:4", "doi:10.1000/1")]
+
+
 def test_a_list_of_ids_keeps_those_works(tmp_path: Path) -> None:
     ids = tmp_path / "ids.txt"
     ids.write_text("W1\nhttps://doi.org/10.1000/W3\n\n")

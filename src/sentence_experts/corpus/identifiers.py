@@ -53,10 +53,14 @@ class Identifiers(NamedTuple):
     s2: int | None = None
     """Semantic Scholar's corpus id."""
 
+    def names(self) -> list[str]:
+        """The identifiers as papers are named in a corpus, such as `doi:10.1000/abc`; best first."""
+        named = zip(("doi:", "pmid:", "pmc:", "openalex:W", "s2:"), self, strict=True)
+        return [f"{prefix}{value}" for prefix, value in named if value]
+
     def name(self) -> str | None:
-        """The identifier that a paper is named after in a corpus, such as `doi:10.1000/abc`; None without."""
-        names = zip(("doi:", "pmid:", "pmc:", "openalex:W", "s2:"), self, strict=True)
-        return next((f"{prefix}{value}" for prefix, value in names if value), None)
+        """The identifier that a paper is named after; None without."""
+        return next(iter(self.names()), None)
 
 
 def _trimmed(doi: str) -> str | None:

@@ -88,9 +88,10 @@ class Paper:
     unreadable_doi: str | None = None
     """What stands where the DOI should, if it is none."""
 
-    def name(self) -> str | None:
-        """What a corpus names the paper, before it knows other records of it."""
-        return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex, self.s2).name() or self.other
+    def names(self) -> list[str]:
+        """What a corpus may name the paper, best first."""
+        own = [self.other] if self.other else []
+        return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex, self.s2).names() + own
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,9 @@ def _add_s2(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Rea
             citing, citation, contexts = semantic_scholar.edge(record)
         except RecordError as error:
             return error.reason
+        chosen = reading.chosen.names
+        if chosen is not None and citing not in chosen and f"s2:{citation.s2}" not in chosen:
+            return "filtered"
         part.add_citation(citing, citing, row, citation, contexts)
         return None
     if "sha" in record or "model" in record:
@@ -108,16 +111,16 @@ def _add_europepmc(part: CorpusPart, record: Mapping[str, Any], row: int, readin
 
 
 def _add_paper(part: CorpusPart, paper: Paper, row: int, reading: _Reading, whole: bool = True) -> str | None:
-    name = paper.name()
+    names = paper.names()
     if whole and not reading.chosen.admits(
         year=paper.year,
         kinds=(paper.article_type,),
         language=paper.language,
         fields=({"display_name": subject} for subject in paper.subjects),
-        names=(name,),
+        names=names,
     ):
         return "filtered"
-    part.add(paper, (name or f"record {row}") if whole else None)
+    part.add(paper, names[0] if whole else None)
     return None
 
 

@@ -79,7 +79,8 @@ _KEY = "coalesce(" + ", ".join(f"'{_PREFIX[kind]}' || {kind}" for kind in _KINDS
 
 def records(ask: Ask) -> Iterator[str]:
     """Article records: fill in identifiers from each other, then choose the best record per work."""
-    yield f"""CREATE TABLE record_ids AS SELECT spot, {", ".join(_KINDS)}, other FROM stated_papers"""
+    yield f"""CREATE TABLE record_ids AS SELECT spot, {", ".join(_KINDS)}, other,
+        CASE WHEN starts_with(other, 's2:') THEN other END AS s2_paper FROM stated_papers"""
     # Twice: a record that has only a PMID may need one that links the PMID to a PMCID, and another that links
     # the PMCID to a DOI.
     for _ in range(2):
@@ -113,7 +114,7 @@ def records(ask: Ask) -> Iterator[str]:
 def _fill(ask: Ask) -> Iterator[str]:
     """Complete the identifiers of each record by those that other records state with them."""
     learned: dict[str, list[str]] = {}
-    for number, kind in enumerate(_KINDS[1:], start=1):
+    for number, kind in enumerate((*_KINDS[1:], "s2_paper"), start=1):
         # Only if a record lacks what another one of the same work has.
         higher = _KINDS[:number]
         differ = ", ".join(f"bool_or({each} IS NULL) AND bool_or({each} IS NOT NULL)" for each in higher)
@@ -139,7 +140,7 @@ def _fill(ask: Ask) -> Iterator[str]:
     )
     yield f"""
     CREATE OR REPLACE TABLE record_ids AS
-    SELECT r.spot, {", ".join(columns)}, r.other FROM record_ids r {joins}"""
+    SELECT r.spot, {", ".join(columns)}, r.other, r.s2_paper FROM record_ids r {joins}"""
 
 
 _STATED_BY = """(

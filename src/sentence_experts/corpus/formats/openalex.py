@@ -17,6 +17,7 @@ from sentence_experts.corpus.formats.markup import unique, without_tags
 from sentence_experts.corpus.formats.record_filter import ALL, RecordError, RecordFilter, iso_day
 from sentence_experts.corpus.formats.references import year_in
 from sentence_experts.corpus.identifiers import (
+    Identifiers,
     identifiers_in_url,
     normalise_doi,
     normalise_openalex,
@@ -63,7 +64,12 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = ALL, day: int = 0) 
     subfield, field = mapping(topic.get("subfield")), mapping(topic.get("field"))
     kind = text(work.get("type"))
     year = _year(work)
-    doi = normalise_doi(text(work.get("doi")) or text(ids.get("doi")))
+    named = Identifiers(
+        doi=normalise_doi(text(work.get("doi")) or text(ids.get("doi"))),
+        pmid=_pmid(text(ids.get("pmid"))),
+        pmcid=_pmcid(text(ids.get("pmcid"))),
+        openalex=number,
+    )
     language = text(work.get("language"))
     if chosen.chooses and not chosen.admits(
         year=year,
@@ -71,7 +77,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = ALL, day: int = 0) 
         language=language,
         topics=(topic,),
         fields=(field, subfield),
-        names=(f"openalex:W{number}", f"doi:{doi}"),
+        names=named.names(),
     ):
         return "filtered"
     place = mapping(work.get("primary_location"))
@@ -79,10 +85,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = ALL, day: int = 0) 
         "display_name"
     )
     return Paper(
-        doi=doi,
-        pmid=_pmid(text(ids.get("pmid"))),
-        pmcid=_pmcid(text(ids.get("pmcid"))),
-        openalex=number,
+        **named._asdict(),
         title=without_tags(text(work.get("title")) or text(work.get("display_name"))),
         abstract=without_tags(abstract_of(work.get("abstract_inverted_index"))),
         year=year,

@@ -21,6 +21,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_s2,
 )
 from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.storage import sha256_text
 
 _ARTICLE_TYPES = {"journalarticle": "research-article", "review": "review-article"}
 _PAPER = ("corpusid", "corpusId", "paperId", "citingcorpusid", "citingPaper", "citedPaper", "sha")
@@ -61,6 +62,8 @@ def to_paper(record: Mapping[str, Any]) -> tuple[Paper, bool]:
         )
     record = record.get("citingPaper") or record.get("citedPaper") or record
     if "citationcount" not in record and "abstract" in record and "openaccessinfo" in record:
+        if _number(record.get("corpusid")) is None:
+            raise RecordError("no-identifier", "an abstract without `corpusid`")
         ids = _ids(mapping(record["openaccessinfo"]).get("externalids"))
         paper = Paper(
             **ids._replace(s2=_number(record.get("corpusid")))._asdict(),
@@ -70,8 +73,11 @@ def to_paper(record: Mapping[str, Any]) -> tuple[Paper, bool]:
     ids = _ids(_either(record, "externalIds"))
     number = _number(_either(record, "corpusId")) or ids.s2
     sha = _sha(record)
-    if number is None and sha is None and not ids.name() and not record.get("title"):
+    title = without_tags(text(record.get("title")))
+    if number is None and sha is None and not ids.name() and title is None:
         raise RecordError("no-identifier", "neither an identifier nor a title")
+    # Papers that are not in Semantic Scholar itself have nothing but a title.
+    content = f"file:{sha256_text(title or '', str(record.get('year')))[:16]}"
     kinds = [str(kind).lower() for kind in items(_either(record, "publicationTypes"))]
     journal = mapping(record.get("journal")).get("name") or record.get("venue")
     areas = [mapping(area).get("category") for area in items(_either(record, "s2FieldsOfStudy"))]
@@ -79,8 +85,8 @@ def to_paper(record: Mapping[str, Any]) -> tuple[Paper, bool]:
     licence = text(mapping(record.get("openAccessPdf")).get("license"))
     paper = Paper(
         **ids._replace(s2=number)._asdict(),
-        other=f"s2:{sha}" if sha else None,
-        title=without_tags(text(record.get("title"))),
+        other=f"s2:{sha}" if sha else None if ids.name() or number else content,
+        title=title,
         abstract=without_tags(text(record.get("abstract"))),
         year=year_in(str(record.get("year") or "")),
         article_type=next((_ARTICLE_TYPES[kind] for kind in kinds if kind in _ARTICLE_TYPES), None)
