@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from sentence_experts.corpus.parts import CorpusPart, open_parts
 from sentence_experts.corpus.resolving import resolving
 
 IDS = ("doi", "pmid", "pmcid")
+ALL_IDS = (*IDS, "openalex", "s2")
 PROPERTY = settings(
     max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
@@ -67,45 +69,48 @@ def resolve(records: Sequence[Record], sources: Sequence[str] = ("one", "two")) 
 # One resolving takes far longer than one more record, so an example is many small corpora side by side, none
 # of which shares an identifier with another.
 _CORPORA = 40
-_SPELLED = {"doi": "10.1000/{}".format, "pmid": str, "pmcid": "PMC{}".format}
+_SPELLED: dict[str, Callable[[int], Any]] = {
+    "doi": "10.1000/{}".format, "pmid": str, "pmcid": "PMC{}".format, "openalex": int, "s2": int,
+}  # fmt: skip
+_NAMED = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:", "s2": "s2:"}
 
 
-def ids_of(work: int) -> dict[str, str]:
-    return {kind: spell(work) for kind, spell in _SPELLED.items()}
+def ids_of(work: int, kinds: Sequence[str] = IDS) -> dict[str, Any]:
+    return {kind: _SPELLED[kind](work) for kind in kinds}
 
 
-def _some(random: Random, known: dict[str, str]) -> dict[str, str]:
-    return {kind: known[kind] for kind in random.sample(IDS, random.randint(1, 3))}
+def _some(random: Random, known: dict[str, Any]) -> dict[str, Any]:
+    return {kind: known[kind] for kind in random.sample(list(known), random.randint(1, 3))}
 
 
-def _messy_ids(random: Random, corpus: int, works: int) -> dict[str, str]:
+def _messy_ids(random: Random, corpus: int, works: int, kinds: Sequence[str]) -> dict[str, Any]:
     """Some identifiers, each of any work: they may well contradict each other."""
-    return _some(random, {kind: ids_of(corpus + random.randint(1, works))[kind] for kind in IDS})
+    return _some(random, {kind: ids_of(corpus + random.randint(1, works), kinds)[kind] for kind in kinds})
 
 
-def _citations(random: Random, corpus: int, messy: bool) -> tuple[Citation, ...]:
+def _citations(random: Random, corpus: int, messy: bool, kinds: Sequence[str]) -> tuple[Citation, ...]:
     return tuple(
-        Citation(**_ids(random, corpus, 6, messy), title=random.choice((None, "A cited title")))
+        Citation(**_ids(random, corpus, 6, messy, kinds), title=random.choice((None, "A cited title")))
         for _ in range(random.randint(0, 4))
     )
 
 
-def _ids(random: Random, corpus: int, works: int, messy: bool) -> dict[str, str]:
+def _ids(random: Random, corpus: int, works: int, messy: bool, kinds: Sequence[str]) -> dict[str, Any]:
     if messy:
-        return _messy_ids(random, corpus, works)
-    return _some(random, ids_of(corpus + random.randint(1, works)))
+        return _messy_ids(random, corpus, works, kinds)
+    return _some(random, ids_of(corpus + random.randint(1, works), kinds))
 
 
-def records_of(random: Random, *, messy: bool) -> list[Record]:
+def records_of(random: Random, *, messy: bool, kinds: Sequence[str] = IDS) -> list[Record]:
     """Records and references that each state a part of what is so, or anything if they are messy."""
     found = []
     for corpus in range(100, 100 * (_CORPORA + 1), 100):
         for _ in range(random.randint(1, 7)):
-            known = _ids(random, corpus, 4, messy)
+            known = _ids(random, corpus, 4, messy, kinds)
             version = random.choice((None, None, 1, 2)) if messy and "pmid" in known else None
             paper = Paper(
                 **known, title=random.choice((None, "A", "B")), abstract=random.choice((None, "Text")),
-                citations=_citations(random, corpus, messy), version=version,
+                citations=_citations(random, corpus, messy, kinds), version=version,
             )  # fmt: skip
             found.append(Record(random.choice(("one", "two")), f"{len(found):04}.xml", paper))
     return found
@@ -115,16 +120,18 @@ def records_of(random: Random, *, messy: bool) -> list[Record]:
 RANDOM = st.integers(0, 2**32).map(Random)
 MESSY = RANDOM.map(lambda random: records_of(random, messy=True))
 TRUE = RANDOM.map(lambda random: records_of(random, messy=False))
+MESSY_OF_ALL = RANDOM.map(lambda random: records_of(random, messy=True, kinds=ALL_IDS))
+TRUE_OF_ALL = RANDOM.map(lambda random: records_of(random, messy=False, kinds=ALL_IDS))
 
 
 # ---- what must hold ------------------------------------------------------------------------------
 
 
 @PROPERTY
-@given(MESSY)
+@given(MESSY_OF_ALL)
 def test_every_work_is_one_row_and_no_two_papers_share_an_id(records: list[Record]) -> None:
     result = resolve(records)
-    for kind in ("paper_id", *IDS):
+    for kind in ("paper_id", *ALL_IDS):
         stated = [row[kind] for row in result.papers if row[kind] is not None]
         assert len(stated) == len(set(stated)), (kind, result.papers)
     # Nothing is lost: every record is a paper, or is named as a duplicate or as replaced.
@@ -135,7 +142,7 @@ def test_every_work_is_one_row_and_no_two_papers_share_an_id(records: list[Recor
 
 
 @PROPERTY
-@given(MESSY, RANDOM)
+@given(MESSY_OF_ALL, RANDOM)
 def test_order_of_sources_and_records_does_not_matter(records: list[Record], random: Random) -> None:
     shuffled = random.sample(records, len(records))
     first, second = resolve(records), resolve(shuffled, ("two", "one"))
@@ -145,21 +152,18 @@ def test_order_of_sources_and_records_does_not_matter(records: list[Record], ran
 
 
 @PROPERTY
-@given(TRUE)
+@given(TRUE_OF_ALL)
 def test_correct_records_and_references_are_resolved_correctly(records: list[Record]) -> None:
     result = resolve(records)
     for row in result.papers:
-        works = {row[kind].removeprefix("10.1000/").removeprefix("PMC") for kind in IDS if row[kind]}
-        assert len(works) == 1, row
+        ids = [row[kind] for kind in ALL_IDS if row[kind]]
+        assert len({re.sub(r"^(10.1000/|PMC|W)", "", one) for one in ids}) == 1, row
     # A reference by any of a paper's own ids leads to that paper.
-    by_id = {row[kind]: row["paper_id"] for row in result.papers for kind in IDS if row[kind]}
+    by_id = {
+        _NAMED[kind] + row[kind]: row["paper_id"] for row in result.papers for kind in ALL_IDS if row[kind]
+    }
     for row in result.citations:
-        found = [value for value in parse_identifier(_spelled(row["cited"])) if value]
-        assert row["cited"] == by_id.get(found[0], row["cited"]), (row, by_id)
-
-
-def _spelled(paper_id: str) -> str:
-    return paper_id.removeprefix("doi:").replace("pmc:", "")
+        assert row["cited"] == by_id.get(row["cited"], row["cited"]), (row, by_id)
 
 
 @PROPERTY
