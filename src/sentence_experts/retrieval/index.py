@@ -26,6 +26,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.progress import progress
+from sentence_experts.retrieval.approximate import LanceVectors
 from sentence_experts.retrieval.exact import Ranking, all_scores, nearest
 from sentence_experts.storage import (
     PartStore,
@@ -62,10 +63,12 @@ class RouteVectors:
     Attributes:
         vectors: (texts, dimensions), of length 1, mapped into memory.
         rows: (texts,), ascending: the row of each in papers.parquet.
+        near: finds neighbours approximately, in a large corpus.
     """
 
     vectors: Vectors
     rows: NDArray[np.int64]
+    near: LanceVectors | None = None
 
     def search(self, queries: Vectors, top_k: int, allowed: NDArray[np.bool_] | None = None) -> list[Ranking]:
         """The nearest papers for each query of shape (queries, dimensions): their rows and cosines.
@@ -77,7 +80,10 @@ class RouteVectors:
             UsageError: `top_k` is less than 1, or the queries come from another model.
         """
         places = None if allowed is None else np.flatnonzero(allowed[self.rows])
-        rankings = nearest(self.vectors, queries, top_k, places)
+        if self.near is not None and top_k >= 1 and queries.shape[-1] == self.vectors.shape[1]:
+            rankings = self.near.search(queries, top_k, places)
+        else:
+            rankings = nearest(self.vectors, queries, top_k, places)
         return [(self.rows[best], scores) for best, scores in rankings]
 
     def scores(self, query: Vectors) -> NDArray[np.float32]:
@@ -183,7 +189,8 @@ def index_state(folder: Path, corpus: CorpusFolder) -> str:
 
 
 def _opened(folder: Path) -> RouteVectors:
-    return RouteVectors(np.load(folder / VECTORS, mmap_mode="r"), np.load(folder / ROWS))
+    vectors = np.load(folder / VECTORS, mmap_mode="r")
+    return RouteVectors(vectors, np.load(folder / ROWS), LanceVectors.open(folder, vectors))
 
 
 def _intact(folder: Path, warn: bool = False) -> dict[str, Any] | None:

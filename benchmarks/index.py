@@ -1,0 +1,242 @@
+"""Nearest neighbours in a large corpus: exact and LanceDB as `search` uses them, beside FAISS and DuckDB.
+
+    OMP_NUM_THREADS=1 python benchmarks/index.py --papers 100000
+
+Vectors of 384 numbers lie between those of two random eLife titles (all-MiniLM-L6-v2), with noise; three
+routes have three sets of them. Each way runs in a process of its own, on one core, and answers the same
+queries without a filter and behind filters that 2% and 0.1% of the papers pass. Recall is that of the ten
+nearest, as exact search finds them; the page cache is warm. Ratios hold inside one run: other programs may
+share the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WAYS = ("exact", "lancedb", "faiss flat", "faiss hnsw", "duckdb")
+SHARES = {"all": 1.0, "2%": 0.02, "0.1%": 0.001}
+TOP, ROUTES = 10, 3
+Vectors = NDArray[np.float32]
+# Finds the places of the nearest vectors of a query, of a route, among some places.
+Search = Callable[[Vectors, int, Any], Any]
+
+
+def make(folder: Path, papers: int, queries: int) -> None:
+    """Write the vectors, queries and filters, and what exact search finds."""
+    from measuring import elife_texts
+    from sentence_experts import load
+    from sentence_experts.retrieval.exact import nearest
+
+    titles, _ = elife_texts(1000)
+    real = np.asarray(load("minilm", device="cpu").encode(titles, normalize_embeddings=True), np.float32)
+    dice = np.random.default_rng(0)
+    for name, share in SHARES.items():
+        passes = np.sort(dice.choice(papers, max(round(share * papers), TOP), replace=False))
+        np.save(folder / f"places-{name}.npy", passes)
+    for route in range(ROUTES):
+        target = np.lib.format.open_memmap(
+            folder / f"vectors{route}.npy", "w+", np.float32, (papers, real.shape[1])
+        )
+        for start in range(0, papers, 50_000):
+            block = target[start : start + 50_000]
+            block[:] = _between(real, len(block), dice)
+        target.flush()
+        asked = _between(real, queries, dice)
+        np.save(folder / f"queries{route}.npy", asked)
+        for name in SHARES:
+            places = None if name == "all" else np.load(folder / f"places-{name}.npy")
+            found = [best for best, _ in nearest(target, asked, TOP, places)]
+            np.save(folder / f"truth{route}-{name}.npy", np.stack(found))
+
+
+def _between(real: Vectors, count: int, dice: np.random.Generator) -> Vectors:
+    first, second = (real[dice.integers(0, len(real), count)] for _ in range(2))
+    share = dice.random((count, 1), np.float32)
+    mixed = share * first + (1 - share) * second
+    mixed += 0.02 * dice.standard_normal(mixed.shape, np.float32)
+    return (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
+
+
+def _vectors(folder: Path, route: int) -> Vectors:
+    matrix: Vectors = np.load(folder / f"vectors{route}.npy", mmap_mode="r")
+    return matrix
+
+
+def build(way: str, folder: Path) -> None:
+    """Build what a way needs, once."""
+    for route in range(ROUTES):
+        vectors, file = _vectors(folder, route), folder / f"{way.replace(' ', '-')}{route}"
+        if way == "lancedb":
+            from sentence_experts.retrieval import approximate
+
+            approximate.build(file / approximate.FOLDER, vectors)
+        elif way.startswith("faiss"):
+            import faiss
+
+            flat = way == "faiss flat"
+            index: Any = (
+                faiss.IndexFlatIP(vectors.shape[1])
+                if flat
+                else faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
+            )
+            index.add(np.ascontiguousarray(vectors))
+            faiss.write_index(index, str(file))
+        elif way == "duckdb":
+            import duckdb
+            import pyarrow as pa
+
+            width = vectors.shape[1]
+            column = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).ravel()), width)
+            table = pa.table({"place": pa.array(np.arange(len(vectors))), "vector": column})
+            with duckdb.connect(str(file)) as database:
+                database.register("given", table)
+                database.execute(
+                    f"CREATE TABLE v AS SELECT place, vector::FLOAT[{width}] AS vector FROM given"
+                )
+
+
+def opened(way: str, folder: Path) -> Search:
+    """The search of a way, over all routes."""
+    files = [folder / f"{way.replace(' ', '-')}{route}" for route in range(ROUTES)]
+    matrices = [_vectors(folder, route) for route in range(ROUTES)]
+    if way == "exact":
+        from sentence_experts.retrieval.exact import nearest
+
+        return lambda query, route, places: nearest(matrices[route], query[None], TOP, places)[0][0]
+    if way == "lancedb":
+        from sentence_experts.retrieval import approximate
+
+        approximate.LARGE = 0  # type: ignore[misc]
+        tables = [approximate.LanceVectors.open(*each) for each in zip(files, matrices, strict=True)]
+        return lambda query, route, places: tables[route].search(query[None], TOP, places)[0][0]  # type: ignore[union-attr]
+    if way == "duckdb":
+        import duckdb
+
+        width, bases = matrices[0].shape[1], [duckdb.connect(str(file), read_only=True) for file in files]
+        for base in bases:
+            base.execute("SET threads = 1")
+
+        def search(query: Vectors, route: int, places: Any) -> Any:
+            among = "" if places is None else "WHERE place IN (SELECT unnest(?))"
+            given = [query.tolist()] if places is None else [places.tolist(), query.tolist()]
+            rows = bases[route].execute(
+                f"SELECT place FROM v {among} ORDER BY array_inner_product(vector, ?::FLOAT[{width}]) DESC "
+                f"LIMIT {TOP}",
+                given,
+            )
+            return np.array(rows.fetchall()).ravel()
+
+        return search
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    indexes: list[Any] = [faiss.read_index(str(file)) for file in files]
+    hnsw = way == "faiss hnsw"
+
+    def by_faiss(query: Vectors, route: int, places: Any) -> Any:
+        options: dict[str, Any] = {} if places is None else {"sel": faiss.IDSelectorBatch(places)}
+        kind = (
+            faiss.SearchParametersHNSW(efSearch=128, **options) if hnsw else faiss.SearchParameters(**options)
+        )
+        return indexes[route].search(query[None], TOP, params=kind)[1][0]
+
+    return by_faiss
+
+
+def measure(way: str, folder: Path) -> dict[str, Any]:
+    """Open a way in this process, and search."""
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.perf_counter()
+    search = opened(way, folder)
+    found: dict[str, Any] = {"open_s": time.perf_counter() - started}
+    for name in SHARES:
+        places = None if name == "all" else np.load(folder / f"places-{name}.npy")
+        recalls, seconds, cpu = [], [], []
+        for route in range(ROUTES):
+            queries = np.load(folder / f"queries{route}.npy")
+            truth = np.load(folder / f"truth{route}-{name}.npy")
+            search(queries[0], route, places)
+            for query, nearest in zip(queries, truth, strict=True):
+                started, used = time.perf_counter(), time.process_time()
+                best = search(query, route, places)
+                seconds.append(time.perf_counter() - started)
+                cpu.append(time.process_time() - used)
+                recalls.append(len(set(np.asarray(best).tolist()) & set(nearest.tolist())) / TOP)
+        found[name] = {
+            "recall@10": float(np.mean(recalls)),
+            "p50_ms": 1000 * float(np.quantile(seconds, 0.5)),
+            "p95_ms": 1000 * float(np.quantile(seconds, 0.95)),
+            "cpu_ms": 1000 * float(np.mean(cpu)),
+        }
+    found["rss_mb"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - rss) / 1024
+    return found
+
+
+def _in_process(*arguments: str) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "LANCE_CPU_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, *arguments]
+    return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--papers", type=int, default=100_000)
+    parser.add_argument("--queries", type=int, default=30, help="per route")
+    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
+    parser.add_argument("--step", nargs=3, metavar=("STEP", "WAY", "FOLDER"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.step:
+        step, way, place = given.step
+        if step == "build":
+            build(way, Path(place))
+        else:
+            print(json.dumps(measure(way, Path(place))))
+        return
+    from measuring import table, versions, write
+
+    ways: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        make(Path(name), given.papers, given.queries)
+        for way in given.ways:
+            started, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+            _in_process("--step", "build", way, name)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+            built = {"build_s": time.perf_counter() - started, "build_cpu_s": cpu}
+            ways[way] = built | json.loads(_in_process("--step", "search", way, name))
+            print(way, json.dumps(ways[way]), flush=True)
+    rows = [
+        [
+            way,
+            f"{one['build_cpu_s']:.0f}",
+            f"{one['open_s']:.2f}",
+            *(f"{one[share]['recall@10']:.3f}" for share in SHARES),
+            *(f"{one[share]['cpu_ms']:.1f}" for share in SHARES),
+            f"{one['all']['p95_ms']:.1f}",
+            f"{one['rss_mb']:,.0f}",
+        ]
+        for way, one in ways.items()
+    ]
+    heads = ["way", "build CPU s", "open s", *(f"recall@10 {share}" for share in SHARES)]
+    heads += [*(f"CPU ms {share}" for share in SHARES), "p95 ms", "RSS MB"]
+    libraries = ("lancedb", "faiss-cpu", "duckdb", "numpy")
+    result = {"papers": given.papers, "routes": ROUTES, "ways": ways, "versions": versions(*libraries)}
+    text = f"# Index: {given.papers:,} papers, {ROUTES} routes, 384 numbers, one core\n\n{table(heads, rows)}"
+    write(f"index_{given.papers}", result, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from helpers.samples import write_corpus
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.retrieval import approximate
+from sentence_experts.retrieval.approximate import LanceVectors
+from sentence_experts.retrieval.exact import nearest
+from sentence_experts.retrieval.index import RouteVectors, route_vectors
+
+pytest.importorskip("lancedb")
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Vectors:
+    dice = np.random.default_rng(0)
+    centres = dice.normal(size=(30, 16))
+    rows = centres[dice.integers(0, 30, 2000)] + 0.5 * dice.normal(size=(2000, 16))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def near(tmp_path_factory, vectors) -> LanceVectors:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(approximate, "LARGE", 500)
+        return LanceVectors.open(tmp_path_factory.mktemp("index"), vectors)
+
+
+def recall(found, truth) -> float:
+    pairs = zip(found, truth, strict=True)
+    return float(
+        np.mean([len(set(ours.tolist()) & set(theirs.tolist())) / 10 for (ours, _), (theirs, _) in pairs])
+    )
+
+
+@pytest.mark.parametrize("share", [None, 0.5, 0.1, 0.01])
+def test_nearly_all_neighbours_are_found_and_scored_exactly(vectors, near, monkeypatch, share):
+    monkeypatch.setattr(approximate, "SELECTIVE", 50)
+    places = None if share is None else np.flatnonzero(np.random.default_rng(1).random(2000) < share)
+    queries = vectors[::100] * 3
+    found, truth = near.search(queries, 10, places), nearest(vectors, queries, 10, places)
+    assert recall(found, truth) >= 0.97
+    for query, (rows, scores) in zip(queries / 3, found, strict=True):
+        assert scores == pytest.approx(vectors[rows] @ query, abs=1e-5)
+        assert (np.diff(scores) <= 0).all()
+        assert places is None or np.isin(rows, places).all()
+
+
+def test_small_corpora_and_missing_lancedb_are_searched_exactly(tmp_path, vectors, monkeypatch, caplog):
+    assert LanceVectors.open(tmp_path, vectors) is None
+    monkeypatch.setattr(approximate, "LARGE", 500)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert LanceVectors.open(tmp_path, vectors) is None
+    assert 'pip install "sentence-experts[index]"' in caplog.text
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_the_corpus_are_returned(vectors, near):
+    index = RouteVectors(vectors, np.arange(2000) * 2 + 1, near)
+    assert index.search(vectors[:1], 1)[0][0].tolist() == [1]
+    odd = np.zeros(4002, bool)
+    odd[101::2] = True
+    assert (index.search(vectors[:1], 5, odd)[0][0] >= 101).all()
+
+
+def test_a_large_corpus_is_indexed_when_it_is_first_opened(tmp_path, plain, monkeypatch):
+    built = []
+    monkeypatch.setattr(approximate, "LARGE", 2)
+    monkeypatch.setattr(approximate, "build", lambda place, rows: built.append(len(rows)) or place.mkdir())
+    monkeypatch.setattr(
+        "lancedb.connect", lambda place: type("Db", (), {"open_table": lambda self, name: name})()
+    )
+    for _ in range(2):
+        assert route_vectors(plain, write_corpus(tmp_path)).near is not None
+    assert built == [4]
