@@ -173,9 +173,9 @@ def evaluate_search(
     if any(run.is_tfidf for run in runs):
         raise UsageError("`tfidf` is for pairs; BM25 is measured anyway")
     for run in runs:
-        known = KnownRoutes.read(run.source)
-        for name in route if known is not None else ():
-            lens_of(known, name)
+        if (known := KnownRoutes.read(run.source)) is not None:
+            for name in route:
+                lens_of(known, name)
     with open_corpus(corpus) as folder:
         data = _Measured.of(judged, Papers(folder))
         keywords = keyword_index(folder, unit)
