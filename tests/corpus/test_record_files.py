@@ -255,11 +255,20 @@ def test_no_value_of_a_field_stops_the_import(tmp_path: Path, format: str) -> No
         for key in inside if isinstance(inside, dict) else ():
             changed = [inside | {key: other} for other in ODD]
             odd += [RECORDS[format] | {name: [one] if isinstance(value, list) else one} for one in changed]
-    reading = record_files._Reading(record_files.RecordFilter(), 0, np.empty(0, np.int64))
+    reading = record_files._Reading("odd", record_files.RecordFilter(), 0, np.empty(0, np.int64))
     part = record_files._part(0, 0, "odd", 0, odd, record_files.FORMATS[format].add, reading)
     kept = part.write(open_parts(tmp_path / "parts"))
     assert kept + sum(one.records for one in part.rejections if one.reason != "unreadable-doi") == len(odd)
     assert kept > len(odd) / 2
+
+
+def test_references_with_an_unreadable_doi_are_named(tmp_path: Path) -> None:
+    record = RECORDS["crossref"] | {"reference": [{"DOI": "none given"}, {"DOI": "10.1000/B"}]}
+    corpus = import_corpus([write_records(tmp_path / "c.jsonl", [record])], workers=1)
+    assert [(one["member"], one["reason"]) for one in rejected(corpus)] == [
+        ("doi:10.1000/a", "unreadable-doi")
+    ]
+    assert ("doi:10.1000/a", "doi:10.1000/b") in links(corpus)
 
 
 def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class RecordFile:
 class _Reading:
     """What decides which records of a file are kept."""
 
+    name: str
     chosen: RecordFilter
     day: int
     deleted: np.ndarray
@@ -121,6 +122,9 @@ def _add_paper(part: CorpusPart, paper: Paper, row: int, reading: _Reading, whol
     ):
         return "filtered"
     part.add(paper, names[0] if whole else None)
+    unreadable = [f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi]
+    for detail in unreadable[: max(0, _NAMED_PER_PART - len(part.rejections))]:
+        part.rejections.append(Rejection(reading.name, names[0], None, "unreadable-doi", detail))
     return None
 
 
@@ -253,7 +257,7 @@ def parse_file(source: int, file: RecordFile, chosen: RecordFilter, deleted: Pat
         mark_done(source, parts, 0, 0, [Rejection(file.name, None, None, "unknown-format")])
         return
     # Mapped, so that all workers share its pages.
-    reading = _Reading(chosen, iso_day(file.name) or 0, np.load(deleted, mmap_mode="r"))
+    reading = _Reading(file.name, chosen, iso_day(file.name) or 0, np.load(deleted, mmap_mode="r"))
     count = row = 0
     rejections: list[Rejection] = []
     for group, errors in _groups(file.path, format.columns):
