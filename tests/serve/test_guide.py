@@ -1,4 +1,4 @@
-"""What docs/serve.md tells clients to do works against a running server."""
+"""What README.md and docs/serve.md tell clients to do works against a running server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from huggingface_hub import constants
 
 from helpers.running_server import RunningServer
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "serve.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+REPOSITORY = Path(__file__).resolve().parents[2]
+GUIDES = [REPOSITORY / "README.md", REPOSITORY / "docs" / "serve.md"]
+TEXT = "\n".join(guide.read_text(encoding="utf-8") for guide in GUIDES)
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 CLIENTS = [block for block in BLOCKS if "127.0.0.1:8000" in block]
 
 
@@ -30,4 +32,4 @@ def test_each_client_of_the_guide_is_answered(
 
 
 def test_the_guide_has_clients() -> None:
-    assert len(CLIENTS) == 3
+    assert len(CLIENTS) == 4

@@ -141,7 +141,7 @@ def test_map_and_citations(chromium: Any, served: RunningServer) -> None:
         assert points.count() == int(page.inner_text("#status").split()[0])
         page.check("#map input >> nth=1", force=True)
         points.first.focus()
-        assert page.inner_text(".beside h3")
+        assert page.inner_text(".beside h2")
         page.keyboard.press("Enter")
         page.wait_for_selector("#paper[open]")
         page.keyboard.press("Escape")
@@ -246,6 +246,7 @@ def test_everything_by_keyboard(chromium: Any, served: RunningServer) -> None:
         page.wait_for_selector("#map:visible")
 
 
+@pytest.mark.slow  # a server of its own
 def test_the_page_asks_for_a_key(chromium: Any, tmp_path: Path, experts_folder: Path) -> None:
     (tmp_path / "keys").write_text("secret\n")
     write_searched_corpus(tmp_path / "papers", hostile=False)
@@ -291,6 +292,34 @@ def test_no_width_or_theme_hides_anything(
             page.click(button)
             assert page.evaluate(OVERFLOW) <= 0
             page.keyboard.press("Escape")
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The script of axe-core, fetched from the npm registry for this test; no part of the package."""
+    folder = tmp_path_factory.mktemp("axe")
+    command = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts"]
+    try:
+        subprocess.run([*command, "axe-core@4"], check=True, capture_output=True, timeout=120)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("axe-core could not be installed by npm")
+    return folder / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(chromium: Any, served: RunningServer, axe: Path, theme: str) -> None:
+    with opened(chromium, f"{served.url}/?q=rice", color_scheme=theme, bypass_csp=True) as page:
+        page.wait_for_selector(DONE)
+        page.wait_for_selector(".best:visible")
+        page.add_script_tag(path=str(axe))
+        found = []
+        for press in ("#tab-lists", "#tab-map", "#tab-citations", "#open-kept", "#open-help", "#open-curl"):
+            page.click(press)
+            answer = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+            found += [(press, each["id"], each["nodes"][0]["html"]) for each in answer["violations"]]
+            page.keyboard.press("Escape")
+        assert not found
 
 
 WIDE = """() => [...document.querySelectorAll("main *, header *")].filter(each => each.getClientRects().length

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from sentence_transformers import SentenceTransformer
 from starlette.testclient import TestClient
 
 import sentence_experts
+from helpers.running_server import EXPERTS
+from helpers.samples import make_tiny_encoder
 from helpers.searched_corpus import HOSTILE, write_searched_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
@@ -282,3 +286,24 @@ def test_hybrid_ranks_by_words_too(client: TestClient, experts: ExpertEncoder, c
         for rank, hit in enumerate(answer["lenses"][number]["hits"], start=1):
             name = answer["lenses"][number]["name"]
             assert answer["papers"][hit["paper"]]["ranks"][name]["rank"] == hit["rank"] == rank
+
+
+def test_searches_follow_a_model_that_is_replaced(
+    corpus: CorpusFolder, experts_folder: Path, tmp_path: Path, minilm: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(experts_folder, folder)
+    app = sentence_experts.create_app({"m": folder}, corpus=corpus.path, watch=False)
+    other = make_tiny_encoder(tmp_path / "other", minilm, EXPERTS, seed=1)
+    (papers,) = sentence_experts.search(other, corpus, QUERY, route="crops", top_k=10).papers
+    wanted = [paper["paper_id"] for paper in papers]
+    with TestClient(app, base_url="http://localhost") as client:
+        assert ids(ask(client, query=QUERY)) != wanted
+        shutil.rmtree(folder)
+        shutil.copytree(other, folder)
+        assert client.portal is not None
+        client.portal.call(app.state.engine.models.reload)
+        deadline = time.monotonic() + 120
+        while ids(ask(client, query=QUERY)) != wanted and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert ids(ask(client, query=QUERY)) == wanted

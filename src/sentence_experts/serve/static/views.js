@@ -20,7 +20,7 @@ export function showMap(root, answer, page) {
   const lines = answer.citations.map(() => svg.appendChild(document.createElementNS(SVG, "line")));
   const beside = make("div.beside", {"aria-live": "polite"}, hint());
   const points = answer.papers.map((paper, n) => {
-    const look = () => fill(beside, make("h3", {dir: "auto"}, title(paper)), facts(paper), ...ranks(paper, answer, page));
+    const look = () => fill(beside, make("h2", {dir: "auto"}, title(paper)), facts(paper), ...ranks(paper, answer, page));
     return make("button.point", {type: "button", tabindex: -1, "data-paper": n, onfocus: look, onmouseenter: look,
       onclick: () => page.open(paper, chosen.name)});
   });
