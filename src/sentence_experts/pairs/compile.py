@@ -16,23 +16,20 @@ from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.drawing import draw_negatives
 from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.hard import describe_near
 from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.matched import describe_shortfall
+from sentence_experts.pairs.sets import Sets, make_sets
 from sentence_experts.pairs.splits import (
     CROSSING,
-    SPLIT_METHODS,
     SPLITS,
     TEST,
     TRAIN,
     VALIDATION,
-    Assignment,
     PairArrays,
     seen_in_training,
-    split_by_article,
 )
 from sentence_experts.pairs.unit import linked_works
 from sentence_experts.storage import sha256_text
@@ -59,8 +56,9 @@ def compile_pairs(
         overwrite: begin anew, in place of other pairs in `out`.
 
     Raises:
-        InputError: nothing is linked, a domain rule cannot be applied, a split is empty, or there are too few
-            negatives (the message gives the threshold that would do).
+        InputError: a domain rule cannot be applied.
+        TooFewPairsError: nothing is linked, a split is empty, or there are too few negatives; the message
+            names the settings that would do.
         UsageError: `out` holds something else, or the scratch folder cannot be written to.
         SentenceExpertsError: Spark was chosen and is not installed or does not start.
 
@@ -113,31 +111,15 @@ def _compiled(
     graph: LinkGraph, settings: PairsConfig
 ) -> tuple[dict[str, pa.Table], pa.Table, pa.Table, dict[str, Any]]:
     """The table of each split, the known links, the works of the evaluation sets, and the manifest's part."""
-    pairs = graph.pairs
     rng = np.random.default_rng(settings.seed)
-    if settings.split == "article":
-        citing = graph.citing_articles(pairs)
-        assignment = split_by_article(pairs, graph.works, citing, settings.shares, rng)
-    else:
-        assignment = SPLIT_METHODS[settings.split](pairs, graph.works, settings.shares, rng)
-    splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
-    before = [len(split) for split in splits]
-    splits = _sampled(splits, settings, rng)
-    for name, split in zip(SPLITS, splits, strict=True):
-        if len(split) == 0:
-            raise InputError(
-                f"the {name} split got none of the {len(pairs)} pairs; with `split={settings.split}`, give "
-                "it a larger share with `fractions`, or link more papers"
-            )
-    if uneven := _uneven_split(before, assignment, settings):
-        logger.warning(uneven)
-    known_links = graph.known_links(np.union1d(splits[TRAIN].left, splits[TRAIN].right))
-    drawn = draw_negatives(graph, splits, assignment, settings, rng)
-    sampled, splits = splits, drawn.splits
-    if short := describe_shortfall(drawn.shortfall):
-        logger.warning(short)
+    sets = make_sets(graph, settings, rng)
+    drawn, splits = sets.drawn, sets.drawn.splits
+    for told in (uneven := _uneven_split(sets, settings), describe_shortfall(drawn.shortfall)):
+        if told:
+            logger.warning(told)
     if near := describe_near(drawn.near):
         logger.info(near)
+    known_links = graph.known_links(np.union1d(sets.sampled[TRAIN].left, sets.sampled[TRAIN].right))
     leaks, levels = _leaks(graph, splits, settings), _levels(splits)
     if settings.frequency == "duplication":
         splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
@@ -158,12 +140,12 @@ def _compiled(
             "link_counts": graph.link_counts,
             "left_out_by_max_references": graph.long_lists,
             "pairs_of_one_text_left_out": graph.same_text_pairs,
-            "pairs_between_splits_left_out": int((assignment.pairs == CROSSING).sum()),
+            "pairs_between_splits_left_out": int((sets.assignment.pairs == CROSSING).sum()),
             "uneven_split": uneven,
-            "pairs_before_drawing": dict(zip(SPLITS, before, strict=True)),
+            "pairs_before_drawing": dict(zip(SPLITS, sets.before, strict=True)),
             "known_links": known_links.num_rows,
             "closest_levels": levels,
-            "positives_without_negative": _lost(sampled, splits),
+            "positives_without_negative": _lost(sets.sampled, splits),
             "not_matched": drawn.shortfall,
             "near_negatives": drawn.near,
             **leaks,
@@ -174,13 +156,14 @@ def _compiled(
 _OF_WHAT = {"paper": "papers", "article": "citing articles"}
 
 
-def _uneven_split(pairs: list[int], assignment: Assignment, settings: PairsConfig) -> str | None:
+def _uneven_split(sets: Sets, settings: PairsConfig) -> str | None:
     """What to know if the sets' shares of pairs are far from `fractions`, which are of papers or articles.
 
     Shares of pairs follow them only roughly: one long reference list can link more pairs than all others.
     """
     if settings.split not in _OF_WHAT:
         return None
+    pairs, assignment = sets.before, sets.assignment
     shares = [count / sum(pairs) for count in pairs]
     asked = settings.shares
     if all(want / 2 <= share <= want * 2 for share, want in zip(shares, asked, strict=True)):
@@ -193,19 +176,6 @@ def _uneven_split(pairs: list[int], assignment: Assignment, settings: PairsConfi
         f"({crossing:,} more pairs are between two sets and left out). Long reference lists weigh less with "
         "`max_references`; other `fractions`, another `seed` or more papers help too"
     )
-
-
-def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Generator) -> list[PairArrays]:
-    """The splits with at most as many pairs per domain as the settings allow."""
-    return [
-        sampling.draw_per_domain(
-            split,
-            settings.max_per_domain(SPLITS[number]),
-            by_count=number == TRAIN and settings.frequency in ("sampling", "proximity"),
-            rng=rng,
-        )
-        for number, split in enumerate(splits)
-    ]
 
 
 def _lost(before: list[PairArrays], after: list[PairArrays]) -> dict[str, int]:

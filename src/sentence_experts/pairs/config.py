@@ -203,6 +203,11 @@ class PairsConfig(Config):
         return self.within != "article" or self.frequency == "proximity"
 
     @property
+    def at_least(self) -> str:
+        """How often two works must be linked, for a message."""
+        return f" at least {self.min_count} times" if self.min_count > 1 else ""
+
+    @property
     def shares(self) -> tuple[float, float, float]:
         """`fractions`, or the default of the split."""
         train, validation, test = self.fractions or DEFAULT_FRACTIONS[self.split]

@@ -7,14 +7,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.hard import near_first
 from sentence_experts.pairs.matched import Allowed, keys_of, pair_anew
 from sentence_experts.pairs.negatives import Linked, NegativeSampler, Request
 from sentence_experts.pairs.same_article import draw_same_article
-from sentence_experts.pairs.splits import SPLITS, TEST, VALIDATION, Assignment, PairArrays
+from sentence_experts.pairs.splits import (
+    SPLITS,
+    TEST,
+    VALIDATION,
+    Assignment,
+    PairArrays,
+    TooFewPairsError,
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def draw_negatives(
     """As many negatives as positives, per domain of each evaluation set.
 
     Raises:
-        InputError: there are too few.
+        TooFewPairsError: there are too few.
     """
     if settings.negatives == "same-article":
         return Drawn(*draw_same_article(graph, splits, assignment, rng), anchored=True)
@@ -108,10 +114,9 @@ def _draw_matched(
         others = sampler.more(request, matched.ends, used)
         negatives = np.concatenate([matched.ends, others])
         if len(negatives) == 0:
-            raise InputError(
+            raise TooFewPairsError(
                 f"{request.domain} ({request.split}): all works of the linked pairs are linked with each "
-                "other, so that there are no negatives; add articles, or use fewer domains or a larger "
-                "share for this set with `fractions`"
+                "other, so that there are no negatives"
             )
         missing = len(positives) - len(negatives)
         left_out = rng.permutation(positives)[:missing]

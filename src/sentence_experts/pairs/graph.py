@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, LATER_COLUMNS, PAPERS_SCHEMA, CorpusFolder
-from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
 from sentence_experts.pairs.engines import Engine
@@ -27,7 +26,13 @@ from sentence_experts.pairs.links import (
 from sentence_experts.pairs.memberships import domains_of_works
 from sentence_experts.pairs.neighbours import Neighbours
 from sentence_experts.pairs.proximity import co_cited_within
-from sentence_experts.pairs.splits import UNKNOWN_YEAR, CitingArticles, PairArrays, WorkArrays
+from sentence_experts.pairs.splits import (
+    UNKNOWN_YEAR,
+    CitingArticles,
+    PairArrays,
+    TooFewPairsError,
+    WorkArrays,
+)
 from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, with_texts_of
 from sentence_experts.tables import check_columns
 
@@ -35,7 +40,7 @@ LINK_COUNTS = (1, 2, 3, 5)
 ENDS = ("anchor", "positive")
 
 
-class NothingLinkedError(InputError):
+class NothingLinkedError(TooFewPairsError):
     """No two works are linked, under the settings."""
 
 
@@ -159,8 +164,8 @@ class LinkGraph:
         longer = ", a larger `max_references`" if self.long_lists else ""
         return (
             f"no two works of one domain, of those that have the text (`unit={settings.unit}`), are linked "
-            f"by {settings.relation}{near} at least {settings.min_count} times; check `domains` and "
-            f"`min_count`, or try another `relation` or `unit`{longer}"
+            f"by {settings.relation}{near}{settings.at_least}; check `domains` and `min_count`, or try "
+            f"another `relation` or `unit`{longer}"
         )
 
     @cached_property

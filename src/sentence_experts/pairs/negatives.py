@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sentence_experts.errors import InputError
 from sentence_experts.pairs.matched import keys_of
-from sentence_experts.pairs.splits import WorkArrays
+from sentence_experts.pairs.splits import TooFewPairsError, WorkArrays
 
 # Up to this number of works all their pairs are enumerated, above it pairs are sampled.
 ENUMERATE_UP_TO = 1_500
@@ -48,7 +47,7 @@ class NegativeSampler:
         """Node numbers of shape (needed, 2) for each request.
 
         Raises:
-            InputError: a request cannot be met; the message gives the largest sufficient `min_cited`.
+            TooFewPairsError: a request cannot be met; the message gives the largest sufficient `min_cited`.
         """
         negatives = self._try(requests, min_cited)
         short = [
@@ -57,7 +56,7 @@ class NegativeSampler:
             if len(made) < request.needed
         ]
         if short:
-            raise InputError(self._explain(requests, short, min_cited))
+            raise TooFewPairsError(self._explain(requests, short, min_cited))
         return negatives
 
     def more(self, request: Request, known_pairs: np.ndarray, excluded: np.ndarray) -> np.ndarray:
@@ -144,5 +143,9 @@ class NegativeSampler:
             what += f" (and {len(short) - 1} more sets fall short)"
         would_do = self._largest_min_cited(requests, min_cited)
         if would_do is None:
-            return f"{what}; no threshold gives enough: lower the positives with `max_eval_per_domain`"
+            return (
+                f"{what}; no threshold gives enough: lower the positives with `max_eval_per_domain`"
+                * (made > 0)
+                or f"{what}, and no threshold gives any"
+            )
         return f"{what}; there are enough up to `negatives_min_cited={would_do}`"

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from sentence_experts.errors import InputError
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.levels import LEVELS
-from sentence_experts.pairs.splits import SPLITS, TEST, VALIDATION, Assignment, PairArrays
+from sentence_experts.pairs.splits import (
+    SPLITS,
+    TEST,
+    VALIDATION,
+    Assignment,
+    PairArrays,
+    TooFewPairsError,
+)
 
 
 def draw_same_article(
@@ -24,7 +30,7 @@ def draw_same_article(
         row, a positive and its negative have the same left end, the anchor.
 
     Raises:
-        InputError: no positive of a set has one.
+        TooFewPairsError: no positive of a set has one.
     """
     positives, negatives = list(splits), {}
     for split in (VALIDATION, TEST):
@@ -48,9 +54,9 @@ def _draw(
     pair, other = pair[fits], other[fits]
     rows, others = _choose(anchor, pair, other, size, rng)
     if len(rows) == 0:
-        raise InputError(
+        raise TooFewPairsError(
             f"{SPLITS[split]}: no linked pair has a paper that the same article mentions far from it and "
-            "that is of the same set and domain; try `negatives=cited`, or more articles with their text"
+            "that is of the same set and domain; add articles with their text"
         )
     paired = positives.take(rows % size)
     far = np.full(len(rows), LEVELS.index("article"))

@@ -16,7 +16,7 @@ from numpy.random import Generator
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 
 SPLITS = ("train", "validation", "test")
 OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
@@ -30,6 +30,10 @@ NOT_WORDS = r"[\p{P}\t\n\f\r ]+"
 BLOCKS = 25
 # Shares of train, validation and test.
 Fractions = tuple[float, float, float]
+
+
+class TooFewPairsError(UsageError, InputError):
+    """These settings give no pairs, or no negatives, for one of the sets; others may."""
 
 
 @dataclass(frozen=True)
@@ -146,15 +150,17 @@ def split_by_year(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rn
     training.
 
     Raises:
-        InputError: no paper has a year, or every pair is of the newest one.
+        TooFewPairsError: no paper has a year, or every pair is of the newest one.
     """
     years = np.maximum(works.year[pairs.left], works.year[pairs.right])
     newest = years.max(initial=UNKNOWN_YEAR)
     if newest == UNKNOWN_YEAR:
-        raise InputError("split by year: no linked paper has a year; use `split=paper`")
+        raise TooFewPairsError("split by year: no linked paper has a year")
     is_test = years == newest
     if is_test.all():
-        raise InputError(f"split by year: every pair has a paper of {newest}, nothing is left to train on")
+        raise TooFewPairsError(
+            f"split by year: every pair has a paper of {newest}, nothing is left to train on"
+        )
     train, validation, _ = fractions
     position = rng.permutation(len(pairs)) / max(len(pairs), 1)
     rest = np.where(position < validation / (train + validation), VALIDATION, TRAIN)

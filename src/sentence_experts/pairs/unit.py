@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from sentence_experts.corpus.tables import CorpusFolder
-from sentence_experts.errors import UsageError
 from sentence_experts.pairs.config import AUTO_UNIT, PairsConfig
 from sentence_experts.pairs.engines import Engine
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
@@ -27,11 +26,13 @@ def linked_works(
     titles do. Titles of cited works outside the corpus often give many more.
 
     Raises:
-        InputError: nothing is linked, with the unit of the settings.
-        UsageError: nothing is linked with any unit; names the other relations that link something.
+        NothingLinkedError: nothing is linked; names the other relations and units that link something.
     """
     if settings.unit != AUTO_UNIT:
-        return LinkGraph(corpus, settings, engine), settings, None
+        try:
+            return LinkGraph(corpus, settings, engine), settings, None
+        except NothingLinkedError as error:
+            raise NothingLinkedError(_with_others(str(error), corpus, settings, engine)) from error
     graphs: dict[str, LinkGraph] = {}
     for unit in UNITS:
         graph = _graph(corpus, settings, engine, unit=unit)
@@ -40,7 +41,12 @@ def linked_works(
             if len(graph.pairs) >= ENOUGH_PAIRS:
                 break
     if not graphs:
-        raise UsageError(_nothing(corpus, settings, engine))
+        near = f" within a {settings.within}" if settings.within != "article" else ""
+        message = (
+            f"no two abstracts and no two titles of one domain are linked by {settings.relation}{near}"
+            f"{settings.at_least}; check `domains` and `min_count`, or add articles"
+        )
+        raise NothingLinkedError(_with_others(message, corpus, settings, engine))
     counts = {unit: len(graphs[unit].pairs) if unit in graphs else 0 for unit in UNITS}
     abstracts, titles = (counts[unit] for unit in UNITS)
     chosen = "abstract" if abstracts >= ENOUGH_PAIRS or 2 * abstracts >= titles else "title"
@@ -58,16 +64,13 @@ def _graph(corpus: CorpusFolder, settings: PairsConfig, engine: Engine, **other:
         return None
 
 
-def _nothing(corpus: CorpusFolder, settings: PairsConfig, engine: Engine) -> str:
-    """That no unit works, and which other settings do."""
+def _with_others(message: str, corpus: CorpusFolder, settings: PairsConfig, engine: Engine) -> str:
+    """The message that nothing is linked, with the other relations and units that link something."""
     works = []
-    for relation in () if settings.by_proximity or settings.split == "article" else RELATIONS:
-        for unit in UNITS if relation != settings.relation else ():
+    tried = UNITS if settings.unit == AUTO_UNIT else (settings.unit,)
+    fixed = settings.by_proximity or settings.split == "article"  # which need co-citation
+    for relation in (settings.relation,) if fixed else RELATIONS:
+        for unit in UNITS if relation != settings.relation else [each for each in UNITS if each not in tried]:
             if (graph := _graph(corpus, settings, engine, relation=relation, unit=unit)) is not None:
                 works.append(f"`relation={relation}` `unit={unit}` links {len(graph.pairs):,} pairs")
-    near = f" within a {settings.within}" if settings.within != "article" else ""
-    return (
-        f"no two abstracts and no two titles of one domain are linked by {settings.relation}{near} at least "
-        f"{settings.min_count} times; "
-        + (f"these do: {', '.join(works)}" if works else "check `domains` and `min_count`, or add articles")
-    )
+    return f"{message}. These do: {', '.join(works)}" if works else message

@@ -1,0 +1,121 @@
+"""Train, validation and test of linked pairs, with their negatives; where that fails, what would work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentence_experts.pairs import sampling
+from sentence_experts.pairs.config import DEFAULT_FRACTIONS, PairsConfig
+from sentence_experts.pairs.drawing import Drawn, draw_negatives
+from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.splits import (
+    SPLIT_METHODS,
+    SPLITS,
+    TRAIN,
+    Assignment,
+    PairArrays,
+    TooFewPairsError,
+    split_by_article,
+)
+
+# Other settings are tried out on no more pairs than this.
+MAX_TRIED = 100_000
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The three sets.
+
+    Attributes:
+        assignment: of all pairs.
+        before: the number of pairs of each set before sampling.
+        sampled: the linked pairs of each set.
+        drawn: those that have a negative, and the negatives.
+    """
+
+    assignment: Assignment
+    before: list[int]
+    sampled: list[PairArrays]
+    drawn: Drawn
+
+
+def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
+    """Split the linked pairs, sample them and draw negatives.
+
+    Raises:
+        TooFewPairsError: a set gets no pairs or no negatives; names the settings that would do.
+    """
+    try:
+        return _made(graph, settings, rng)
+    except TooFewPairsError as error:
+        raise TooFewPairsError(f"{error}. {_what_would_do(graph, settings)}") from error
+
+
+def _made(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
+    pairs = graph.pairs
+    if settings.split == "article":
+        citing = graph.citing_articles(pairs)
+        assignment = split_by_article(pairs, graph.works, citing, settings.shares, rng)
+    else:
+        assignment = SPLIT_METHODS[settings.split](pairs, graph.works, settings.shares, rng)
+    splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
+    before = [len(split) for split in splits]
+    splits = _sampled(splits, settings, rng)
+    for name, split in zip(SPLITS, splits, strict=True):
+        if len(split) == 0:
+            raise TooFewPairsError(
+                f"the {name} split got none of the {len(pairs):,} pairs with `split={settings.split}`"
+            )
+    return Sets(assignment, before, splits, draw_negatives(graph, splits, assignment, settings, rng))
+
+
+def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Generator) -> list[PairArrays]:
+    """The splits with at most as many pairs per domain as the settings allow."""
+    return [
+        sampling.draw_per_domain(
+            split,
+            settings.max_per_domain(SPLITS[number]),
+            by_count=number == TRAIN and settings.frequency in ("sampling", "proximity"),
+            rng=rng,
+        )
+        for number, split in enumerate(splits)
+    ]
+
+
+def _what_would_do(graph: LinkGraph, settings: PairsConfig) -> str:
+    """The other settings of the split and the negatives that give all sets, with the sizes of these."""
+    if len(graph.pairs) > MAX_TRIED:
+        return "Try another `split`, other `fractions` or `negatives=matched`, or add articles"
+    works = []
+    for changes in _alternatives(settings):
+        try:
+            sets = _made(graph, settings.model_copy(update=changes), np.random.default_rng(settings.seed))
+        except TooFewPairsError:
+            continue
+        sizes = ", ".join(f"{len(split):,}" for split in sets.drawn.splits)
+        named = " ".join(f"`{name}={_written(value)}`" for name, value in changes.items())
+        works.append(f"{named} ({sizes} pairs)")
+    if not works:
+        return "No other split or negatives would do: add articles, or use fewer domains"
+    return f"These would do: {', or '.join(works)}"
+
+
+def _alternatives(settings: PairsConfig) -> Iterator[dict[str, object]]:
+    """Other negatives, other splits with their usual fractions, and splits with larger sets."""
+    if settings.negatives in ("cited", "same-article"):
+        yield {"negatives": "matched"}
+    even = list(DEFAULT_FRACTIONS["paper"])
+    for split, usual in DEFAULT_FRACTIONS.items():
+        if split == "article" and settings.relation != "co-citation":
+            continue
+        if split != settings.split:
+            yield {"split": split}
+        if list(settings.fractions or usual) != even:
+            yield {"split": split, "fractions": even}
+
+
+def _written(value: object) -> str:
+    return ",".join(f"{each:g}" for each in value) if isinstance(value, list) else str(value)

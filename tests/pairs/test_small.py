@@ -1,0 +1,74 @@
+"""Small corpora: what works is compiled, and where nothing works the message names what would."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.compile import compile_pairs
+
+Tables = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def lists_of(*sizes: int, text: str = "title") -> Tables:
+    """Works with a text each, and an article per size that cites the next so many of them."""
+    works: list[dict[str, Any]] = []
+    citations = []
+    for number, size in enumerate(sizes):
+        for _ in range(size):
+            citations.append({"citing": f"a{number}", "cited": f"w{len(works)}"})
+            works.append({"paper_id": f"w{len(works)}", text: f"Work {len(works)}", "year": 2000 + number})
+    return works, citations
+
+
+def message_of(tables: Tables, **settings: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        compile_pairs(tables, **settings)
+    assert isinstance(caught.value, InputError)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def options_in(message: str) -> list[dict[str, Any]]:
+    """The settings that a message says would do."""
+    found = []
+    for option in message.partition("These would do: ")[2].split(", or "):
+        named = dict(re.findall(r"`(\w+)=([^`]+)`", option))
+        found.append(named)
+    return found
+
+
+def test_one_article_is_too_few() -> None:
+    for settings in ({}, {"split": "random"}, {"negatives": "hard"}, {"negatives": "cited"}):
+        message = message_of(lists_of(30), unit="title", **settings)
+        assert "No other split or negatives would do: add articles" in message
+
+
+@pytest.mark.parametrize(
+    "settings", [{"split": "article"}, {"negatives": "cited"}], ids=lambda each: str(each)
+)
+def test_what_the_message_names_does(settings: dict[str, Any]) -> None:
+    tables = lists_of(30, 12)
+    message = message_of(tables, **settings)
+    options = options_in(message)
+    assert all(options)
+    for option in options:
+        pairs = compile_pairs(tables, **{**settings, **option})
+        assert all(pairs.split(name).num_rows for name in ("train", "validation", "test"))
+
+
+def test_an_empty_split_is_a_wrong_setting() -> None:
+    tables = lists_of(3, 3, 3, 3)
+    message = message_of(tables, split="random")
+    assert message.startswith("the validation split got none of the 12 pairs with `split=random`")
+    assert {"split": "random", "fractions": "0.6,0.2,0.2"} in options_in(message)
+
+
+def test_units_and_relations_that_link_something_are_named() -> None:
+    message = message_of(lists_of(6), unit="abstract")
+    assert "`unit=abstract`" in message
+    assert "These do: `relation=co-citation` `unit=title` links 15 pairs" in message
+    assert "`relation=citation`" not in message_of(lists_of(6), unit="abstract", split="article")
