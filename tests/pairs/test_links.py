@@ -81,7 +81,11 @@ def test_members_of_two_groups_are_linked_within_each_alone() -> None:
     assert {(row["left"], row["right"]): row["count"] for row in rows} == {(0, 1): 2, (2, 3): 1}
 
 
-def test_text_links_finds_every_relation_and_nothing_else() -> None:
+@pytest.mark.parametrize("table", [True, False])
+def test_text_links_finds_every_relation_and_nothing_else(
+    table: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentence_experts.pairs.text_links.MAX_TABLE", 4_000 if table else 0)
     citations = random_citations(3, nodes=40, rows=60)
     linked: set[tuple[int, int]] = set()
     for relation in RELATIONS:

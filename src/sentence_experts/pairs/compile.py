@@ -63,7 +63,7 @@ def compile_pairs(
         SentenceExpertsError: Spark was chosen and is not installed or does not start.
 
     Example:
-        >>> pairs = compile_pairs("corpus", domains="domains.yaml", unit="title")
+        >>> pairs = compile_pairs("corpus", domains="domains.yaml", unit="title", max_eval_per_domain=20)
         >>> sorted(pairs.domains)[:2]
         ['cell_biology', 'development']
     """

@@ -80,8 +80,7 @@ class _Pairs:
         self._find_bad()
 
     def _find_bad(self) -> None:
-        self._keys = keys_of(self.ends)
-        first = np.unique(self._keys, return_index=True)[1]
+        self._keys, first = np.unique(keys_of(self.ends), return_index=True)
         good = np.zeros(len(self.ends), dtype=bool)
         good[first] = self._is_allowed[first]
         self.bad = np.flatnonzero(~good)
@@ -100,7 +99,7 @@ class _Pairs:
         second = np.stack([turned[:, 0], self.ends[one, 1]], axis=1)
         swapped = np.stack([first, second], axis=1)  # (exchanges, pair, end)
         new = swapped.reshape(-1, 2)
-        is_good = self._allowed(new[:, 0], new[:, 1]) & ~np.isin(keys_of(new), self._keys)
+        is_good = self._allowed(new[:, 0], new[:, 1]) & ~self._is_there(keys_of(new))
         gain = is_good.reshape(-1, 2).sum(axis=1) - (0 if among_bad else 1)
         # The best exchange of each bad pair: rows of `tries` are of one.
         best = gain.reshape(-1, tries).argmax(axis=1) + np.arange(0, len(gain), tries)
@@ -110,6 +109,12 @@ class _Pairs:
         self._is_allowed[rows] = self._allowed(self.ends[rows, 0], self.ends[rows, 1])
         self._find_bad()
         return len(one)
+
+    def _is_there(self, keys: np.ndarray) -> np.ndarray:
+        """Which keys are those of pairs; faster than `np.isin`, since the pairs' own are sorted."""
+        places = np.searchsorted(self._keys, keys)
+        there: np.ndarray = self._keys[np.minimum(places, len(self._keys) - 1)] == keys
+        return there
 
     def _partners(self, rng: np.random.Generator, among_bad: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Rows of bad pairs and of the pairs to exchange ends with, all distinct but for repeated bad ones:
