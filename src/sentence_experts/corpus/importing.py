@@ -93,8 +93,13 @@ def _holds_records(path: Path) -> bool:
     """Whether a file, or every file of a folder, is of a kind that holds records, not articles."""
     if not path.is_dir():
         return path.name.lower().endswith(RECORD_SUFFIXES) and not kind_of(path)
-    names = [Path(base, name) for base, _, files in os.walk(path) for name in files]
-    return any(each.name.lower().endswith(RECORD_SUFFIXES) for each in names) and not any(map(kind_of, names))
+    found = False
+    for _, _, files in os.walk(path):
+        for name in files:
+            if kind_of(Path(name)):
+                return False
+            found = found or name.lower().endswith(RECORD_SUFFIXES)
+    return found
 
 
 def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:

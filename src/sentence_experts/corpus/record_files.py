@@ -162,7 +162,8 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
             found.append(RecordFile(file.relative_to(base).as_posix(), file, kind))
     if not any(file.format in FORMATS for file in found):
         raise InputError(
-            f"{path}: its first records do not show their format; give `format`, one of {', '.join(FORMATS)}"
+            f"{path}: its first records do not show their format; give `format` ({', '.join(FORMATS)}), or "
+            "a table of your own as `papers`"
         )
     return found, deleted
 
