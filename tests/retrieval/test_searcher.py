@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import sentence_experts
 from helpers.samples import make_tiny_encoder
 from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder, open_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
@@ -195,3 +198,22 @@ def test_rules_sort_papers_into_domains_for_a_filter(corpus):
     papers = Papers(corpus, {"crops": {"title": ["rice", "wheat"]}, "brain": {"subjects": ["Brain"]}})
     assert np.flatnonzero(papers.places(Filters.of(domains=["crops"]))).tolist() == [0, 1]
     assert papers.values("domain") == {"crops": 2, "brain": 1}
+
+
+def test_the_task_file_says_which_route_is_for_queries(tmp_path, minilm):
+    rows = [{"anchor": "rice?", "positive": "Rice."}, {"anchor": "rust?", "positive": "Rust."}]
+    instructions = {"ask": "question: ", "answer": "passage: "}
+    task = {"kind": "retrieval", "instructions": instructions, "datasets": {"own": rows}}
+    file = tmp_path / "tasks.yaml"
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task["datasets"] = {"own": {"file": "rows.jsonl"}}
+    file.write_text(json.dumps({"tasks": {"qa": task}}))
+    plain = make_tiny_encoder(tmp_path / "plain", minilm)
+    folder = tmp_path / "model"
+    sentence_experts.extend(plain, tasks=file, out=folder)
+    pair = Lens("answer", "answer", "ask")
+    assert lenses_of(KnownRoutes.read(folder)) == (pair,)
+    model = load(folder, device="cpu")
+    assert lens_of(BatchEncoder(model).known_routes) == pair
+    grown = sentence_experts.add_expert(folder, "more", prefix="more: ")
+    assert lens_of(BatchEncoder(grown).known_routes) == pair

@@ -72,8 +72,8 @@ class BatchEncoder:
     @property
     def known_routes(self) -> KnownRoutes:
         """The routes that texts can name, and the default."""
-        experts = getattr(self._config, "experts", None)
-        return KnownRoutes.of(self.name, self.model.prompts, self.model.default_prompt_name, experts)
+        of_config = (getattr(self._config, name, None) for name in ("experts", "search_routes"))
+        return KnownRoutes.of(self.name, self.model.prompts, self.model.default_prompt_name, *of_config)
 
     @property
     def routes(self) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -128,4 +129,4 @@ def build(place: Path, vectors: Vectors) -> None:
 
 def _partitions(count: int) -> int:
     """Of about 1,000 vectors at a million."""
-    return max(round(count**0.5), 1)
+    return max(round(math.sqrt(count)), 1)

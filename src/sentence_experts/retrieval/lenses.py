@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.routing.task_types import DOCUMENT, QUERY
 
-# Route of queries -> route of documents, as models name them.
-PAIRS: Mapping[str, str] = {
-    QUERY: DOCUMENT,
-    "query": "passage",
-    "search_query": "search_document",
-    "retrieval_query": "retrieval_document",
-}
+# Routes of queries and of documents, as models name them whose task file is not known.
+PAIRS = (
+    (QUERY, DOCUMENT),
+    (QUERY, "passage"),
+    ("search_query", "search_document"),
+    ("retrieval_query", "retrieval_document"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ def lenses_of(known: KnownRoutes) -> tuple[Lens, ...]:
     if not known.prompts:
         return (Lens("", None, None),)
     prompts = dict(known.prompts)
-    pairs = _pairs(prompts)
-    paired = {**{document: query for query, document in pairs.items()}}
+    pairs = _pairs(known)
+    paired = {document: query for query, document in pairs.items()}
     own = {prompt for name, prompt in prompts.items() if name not in (QUERY, DOCUMENT)}
     names = [
         name
@@ -65,7 +64,7 @@ def lens_of(
     Raises:
         RouteError: the model needs a route, or does not know one of these.
     """
-    pairs = _pairs(known.prompts)
+    pairs = _pairs(known)
     documents = {document: query for query, document in pairs.items()}
     for each in (route, query_route, document_route):
         if each is not None:
@@ -86,10 +85,11 @@ def lens_of(
     return Lens(document_route or "", document_route, query_route)
 
 
-def _pairs(prompts: Mapping[str, str]) -> dict[str, str]:
+def _pairs(known: KnownRoutes) -> dict[str, str]:
     """Route of queries -> route of documents, of those that the model tells apart."""
     pairs: dict[str, str] = {}
-    for query, document in [(QUERY, DOCUMENT), *PAIRS.items()]:
+    prompts = known.prompts
+    for query, document in [*known.search_routes.items(), *PAIRS]:
         both = query in prompts and document in prompts
         if both and prompts[query] != prompts[document]:
             pairs.setdefault(query, document)

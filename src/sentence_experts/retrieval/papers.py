@@ -23,12 +23,12 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.pairs.domains import COLUMNS, DomainRules
 from sentence_experts.retrieval.export import paper_url
 from sentence_experts.retrieval.filters import Filters
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.pairs.domains import DomainRules
 
 FACTS = (
     *("paper_id", "pmid", "pmcid", "doi", "title", "abstract", "year", "article_type", "subjects"),
@@ -49,7 +49,11 @@ class Papers:
             InputError: the rules cannot be read.
         """
         self.corpus = corpus
-        self._rules = None if domains is None else DomainRules.of(domains)
+        self._rules: DomainRules | None = None
+        if domains is not None:
+            from sentence_experts.pairs.domains import DomainRules
+
+            self._rules = DomainRules.of(domains)
         self._file = pq.ParquetFile(corpus.papers)
         self.count: int = self._file.metadata.num_rows
         sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
@@ -96,6 +100,8 @@ class Papers:
     def _domains(self) -> dict[str, list[str]]:
         """Paper id -> its domains: by rules, or as the corpus was fetched, or else its subjects."""
         if self._rules is not None:
+            from sentence_experts.pairs.domains import COLUMNS
+
             classify, names = self._rules.classifier(), ["paper_id", *COLUMNS.values(), "year"]
             rows = self._file.read(columns=list(dict.fromkeys(names))).to_pylist()
             return {row["paper_id"]: list(classify(row)) for row in rows}

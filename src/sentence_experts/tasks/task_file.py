@@ -223,6 +223,14 @@ class TaskFile(BaseModel):
         shared = {route: expert for task in self.tasks.values() for route, expert in task.experts.items()}
         return {route: shared.get(route, route) for route in self.instructions()}
 
+    def search_routes(self) -> dict[str, str]:
+        """Route of queries -> route of documents, of the tasks that tell them apart."""
+        return {
+            task.anchor_route: task.positive_route
+            for task in self.tasks.values()
+            if len(task.instructions) == 2
+        }
+
     def trainable(self) -> list[Task]:
         """The tasks that models are trained on."""
         return [task for task in self.tasks.values() if task.of.trainable]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +26,28 @@ class KnownRoutes:
         prompts: route name -> prompt text.
         default: the route that is taken when none is named.
         experts: the experts' names; without routes, blocks choose among them by themselves.
+        search_routes: route of queries -> route of documents, as the model's task file has them.
     """
 
     model: str
     prompts: Mapping[str, str]
     default: str | None
     experts: tuple[str, ...]
+    search_routes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, model: str, prompts: Mapping[str, str | None] | None, default: str | None, experts: Any
+        cls,
+        model: str,
+        prompts: Mapping[str, str | None] | None,
+        default: str | None,
+        experts: Any,
+        search_routes: Mapping[str, str] | None = None,
     ) -> KnownRoutes:
         """From a model's prompts (empty ones are no routes), its default prompt's name, and its experts."""
         routes = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
-        return cls(model, routes, default if default in routes else None, tuple(experts or ()))
+        known = default if default in routes else None
+        return cls(model, routes, known, tuple(experts or ()), dict(search_routes or {}))
 
     @classmethod
     def read(cls, source: Any) -> KnownRoutes | None:
@@ -59,7 +67,8 @@ class KnownRoutes:
         if (config := content["config.json"]).get("model_type") in MODEL_TYPES:
             check_version(files["config.json"], config.get("format_version", FORMAT_VERSION), FORMAT_VERSION)
         prompts, default = (content[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
-        return cls.of(source_name(str(source)), prompts, default, config.get("experts"))
+        name, asked = source_name(str(source)), config.get("search_routes")
+        return cls.of(name, prompts, default, config.get("experts"), asked)
 
     def choose(self, route: str | None) -> str | None:
         """The route that `route` means for this model: None only for a model without routes.

@@ -27,6 +27,9 @@ from sentence_experts.models.routing.routes import Route, is_domain_route
 from sentence_experts.models.surgery.config import ExtendConfig
 
 if TYPE_CHECKING:
+    from sentence_experts.tasks.task_file import TaskFile
+
+if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
 
 
@@ -189,11 +192,20 @@ def domain_names(domains: Any) -> list[str]:
 
 def task_routes(tasks: Any) -> tuple[dict[str, str], dict[str, str]]:
     """Route -> instruction and route -> expert, of a task file, a tasks folder, or either one opened."""
-    if tasks is None:
-        return {}, {}
+    task_file = _task_file(tasks)
+    return ({}, {}) if task_file is None else (task_file.instructions(), task_file.experts())
+
+
+def search_routes(tasks: Any) -> dict[str, str]:
+    """Route of queries -> route of documents, of the same."""
+    task_file = _task_file(tasks)
+    return {} if task_file is None else task_file.search_routes()
+
+
+def _task_file(tasks: Any) -> TaskFile | None:
     if isinstance(tasks, str | Path):
         from sentence_experts.tasks.task_file import TaskFile
 
         tasks = TaskFile.read(tasks)
-    task_file = getattr(tasks, "task_file", tasks)
-    return task_file.instructions(), task_file.experts()
+    opened: TaskFile | None = getattr(tasks, "task_file", tasks)
+    return opened

@@ -27,6 +27,7 @@ from sentence_experts.models.surgery.expert_plan import (
     ExpertPlan,
     domain_names,
     plan_experts,
+    search_routes,
     task_routes,
 )
 from sentence_experts.models.surgery.heads import put_head, put_normalize
@@ -107,6 +108,7 @@ def _extended(
     encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
     dense = _dense_model(encoder)
     fields = config.fields_of_model(dense.config.num_hidden_layers, with_tasks=tasks is not None)
+    fields["search_routes"] = search_routes(tasks)
     sources = [ExpertSource({}, base=dense.state_dict())] * len(plan.experts)
     prompts = _prompts(encoder, plan, config.default_route)
     default = config.default_route if plan.routes else encoder.default_prompt_name
