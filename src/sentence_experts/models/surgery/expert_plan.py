@@ -27,10 +27,8 @@ from sentence_experts.models.routing.routes import Route, is_domain_route
 from sentence_experts.models.surgery.config import ExtendConfig
 
 if TYPE_CHECKING:
-    from sentence_experts.tasks.task_file import TaskFile
-
-if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.tasks.task_file import TaskFile
 
 
 @dataclass(frozen=True)
