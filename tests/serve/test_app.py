@@ -211,6 +211,23 @@ def test_other_routers_can_join(plain: SentenceTransformer) -> None:
         assert client.get("/page").json() == "a page"
 
 
+def references(part: Any) -> Iterator[str]:
+    """What a part of a JSON document refers to."""
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from references(value)
+    if isinstance(part, dict) and isinstance(part.get("$ref"), str):
+        yield part["$ref"]
+
+
+def test_the_openapi_page_has_all_that_it_refers_to(plain: SentenceTransformer) -> None:
+    with client_of(plain) as client:
+        page = client.get("/openapi.json").json()
+    for reference in references(page):
+        place = page
+        for name in reference.removeprefix("#/").split("/"):
+            place = place[name]
+
+
 def test_the_openapi_page_describes_every_request(plain: SentenceTransformer) -> None:
     with client_of({"m": plain}) as client:
         described = client.get("/openapi.json").json()["paths"]

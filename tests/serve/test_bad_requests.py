@@ -82,7 +82,8 @@ def test_other_kinds_of_content_are_refused(client: httpx.Client, headers: dict[
 
 def test_paths_and_methods_that_are_not_there(client: httpx.Client) -> None:
     assert client.get("/v1/embedding").status_code == 404
-    assert client.get(PATH).status_code == 405
+    refused = client.get(PATH)
+    assert (refused.status_code, refused.headers["Allow"]) == (405, "POST")
     assert client.get("/v1/models/other").status_code == 404
 
 

@@ -45,6 +45,7 @@ def build_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        responses={"default": {"description": "Refused: the answer says in one sentence why"}},
     )
     app.state.engine, app.state.library = engine, library
     app.add_middleware(Guard, metrics=engine.metrics, keys=keys, local_only=local_only)
@@ -63,6 +64,8 @@ async def _refuse(request: Request, error: RequestError) -> Response:
 
 async def _refuse_path(request: Request, error: HTTPException) -> Response:
     reasons = {404: "there is no such path; /openapi.json lists them", 405: "this path takes another method"}
-    return await _refuse(
+    answer = await _refuse(
         request, RequestError(error.status_code, reasons.get(error.status_code, error.detail))
     )
+    answer.headers.update(error.headers or {})  # such as `Allow`
+    return answer

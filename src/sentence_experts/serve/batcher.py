@@ -123,6 +123,11 @@ class Batcher:
         self._timer: asyncio.TimerHandle | None = None
         self._pool = ThreadPoolExecutor(self.workers, "encode", self.initializer)
 
+    @property
+    def busy(self) -> bool:
+        """Whether no batch could begin now."""
+        return self._running >= self.workers
+
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[Reservation]:
         """Hold a place for about this number of tokens while the block runs.

@@ -31,7 +31,7 @@ class EmbedRequest(Schema):
     """Cohere's request; `input_type` names a route, by the model's own name or Cohere's."""
 
     model: ModelName
-    texts: list[str] = Field(description="The texts")
+    texts: list[str] = Field(min_length=1, description="The texts")
     input_type: Route
     route: Route
     embedding_types: list[Literal["float", "base64", "binary", "ubinary"]] = Field(

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,11 @@ from sentence_experts.serve.routing import check_routes
 logger = logging.getLogger(__name__)
 
 IN_LOOP = 2_000  # characters; fewer are tokenized in the event loop, sooner than a thread would begin
+TOGETHER = 0.002  # seconds that they may wait for those of other requests while all workers are busy
 BESIDE = 50_000  # characters; more are tokenized beside the others
 CPU_TOKENS, DEVICE_TOKENS = 512, 16_384  # per batch by default
+
+_Untokenized = tuple[list[str], asyncio.Future[list[Piece]]]  # the texts of a request
 
 
 @dataclass
@@ -78,6 +82,7 @@ class Engine:
         self.metrics = Metrics()
         self.draining = False
         self._beside = ThreadPoolExecutor(1, "tokenize")  # long texts wait for each other only
+        self._waiting: dict[tuple[Lane, str | None], list[_Untokenized]] = {}
         on_cpu = all(served.model.device.type == "cpu" for served in models)
         self.batcher = Batcher(
             config.workers or (torch.get_num_threads() if on_cpu else 1),
@@ -138,12 +143,27 @@ class Engine:
     async def _tokenize(self, lane: Lane, texts: list[str], prompt: str | None) -> list[Piece]:
         characters = sum(map(len, texts))
         if characters <= IN_LOOP:
-            return lane.tokenize(texts, prompt)
+            return await self._tokenize_together(lane, texts, prompt)
         if characters <= BESIDE:
             return await asyncio.to_thread(lane.tokenize, texts, prompt)
         return await asyncio.get_running_loop().run_in_executor(
             self._beside, lane.tokenize, texts, prompt, True
         )
+
+    async def _tokenize_together(self, lane: Lane, texts: list[str], prompt: str | None) -> list[Piece]:
+        """Tokenize in one call with what other requests bring now: it takes a third of the time of many."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_later(TOGETHER if self.batcher.busy else 0, self._tokenize_waiting)
+        pieces: asyncio.Future[list[Piece]] = loop.create_future()
+        self._waiting.setdefault((lane, prompt), []).append((texts, pieces))
+        return await pieces
+
+    def _tokenize_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for (lane, prompt), requests in waiting.items():
+            if staying := [each for each in requests if not each[1].done()]:  # their clients have not left
+                _tokenize_requests(lane, prompt, staying)
 
     async def _choose(
         self,
@@ -173,6 +193,20 @@ class Engine:
         """End the threads."""
         self.batcher.close()
         self._beside.shutdown(wait=False, cancel_futures=True)
+
+
+def _tokenize_requests(lane: Lane, prompt: str | None, requests: list[_Untokenized]) -> None:
+    """Tokenize the texts of some requests in one call."""
+    try:
+        tokenized = iter(lane.tokenize([text for texts, _ in requests for text in texts], prompt))
+        for texts, pieces in requests:
+            pieces.set_result(list(islice(tokenized, len(texts))))
+    except Exception as error:
+        if len(requests) == 1:
+            requests[0][1].set_exception(error)
+            return
+        for request in requests:  # one request's text must not fail another's
+            _tokenize_requests(lane, prompt, [request])
 
 
 def _unsure(served: ServedModel, row: NDArray[np.float64]) -> str:

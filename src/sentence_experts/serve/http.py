@@ -44,8 +44,20 @@ Route = Annotated[
 
 def body_of(schema: type[Schema], **more: Any) -> dict[str, Any]:
     """What the OpenAPI page says of an endpoint that reads its body by `read`."""
-    content = {"application/json": {"schema": schema.model_json_schema()}}
+    whole = schema.model_json_schema()
+    content = {"application/json": {"schema": _without_references(whole, whole.pop("$defs", {}))}}
     return {"requestBody": {"content": content, "required": True}, **more}
+
+
+def _without_references(part: Any, definitions: Mapping[str, Any]) -> Any:
+    """A part of a schema with what it refers to in place: references would be looked up in the whole page."""
+    if isinstance(part, list):
+        return [_without_references(each, definitions) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _without_references(definitions[part["$ref"].rpartition("/")[2]], definitions)
+    return {name: _without_references(each, definitions) for name, each in part.items()}
 
 
 async def read(request: Request, schema: type[S]) -> S:

@@ -49,9 +49,10 @@ class MixedLane:
             again = encoder.tokenize([texts[number] for number in whole], prompt or "")
             for number, row, length in zip(whole, *again[:2], strict=True):
                 rows[number], lengths[number] = row, length
+        groups = {id(row[0]): row[0] for row in rows}
+        settings = {key: _shared_settings(features) for key, features in groups.items()}
         return [
-            Piece(self, row, length, _shared_settings(row[0]))
-            for row, length in zip(rows, lengths, strict=True)
+            Piece(self, row, length, settings[id(row[0])]) for row, length in zip(rows, lengths, strict=True)
         ]
 
     def encode(self, pieces: Sequence[Piece]) -> Sequence[Vector]:

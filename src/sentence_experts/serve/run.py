@@ -112,6 +112,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        ws="none",
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=config.drain_seconds,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from sentence_experts.serve.errors import RequestError
@@ -25,7 +26,7 @@ async def ready(request: Request) -> Response:
     return await json_answer({"status": "ready", "models": request.app.state.engine.models.names})
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Figures for Prometheus."""
     page = request.app.state.engine.metrics.page()
