@@ -60,7 +60,10 @@ def evaluate_tasks(
         RouteError: a model has no route for a type of task.
     """
     if any(run.is_tfidf for run in runs):
-        raise UsageError("`baseline`: TF-IDF is measured on pairs only")
+        raise UsageError(
+            "`baseline`: TF-IDF is for pairs, on whose domain's training texts it is fitted; for tasks give an "
+            "encoder, such as minilm"
+        )
     sources: Sequence[TaskSource]
     if isinstance(data, Tasks):
         sources = local_tasks(data, config.only)
