@@ -73,7 +73,7 @@ def test_unavailable_hub_tasks_fail_at_the_end(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give one of --pairs, --mteb and --tasks (got none)"),
+        ((), "give one of --pairs, --mteb, --tasks and --qrels (got none)"),
         (("--pairs", "p", "--mteb", "STS12"), "(got --pairs and --mteb)"),
         (("--mteb", "STS12", "--linked-only"), "--linked-only is for pairs, not for tasks"),
         (("--mteb", "STS12", "--tfidf-fit", "evaluated"), "--tfidf-fit is for pairs, not for tasks"),
