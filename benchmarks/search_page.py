@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -25,7 +26,7 @@ from measuring import table, versions, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-QUERY_WORDS, CITED = 9, 10
+QUERY_WORDS, CITED, UNCOUNTED = 9, 10, 3
 NAMES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 KINDS = {
     "a query": {},
@@ -42,7 +43,7 @@ def make_corpus(folder: Path, count: int, words: list[str]) -> None:
 
     dice = random.Random(0)
     ids = [f"doi:10.5555/{n:07}" for n in range(count)]
-    columns: dict[str, list[object]] = {name: [None] * count for name in PAPERS_SCHEMA.names}
+    columns: dict[str, Any] = {name: [None] * count for name in PAPERS_SCHEMA.names}
     sentence = lambda: f"{drawn_words(dice, words, 15).capitalize()}."  # noqa: E731
     columns |= {
         "paper_id": ids,
@@ -85,27 +86,37 @@ def prepare(folder: Path, papers: int, lenses: int, words: list[str]) -> None:
 
 
 def timed(ask: Callable[[int], object], rounds: int) -> list[float]:
-    """Milliseconds of each of `rounds` calls after five that are not counted."""
+    """Milliseconds of each of `rounds` calls after some that are not counted."""
     seconds = []
-    for number in range(rounds + 5):
+    for number in range(rounds + UNCOUNTED):
         started = time.perf_counter()
         ask(number)
         seconds.append(1000 * (time.perf_counter() - started))
-    return seconds[5:]
+    return seconds[UNCOUNTED:]
 
 
-def over_http(url: str, rounds: int, words: list[str]) -> dict[str, list[float]]:
-    """Milliseconds of each kind of search, and of the best sentences of one list of ten."""
-    dice, found = random.Random(1), {}
+def cpu_seconds(process: int) -> float:
+    """Of a process so far (Linux)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def over_http(
+    url: str, process: int, rounds: int, words: list[str]
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Milliseconds of each kind of search, and of one list's best sentences; the server's CPU time of each."""
+    dice = random.Random(1)
+    found: dict[str, list[float]] = {}
+    cpu: dict[str, float] = {}
     with httpx.Client(base_url=url, timeout=120) as client:
 
-        def ask(path: str, body: dict[str, object]) -> dict:
+        def ask(path: str, body: dict[str, Any]) -> Any:
             answer = client.post(path, json=body)
             answer.raise_for_status()
             return answer.json()
 
         for kind, more in KINDS.items():
-            like = kind.startswith("more")
+            like, before = kind.startswith("more"), cpu_seconds(process)
             found[kind] = timed(
                 lambda n, more=more, like=like: ask(
                     "/search",
@@ -113,6 +124,8 @@ def over_http(url: str, rounds: int, words: list[str]) -> dict[str, list[float]]
                 ),
                 rounds,
             )
+            cpu[kind] = 1000 * (cpu_seconds(process) - before) / (rounds + UNCOUNTED)
+        before = cpu_seconds(process)
         found["ten best sentences"] = timed(
             lambda n: ask("/search/sentences", {
                 "query": query(dice, words), "lens": "m:one",
@@ -120,7 +133,8 @@ def over_http(url: str, rounds: int, words: list[str]) -> dict[str, list[float]]
             }),
             rounds // 4,
         )  # fmt: skip
-    return found
+        cpu["ten best sentences"] = 1000 * (cpu_seconds(process) - before) / (rounds // 4 + UNCOUNTED)
+    return found, cpu
 
 
 def in_browser(url: str, rounds: int, words: list[str]) -> list[float]:
@@ -169,21 +183,23 @@ def main() -> None:
     parser.add_argument("--papers", type=int, default=100_000)
     parser.add_argument("--lenses", type=int, default=5, choices=range(1, len(NAMES) + 1))
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--folder", type=Path, help="Keep corpus, model and vectors here for the next run")
     given = parser.parse_args()
     from helpers.running_server import running_server
 
     words = vocabulary()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        prepare(folder, given.papers, given.lenses, words)
+        folder = given.folder or Path(name)
+        if not (folder / "model").exists():
+            prepare(folder, given.papers, given.lenses, words)
         began = time.perf_counter()
         with running_server(f"m={folder / 'model'}", "--corpus", folder / "corpus") as server:
             started = time.perf_counter() - began
-            found = over_http(server.url, given.rounds, words)
+            found, cpu = over_http(server.url, server.process.pid, given.rounds, words)
             found["in Chromium, to the lists"] = in_browser(server.url, given.rounds, words)
     load = os.getloadavg()[0]
     rows = [
-        [kind, *(f"{value:.0f}" for value in np.quantile(each, [0.5, 0.95, 0]))]
+        [kind, *(f"{value:.0f}" for value in (*np.quantile(each, [0.5, 0.95, 0]), cpu.get(kind, np.nan)))]
         for kind, each in found.items()
         if each
     ]
@@ -194,9 +210,15 @@ all-MiniLM-L6-v2), ten papers per lens. A search has the lists, the ranks under 
 and the map. Milliseconds; the server was ready after {started:.1f} s, with vectors that were there before.
 One-minute load of the machine at the end: {load:.1f}.
 
-{table(["", "median", "95%", "least"], rows)}"""
+{table(["", "median", "95%", "least", "CPU of the server"], rows)}"""
     settings = {"papers": given.papers, "lenses": given.lenses, "rounds": given.rounds}
-    result = {"settings": settings, "milliseconds": found, "ready_seconds": started, "load": load}
+    result = {
+        "settings": settings,
+        "milliseconds": found,
+        "server_cpu_ms": cpu,
+        "ready_seconds": started,
+        "load": load,
+    }
     write("search_page", result | {"versions": versions()}, text)
 
 

@@ -37,6 +37,7 @@ FACTS = (
 VALUES = {"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"}
 _NAMED = 8  # of the values that a message names
 _GROUPS_IN_MEMORY = 64  # row groups of papers, 16,384 papers each
+_FILTERS_IN_MEMORY = 64
 
 
 class Papers:
@@ -59,6 +60,7 @@ class Papers:
         sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
         self._starts = np.cumsum([0, *sizes])
         self._names = [name for name in FACTS if name in self._file.schema_arrow.names]
+        self._passing: dict[Filters, NDArray[np.bool_]] = {}
         self._groups: OrderedDict[int, pa.Table] = OrderedDict()
         self._columns: dict[str, Any] = {}
         self._reading = RLock()  # a Parquet file is read by one thread at a time
@@ -156,6 +158,13 @@ class Papers:
         """
         if not filters:
             return None
+        if filters not in self._passing:  # every lens of one search asks for the same
+            if len(self._passing) >= _FILTERS_IN_MEMORY:
+                self._passing.clear()
+            self._passing[filters] = self._pass(filters)
+        return self._passing[filters].copy()
+
+    def _pass(self, filters: Filters) -> NDArray[np.bool_]:
         allowed = np.ones(self.count, bool)
         first, last = filters.years
         if first is not None or last is not None:

@@ -1,4 +1,4 @@
-"""Errors of requests, in the form that each protocol prescribes."""
+"""What a client is told when a request cannot be answered, in the form of the protocol that it speaks."""
 
 from __future__ import annotations
 

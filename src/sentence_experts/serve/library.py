@@ -69,6 +69,7 @@ class Library:
         """
         self.corpus, self._models, self._unit = corpus, models, unit
         self._papers = Papers(corpus)
+        self._papers.citations(())  # read now, and not with the first search
         self._searchers = {served.name: (served, self._open(served)) for served in models}
         self.views = self._list_views()
         self.pool = ThreadPoolExecutor(thread_name_prefix="search")
@@ -167,7 +168,7 @@ class Library:
             self._sentences.popitem(last=False)
 
     def refusal(self, error: SentenceExpertsError, field: str | None = None) -> RequestError:
-        """An error of the searcher as clients get it, without the server's paths."""
+        """What a client is told of an error of the searcher: without the server's paths."""
         wrong = isinstance(error, UsageError | InputError)
         path = str(self.corpus.path)
         text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")

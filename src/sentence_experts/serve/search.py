@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
@@ -37,6 +37,8 @@ FILES = {
     "bibtex": ("application/x-bibtex", "papers.bib"),
     "csv": ("text/csv", "papers.csv"),
 }
+
+T = TypeVar("T")
 
 router = APIRouter(tags=["Search"], prefix="/search")
 
@@ -129,14 +131,29 @@ async def _search(
     engine: Engine, library: Library, asked: SearchRequest, views: Sequence[View]
 ) -> dict[str, Any]:
     liked, vectors = await _vectors(engine, library, asked, views)
+    found = await _per_lens(
+        library, views, vectors, lambda view, vector: _one_lens(view, vector, asked, liked, library)
+    )
+    rows = list(dict.fromkeys(hit.row for hits, _ in found for hit in hits))
+    hits = {view.name: each for view, (each, _) in zip(views, found, strict=True)}
+    filters = Filters.of(asked.year, asked.types, asked.journals, asked.domains)
+    ranks = await _per_lens(
+        library,
+        views,
+        vectors,
+        lambda view, vector: _standings(view, vector, rows, hits[view.name], filters, liked),
+    )
+    compare = partial(_compared, library, asked, views, vectors, found, rows, ranks, liked)
+    return await asyncio.get_running_loop().run_in_executor(library.pool, compare)
+
+
+async def _per_lens(
+    library: Library, views: Sequence[View], vectors: Sequence[Vectors], work: Callable[[View, Vectors], T]
+) -> list[T]:
+    """The result of `work` for each lens, side by side on the cores."""
     loop = asyncio.get_running_loop()
-    work = [
-        loop.run_in_executor(library.pool, partial(_one_lens, view, vector, asked, liked, library))
-        for view, vector in zip(views, vectors, strict=True)
-    ]
-    found = list(await asyncio.gather(*work))
-    compare = partial(_compared, library, asked, views, vectors, found, liked)
-    return await loop.run_in_executor(library.pool, compare)
+    lenses = zip(views, vectors, strict=True)
+    return list(await asyncio.gather(*(loop.run_in_executor(library.pool, work, *each) for each in lenses)))
 
 
 async def _vectors(
@@ -210,10 +227,11 @@ def _compared(
     views: Sequence[View],
     vectors: Sequence[Vectors],
     found: Sequence[tuple[list[Hit], list[int]]],
+    rows: Sequence[int],
+    ranks: Sequence[Sequence[dict[str, Any] | None]],
     liked: Sequence[int],
 ) -> dict[str, Any]:
     searcher = library.searcher
-    rows = list(dict.fromkeys(hit.row for hits, _ in found for hit in hits))
     place = {row: number for number, row in enumerate(rows)}
     alone = found_by_one([[hit.row for hit in hits] for hits, _ in found])
     facts = searcher.facts([*liked, *rows])
@@ -223,9 +241,8 @@ def _compared(
     for each in map(_shown, facts[len(liked) :]):
         papers.append({**each, "terms": common_terms(text, _text(each)), "ranks": {}})
     lenses, maps = [], _maps(views, vectors, rows)
-    filters = Filters.of(asked.year, asked.types, asked.journals, asked.domains)
-    for view, vector, (hits, _), where in zip(views, vectors, found, maps, strict=True):
-        for paper, standing in zip(papers, _standings(view, vector, rows, hits, filters, liked), strict=True):
+    for view, (hits, _), of_lens, where in zip(views, found, ranks, maps, strict=True):
+        for paper, standing in zip(papers, of_lens, strict=True):
             paper["ranks"][view.name] = standing
         lenses.append({
             "name": view.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ def found_by_one(rankings: Sequence[Sequence[int]]) -> set[int]:
     return {row for row, count in counts.items() if count == 1}
 
 
+@lru_cache(1 << 16)
 def stem(word: str) -> str:
     """A word without the endings of plural and tense, roughly.
 
