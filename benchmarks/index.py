@@ -67,7 +67,9 @@ def _between(real: Vectors, count: int, dice: np.random.Generator) -> Vectors:
     share = dice.random((count, 1), np.float32)
     mixed = share * first + (1 - share) * second
     mixed += 0.02 * dice.standard_normal(mixed.shape, np.float32)
-    return (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
+    lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
+    scaled: Vectors = (mixed / lengths).astype(np.float32)
+    return scaled
 
 
 def _vectors(folder: Path, route: int) -> Vectors:
@@ -140,8 +142,9 @@ def opened(way: str, folder: Path) -> Search:
             return np.array(rows.fetchall()).ravel()
 
         return search
-    import faiss
+    import faiss as untyped
 
+    faiss: Any = untyped
     faiss.omp_set_num_threads(1)
     indexes: list[Any] = [faiss.read_index(str(file)) for file in files]
     hnsw = way == "faiss hnsw"
