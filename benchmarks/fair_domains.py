@@ -197,11 +197,12 @@ def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
     write_study(study.name, {"verdict": said}, runs, "\n".join(text))
 
 
-PARTS: dict[str, list[tuple[str, int | None]]] = {
-    "main": [(DENSE, None), (EXPERTS, None)],
-    "router": [(ROUTER, None)],
-    "few": [(arm, small) for small in FEW for arm in (DENSE, EXPERTS)],
-    "seven": [(DENSE, None), (EXPERTS, None)],
+# Training pairs of the small domain (None: as of the others), and the arms.
+PARTS: dict[str, list[tuple[int | None, tuple[str, ...]]]] = {
+    "main": [(None, (DENSE, EXPERTS))],
+    "router": [(None, (ROUTER,))],
+    "few": [(small, (DENSE, EXPERTS)) for small in FEW],
+    "seven": [(None, (DENSE, EXPERTS))],
 }
 
 
@@ -216,12 +217,18 @@ def main() -> None:
         settings = {"training": study.training, "primary": PRIMARY, "margin": MARGIN}
         runs = RunFile(given.out, study.name, {**settings, "pairs": pairs.fingerprint()})
         measure_untrained(runs, pairs.split("test").select(PAIR_COLUMNS))
-        for part in () if given.report else parts:
-            for seed in range(given.seeds):
-                for arm, small in PARTS[part]:
-                    if not runs.done(arm=arm, seed=seed, small=small):
-                        runs.append(run(study, arm, seed, small, pairs))
-                        print(study.name, arm, small, seed, runs.rows[-1]["seconds"], flush=True)
+        # Seed by seed, so that arms that are compared have as many runs wherever the study stops.
+        wanted = [
+            (arm, seed, small)
+            for part in parts
+            for small, arms in PARTS[part]
+            for seed in range(given.seeds)
+            for arm in arms
+        ]
+        for arm, seed, small in () if given.report else wanted:
+            if not runs.done(arm=arm, seed=seed, small=small):
+                runs.append(run(study, arm, seed, small, pairs))
+                print(study.name, arm, small, seed, runs.rows[-1]["seconds"], flush=True)
         report(study, runs, pairs, given.seeds)
 
 
