@@ -104,7 +104,7 @@ def cpu_seconds(process: int) -> float:
 def over_http(
     url: str, process: int, rounds: int, words: list[str]
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Milliseconds of each kind of search, and of one list's best sentences; the server's CPU time of each."""
+    """Milliseconds of each kind of search, and of one list's best sentences; CPU time of each."""
     dice = random.Random(1)
     found: dict[str, list[float]] = {}
     cpu: dict[str, float] = {}

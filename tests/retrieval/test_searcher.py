@@ -144,7 +144,9 @@ def test_queries_and_documents_have_a_lens_of_both_routes():
     assert lens_of(tasks, None, None, "clustering").query_route == "clustering"
     with pytest.raises(RouteError, match="no route 'x'"):
         lens_of(tasks, None, "x")
-    domains = known("a", a="[A]", b="[B]", query="[A]", document="[A]")  # as a default route is saved
+    domains = known(
+        "a", a="[A]", b="[B]", auto="[AUTO]", query="[A]", document="[A]"
+    )  # as a default route is saved
     assert [lens.name for lens in lenses_of(domains)] == ["a", "b"]
     assert lens_of(domains) == Lens("a", "a", "a")
     with pytest.raises(RouteError, match="needs a route"):

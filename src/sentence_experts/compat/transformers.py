@@ -49,8 +49,8 @@ _loading = RLock()
 def loading_reports() -> Iterator[list[LoadStateDictInfo]]:
     """Collect what `from_pretrained` finds wrong with a checkpoint's weights, in place of its printed table.
 
-    The public `output_loading_info` does not reach a model that sentence-transformers loads, and tells of the
-    adapter alone where there is one. Missing weights are random after loading, so the caller must look.
+    The public `output_loading_info` does not reach a model that sentence-transformers loads, and covers only
+    the adapter where there is one. Missing weights are random after loading, so the caller must look.
     """
     reports: list[LoadStateDictInfo] = []
     thread, table = get_ident(), LoadStateDictInfo.create_loading_report

@@ -60,7 +60,7 @@ class BatchEncoder:
         return fingerprint_of(self.model)
 
     def route_fingerprint(self, route: str | None) -> str:
-        """A hash of everything that decides the vectors of one route, whatever other routes there are."""
+        """A hash of everything that decides the vectors of one route, independent of the other routes."""
         return route_fingerprint(self.model, route)
 
     @property

@@ -124,7 +124,8 @@ class DomainRules(BaseModel):
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
             form = (
-                " (domain rules need 'domains: NAME: subjects|mesh|keywords|topics|subfields|fields|journals|title|years: [...]'; "
+                " (domain rules need 'domains: NAME: subjects|mesh|keywords|topics|subfields|fields|journals|"
+                "title|years: [...]'; "
                 "also several, none, mesh_descriptors)"
             )
             unknown = first["type"] == "extra_forbidden"

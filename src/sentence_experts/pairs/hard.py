@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from sentence_experts.pairs.matched import Allowed, keys_of
 
 NEAREST = 10  # a text's neighbours that count as near it, of those that can be a negative with it
-LINKED_TOO = 8  # so many times as many are looked at: near texts are often linked
+LINKED_TOO = 8  # times as many candidates are checked, since near texts are often linked
 MAX_ROUNDS = 20
 CELLS_AT_ONCE = 4_000_000  # similarities in memory
 DIGITS = 6  # of a similarity: machines may round further ones differently

@@ -17,7 +17,7 @@ class Filters:
 
     Attributes:
         years: first and last year; None for an open end.
-        types, journals, domains: at least one of these values each, whatever their case; `*` stands for any
+        types, journals, domains: at least one of these values each, upper or lower case; `*` stands for any
             text. Domains are those that a corpus was fetched by, else its subjects.
     """
 

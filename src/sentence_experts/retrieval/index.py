@@ -107,7 +107,7 @@ class RouteVectors:
 
 
 def papers_fingerprint(corpus: CorpusFolder, noted: Mapping[str, Any] = {}) -> str:
-    """The SHA-256 of the table of papers, which `noted` saves where it tells of the same file.
+    """The SHA-256 of the table of papers, which `noted` saves if it describes the same file.
 
     Raises:
         InputError: the table has changed since it was written.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.models.routing.task_types import DOCUMENT, QUERY
 
 # Routes of queries and of documents, as models name them whose task file is not known.
@@ -34,7 +35,8 @@ class Lens:
 def lenses_of(known: KnownRoutes) -> tuple[Lens, ...]:
     """The lenses of a model: one per route, and one for each pair of routes for queries and documents.
 
-    A route that only repeats another one's prompt under a role's name is left out.
+    Left out are a route that only repeats another one's prompt under a role's name, and "auto", which gives
+    each paper the vector of one of the others.
     """
     if not known.prompts:
         return (Lens("", None, None),)
@@ -45,7 +47,8 @@ def lenses_of(known: KnownRoutes) -> tuple[Lens, ...]:
     names = [
         name
         for name, prompt in prompts.items()
-        if name not in pairs and (name in paired or name not in (QUERY, DOCUMENT) or prompt not in own)
+        if name not in (*pairs, AUTO)
+        and (name in paired or name not in (QUERY, DOCUMENT) or prompt not in own)
     ]
     return tuple(Lens(name, name, paired.get(name, name)) for name in names)
 

@@ -1,1 +1,1 @@
-"""Models over HTTP: requests for vectors share batches, whatever their routes and protocols."""
+"""Models over HTTP: requests of all routes and protocols share batches."""

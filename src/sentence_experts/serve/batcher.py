@@ -88,7 +88,7 @@ _Entry = tuple[int, int, Piece, _Job, int]
 
 @dataclass
 class Observer:
-    """What is told of the work, for metrics."""
+    """What the batcher reports, for metrics."""
 
     batch: Callable[[int, int, int], None] = lambda texts, tokens, requests: None
     wait: Callable[[float], None] = lambda seconds: None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from typing import Any, Literal
 from uuid import uuid4
@@ -12,19 +11,18 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
+from sentence_experts.serve.embedding import embed_texts
 from sentence_experts.serve.engine import Engine
 from sentence_experts.serve.http import (
     Dimensions,
     ModelName,
     Route,
     Schema,
-    answered,
     body_of,
     json_answer,
     read,
 )
-from sentence_experts.serve.inputs import check_dimensions, check_lengths, texts_of
-from sentence_experts.serve.routing import fields_of, find_model, find_routes
+from sentence_experts.serve.routing import fields_of, find_model
 
 router = APIRouter(tags=["Cohere"])
 
@@ -48,17 +46,20 @@ async def embed(request: Request) -> Response:
     """Vectors of texts."""
     engine: Engine = request.app.state.engine
     asked = await read(request, EmbedRequest)
-    served, in_name = find_model(engine.models, asked.model)
-    texts = texts_of(asked.texts, served, engine, "texts")
-    routes = find_routes(served, in_name, fields_of(asked, "route", "input_type"), len(texts))
-    check_dimensions(served, asked.output_dimension, "output_dimension")
-    if asked.truncate == "NONE":
-        await asyncio.to_thread(check_lengths, served, texts, routes, "texts")
-    embedded = await answered(request, engine.embed(served, texts, routes))
+    embedded = await embed_texts(
+        request,
+        find_model(engine.models, asked.model),
+        asked.texts,
+        "texts",
+        fields_of(asked, "route", "input_type"),
+        asked.output_dimension,
+        "output_dimension",
+        whole=asked.truncate == "NONE",
+    )
     vectors = embedded.finished(asked.output_dimension, engine.config.normalize)
     forms = {kind: _in_form(vectors, kind) for kind in asked.embedding_types}
     meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": sum(embedded.tokens)}}
-    content = {"id": str(uuid4()), "embeddings": forms, "texts": texts, "meta": meta}
+    content = {"id": str(uuid4()), "embeddings": forms, "texts": asked.texts, "meta": meta}
     return await json_answer(content, vectors.size)
 
 

@@ -1,4 +1,4 @@
-"""What a client is told when a request cannot be answered, in the form of the protocol that it speaks."""
+"""Errors of requests, in the form that each protocol prescribes."""
 
 from __future__ import annotations
 

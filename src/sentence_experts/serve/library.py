@@ -168,7 +168,7 @@ class Library:
             self._sentences.popitem(last=False)
 
     def refusal(self, error: SentenceExpertsError, field: str | None = None) -> RequestError:
-        """What a client is told of an error of the searcher: without the server's paths."""
+        """An error of the searcher as clients get it, without the server's paths."""
         wrong = isinstance(error, UsageError | InputError)
         path = str(self.corpus.path)
         text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WATCH_SECONDS = 2.0  # between two looks at the folders; one that is replaced must look the same twice
+WATCH_SECONDS = 2.0  # between checks of the folders; a changed one must be the same in two of them
 LIMITS = ("routes", "max_resident_experts", "max_resident_bytes")  # settings for models with experts only
 
 
@@ -126,7 +126,7 @@ class Models:
 
     @property
     def first(self) -> ServedModel:
-        """The model that is meant where a protocol names none."""
+        """The model that answers where a request names none."""
         return next(iter(self._by_name.values()))
 
     async def reload(self, names: Sequence[str] | None = None) -> None:
@@ -159,7 +159,7 @@ class Models:
             await self.look()
 
     async def look(self) -> None:
-        """Load again what looks other than when it was loaded, and the same as at the last look."""
+        """Load again what has changed since it was loaded, and not since the last check."""
         for name, source in self._sources.items():
             stamp = await asyncio.to_thread(_stamp, source.place)
             if stamp is not None and stamp != source.stamp and stamp == source.seen:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
+from sentence_experts.serve.embedding import embed_texts
 from sentence_experts.serve.engine import Embedded, Engine
 from sentence_experts.serve.http import (
     Dimensions,
@@ -17,14 +18,12 @@ from sentence_experts.serve.http import (
     Route,
     Schema,
     Texts,
-    answered,
     body_of,
     json_answer,
     read,
 )
-from sentence_experts.serve.inputs import check_dimensions, texts_of
 from sentence_experts.serve.models import ServedModel
-from sentence_experts.serve.routing import fields_of, find_model, find_routes
+from sentence_experts.serve.routing import fields_of, find_model
 
 ROUTE_FIELDS = ("route", "prompt_name", "input_type", "task")
 router = APIRouter(tags=["OpenAI"])
@@ -52,18 +51,16 @@ async def embeddings(request: Request) -> Response:
     """Vectors of texts."""
     engine: Engine = request.app.state.engine
     asked = await read(request, EmbeddingsRequest)
-    served, in_name = find_model(engine.models, asked.model)
-    texts = texts_of(asked.input, served, engine)
-    routes = find_routes(served, in_name, fields_of(asked, *ROUTE_FIELDS), len(texts))
-    check_dimensions(served, asked.dimensions)
-    embedded = await answered(request, engine.embed(served, texts, routes))
+    served = find_model(engine.models, asked.model)
+    routes = fields_of(asked, *ROUTE_FIELDS)
+    embedded = await embed_texts(request, served, asked.input, "input", routes, asked.dimensions)
     normalize = engine.config.normalize if asked.normalize is None else asked.normalize
     vectors = embedded.finished(asked.dimensions, normalize)
     as_base64 = asked.encoding_format == "base64"
     data = [_item(number, vector, embedded, as_base64) for number, vector in enumerate(vectors)]
     total = sum(embedded.tokens)
     usage = {"prompt_tokens": total, "total_tokens": total}
-    name = asked.model or served.name
+    name = asked.model or served[0].name
     content = {"object": "list", "data": data, "model": name, "usage": usage}
     return await json_answer(content, 0 if as_base64 else vectors.size)
 

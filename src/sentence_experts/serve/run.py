@@ -85,7 +85,7 @@ def create_app(
 def serve(
     models: Any, config: ServeConfig | None = None, *, load_config: LoadConfig | None = None, **settings: Any
 ) -> None:
-    """Serve models over HTTP until the process is told to stop (SIGINT, SIGTERM).
+    """Serve models over HTTP until the process gets SIGINT or SIGTERM.
 
     Accepted requests are then finished first. On SIGHUP, models are loaded again from their folders.
 
@@ -124,7 +124,7 @@ def serve(
 
 
 def _server(server_config: uvicorn.Config, engine: Engine, address: str) -> uvicorn.Server:
-    """A uvicorn server that finishes accepted requests when it is told to stop, and then comes back."""
+    """A uvicorn server that finishes accepted requests after a signal to stop, and then returns."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -134,7 +134,7 @@ def _server(server_config: uvicorn.Config, engine: Engine, address: str) -> uvic
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """Stop on signals and come back, where uvicorn's own would end the process by them."""
+            """Stop on signals and return, where uvicorn itself would send the signal again."""
             loop = asyncio.get_running_loop()
 
             def stop(number: int) -> None:

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from sentence_experts import __version__
+from sentence_experts.serve.embedding import embed_texts
 from sentence_experts.serve.engine import Embedded, Engine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import (
@@ -22,12 +23,11 @@ from sentence_experts.serve.http import (
     Route,
     Schema,
     Texts,
-    answered,
     body_of,
     json_answer,
     read,
 )
-from sentence_experts.serve.inputs import check_dimensions, check_lengths, texts_of
+from sentence_experts.serve.inputs import texts_of
 from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.routing import fields_of, find_model, find_routes
 
@@ -162,14 +162,9 @@ def _model(request: Request, asked: str | None) -> tuple[ServedModel, str | None
 
 
 async def _vectors(request: Request, asked: Options, texts: Any, field: str) -> Embedded:
-    engine: Engine = request.app.state.engine
-    served, in_name = _model(request, asked.model)
-    checked = texts_of(texts, served, engine, field)
-    routes = find_routes(served, in_name, fields_of(asked, *ROUTE_FIELDS), len(checked))
-    check_dimensions(served, getattr(asked, "dimensions", None))
-    if asked.truncate is False:
-        await asyncio.to_thread(check_lengths, served, checked, routes, field)
-    return await answered(request, engine.embed(served, checked, routes))
+    routes, dimensions = fields_of(asked, *ROUTE_FIELDS), getattr(asked, "dimensions", None)
+    model = _model(request, asked.model)
+    return await embed_texts(request, model, texts, field, routes, dimensions, whole=asked.truncate is False)
 
 
 async def _embed(request: Request, asked: EmbedRequest) -> Response:

@@ -1,4 +1,4 @@
-"""What a disk does to a program: it fills up, names are too long, killed processes leave files behind."""
+"""Full disks, names that are too long, and files that killed processes leave behind."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def no_space(error: BaseException, path: Path) -> str | None:
-    """What to tell the user if an error, or what caused it, is that of a full disk; otherwise None."""
+    """The message for an error that a full disk caused, directly or indirectly; None for any other."""
     current: BaseException | None = error
     while current is not None:
         if isinstance(current, OSError) and current.errno in _NO_SPACE:

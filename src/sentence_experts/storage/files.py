@@ -42,7 +42,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def open_to_readers(path: Path) -> None:
     """Give files that a library wrote for their owner alone, as safetensors does, the mode of any new file.
 
-    `path` is such a file, or a folder of them. A new folder tells what the user's umask leaves.
+    `path` is such a file, or a folder of them. A new folder shows which mode the user's umask gives.
     """
     private = [file for file in (path, *path.rglob("*")) if file.is_file() and _mode(file) == 0o600]
     if private:

@@ -149,7 +149,7 @@ def _is_current(file: IO[str], path: Path) -> bool:
 def _write_holder(file: IO[str], purpose: str) -> None:
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:_MAX_COMMAND_LENGTH]
     since = datetime.now().astimezone().isoformat(timespec="seconds")
-    with suppress(OSError):  # on a full disk nobody learns who holds the lock
+    with suppress(OSError):  # on a full disk the holder's number is not written
         file.truncate(0)
         json.dump({"pid": os.getpid(), "purpose": purpose, "command": command, "since": since}, file)
         file.flush()
@@ -160,5 +160,5 @@ def _describe_holder(file: IO[str]) -> str:
         file.seek(0)
         holder = json.load(file)
         return f"process {holder['pid']} ({holder['purpose']}; `{holder['command']}`) since {holder['since']}"
-    except (ValueError, TypeError, KeyError, OSError):  # it has not written who it is yet
+    except (ValueError, TypeError, KeyError, OSError):  # it has not written its number yet
         return "another process"

@@ -96,7 +96,7 @@ def output(
 
 @dataclass(frozen=True)
 class _Options:
-    """What `output` was given."""
+    """The arguments of `output`."""
 
     what: str
     names: tuple[str, ...]
@@ -372,7 +372,7 @@ def _described(name: str, before: Mapping[str, Any]) -> str:
     value: Any = before
     for key in name.split("."):
         value = value.get(key) if isinstance(value, dict) else None
-    # The hash of an input tells nobody anything.
+    # A reader learns nothing from the hash of an input.
     shown = "" if value is None or len(str(value)) > _MAX_VALUE else f" ({value})"
     which = "other" if re.search("[^s]s$", name) else "another"
     return f"{which} {name.removeprefix('config.').removeprefix('fetch.')}{shown}"

@@ -78,7 +78,7 @@ class TextCache:
         Args:
             texts: may repeat.
             compute: gives the arrays of some texts, in their order.
-            advance: is told the number of distinct texts that are there.
+            advance: called with the number of distinct texts that are done.
             texts_per_part: computed between two writes to disk; what an interruption loses at most.
 
         Raises:

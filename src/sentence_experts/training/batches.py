@@ -202,7 +202,7 @@ class RouteBatches(DefaultBatchSampler):
 
 
 def _advice(route: TrainedRoute, fraction: float) -> str:
-    """What to do where the pairs of a pool of this route do not fill a batch."""
+    """Advice for a route whose pairs do not fill a batch."""
     own = BATCHES.index(route.batches)
     own = max(own, 1) if len(route.sources) == 1 else own  # its only dataset is all of its datasets
     larger = [f"`batches={kind}`" for kind in BATCHES[own + 1 :]]

@@ -65,7 +65,7 @@ Loss: {LOSS_KINDS[config["loss"]].description.format(**config | result["learned"
 
 
 def _chosen_step(result: dict[str, Any]) -> str:
-    """Which step was kept, and what it says of the model."""
+    """Which step was kept, and what its validation figure means."""
     if result["validation"] is None:
         return f"The last step was kept ({result['steps']}): no validation pairs could choose one."
     best, start = result["validation"], result["start_validation"]
@@ -95,6 +95,6 @@ def _figures(route: TrainedRoute, best: dict[str, Any]) -> str:
 
 
 def _notes(config: dict[str, Any]) -> str:
-    """How the training was not the plain one, one line each."""
+    """What differed from plain training, one line each."""
     notes = [text.format(**config) for name, text in NOTES.items() if config.get(name)]
     return "".join(f"{text}\n" for text in [*notes, *filter(None, [FROZEN.get(config["freeze"])])])

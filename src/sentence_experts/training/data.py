@@ -337,7 +337,7 @@ def _mixed_where_small(
 
 
 def _fills(texts: Numbers, size: int) -> bool:
-    """Whether so many of the pairs, (pairs, 2) text numbers, share no text, when taken in order."""
+    """Whether `size` of the pairs, (pairs, 2) text numbers, can be taken in order without a common text."""
     seen: set[int] = set()
     count = 0
     for pair in (row.tolist() for row in texts):

@@ -208,7 +208,7 @@ def ranking(scores: Tensor, targets: Tensor, left_out: Tensor) -> Tensor:
 
 
 def _own_rows(anchors: Tensor) -> Tensor:
-    """Where this process's rows stand among those of all processes."""
+    """The numbers of this process's rows among those of all processes."""
     return torch.arange(len(anchors), device=anchors.device) + get_rank() * len(anchors)
 
 

@@ -59,7 +59,7 @@ class Objective(ABC):
     @property
     @abstractmethod
     def routes(self) -> list[TrainedRoute]:
-        """Its routes, as they are trained if the config says nothing else."""
+        """Its routes, with the defaults of their kind."""
 
     def own(self, routes: Sequence[TrainedRoute]) -> list[TrainedRoute]:
         """Those of `routes` that are its own; names are unique among the objectives of a run."""

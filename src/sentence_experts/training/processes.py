@@ -33,7 +33,7 @@ def log_in_first_only() -> None:
 
 
 def once(work: Callable[[], Any]) -> Any:
-    """Do something in the first process while the others wait; all get what it returns.
+    """Call a function in the first process while the others wait; all get its result.
 
     Call it after the trainer's arguments are made, which join the processes.
 

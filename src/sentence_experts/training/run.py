@@ -333,7 +333,7 @@ def _train(
 
 
 def _log_unmeasured(validator: Validator) -> None:
-    """Say which routes' validation pairs cannot choose a step."""
+    """Log the routes whose validation pairs cannot choose a step."""
     if routes := validator.without_figure:
         rest = "" if validator.has_figure else ": no step can be chosen, the last one is kept"
         logger.warning(

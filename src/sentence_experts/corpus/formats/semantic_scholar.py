@@ -112,7 +112,7 @@ def _citation(reference: Mapping[str, Any]) -> Citation:
 
 
 def _ids(stated: Any) -> Identifiers:
-    """External ids, whatever the case of their names; MAG's numbers are those of OpenAlex."""
+    """External ids; their names may be in upper or lower case; MAG's numbers are those of OpenAlex."""
     named = {str(name).lower(): text(value) for name, value in mapping(stated).items()}
     mag = named.get("mag") or ""
     return Identifiers(

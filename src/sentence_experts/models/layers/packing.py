@@ -85,7 +85,7 @@ class Packing:
         return packed
 
     def keywords(self, config: Any) -> dict[str, Any]:
-        """What a transformers encoder is told of the packing.
+        """The arguments by which a transformers encoder learns of the packing.
 
         No mask: the attention knows where texts begin and end. Where layers differ in attention, each kind
         needs this stated, or transformers would make a mask of all tokens by all tokens for the local ones.
