@@ -23,7 +23,7 @@ def test_all_steps_run_on_the_simulated_corpus_and_only_once(
 ) -> None:
     # The tiny random base in place of MiniLM: the same steps, in seconds.
     base = make_tiny_encoder(tmp_path / "tiny", minilm)
-    material = Material.find(simulate_corpus(tmp_path / "articles", seed=0), None)
+    material = Material.find(simulate_corpus(tmp_path / "articles", seed=0, articles=480), None)
     out = tmp_path / "demo"
     steps = demo_steps(material, out, DemoConfig(steps=2), base=str(base))
     run_steps(steps, out / "steps.json")

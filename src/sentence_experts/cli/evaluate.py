@@ -60,9 +60,7 @@ def evaluate_models(
     pairs: Annotated[Path | None, typer.Option(help="Pairs folder, or a table of pairs")] = None,
     tasks: TasksFolder = None,
     mteb: MtebNames = None,
-    baseline: Annotated[
-        list[str] | None, Field(description="Models to compare with, or tfidf (pairs only)")
-    ] = None,
+    baseline: Annotated[list[str] | None, Field(description="Models to compare with, tfidf (pairs)")] = None,
     name: Annotated[
         dict[str, str] | None, Field(description="LABEL=MODEL: what to call a model in the results")
     ] = None,
@@ -71,9 +69,7 @@ def evaluate_models(
         Field(description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"),
     ] = None,
     overwrite: Overwrite = False,
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgements of search results, in TREC's or BEIR's layout")
-    ] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Judged papers, in TREC's or BEIR's layout")] = None,
     queries: Annotated[
         Path | None,
         typer.Option(help="With --qrels: the queries. Default: queries.jsonl or queries.tsv beside it"),
