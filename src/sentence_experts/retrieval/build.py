@@ -43,8 +43,8 @@ class CorpusIndex:
     Attributes:
         corpus: the corpus.
         parts: one dict for each model, route and unit: `route` (None without routes), `unit`, `model`,
-            `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus" or "damaged") and
-            `folder`.
+            `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged", as what
+            version 0.1.0 wrote is too) and `folder`.
     """
 
     corpus: CorpusFolder
@@ -80,7 +80,7 @@ def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
     state = index_state(folder, corpus)
     try:
         noted = read_json(folder / INDEX)
-        settings, texts = noted["settings"], int(noted["texts"])
+        settings, texts = dict(noted["settings"]), int(noted["texts"])
         dimensions = int(np.load(folder / "vectors.npy", mmap_mode="r").shape[1])
     except (InputError, OSError, EOFError, KeyError, TypeError, ValueError):
         noted, settings, texts, dimensions, state = {}, {}, 0, 0, "damaged"

@@ -112,10 +112,9 @@ def papers_fingerprint(corpus: CorpusFolder, noted: Mapping[str, Any] = {}) -> s
     Raises:
         InputError: the table has changed since it was written.
     """
-    if noted.get("papers_file", {}).get("sha256") and _is_unchanged(corpus.papers, noted["papers_file"]):
-        digest: str = noted["papers_file"]["sha256"]
-    else:
-        digest = sha256_file(corpus.papers)
+    stamp, status = noted.get("papers_file", {}), corpus.papers.stat()
+    same = (stamp.get("bytes"), stamp.get("changed_ns")) == (status.st_size, status.st_mtime_ns)
+    digest: str = stamp["sha256"] if same else sha256_file(corpus.papers)
     expected = corpus.manifest.get("tables", {}).get(corpus.papers.name)
     if expected and digest != expected:
         raise InputError(f"{corpus.papers} has changed since it was written: make it again with `overwrite`")
@@ -205,7 +204,8 @@ def _intact(folder: Path, warn: bool = False) -> dict[str, Any] | None:
     try:
         noted = read_json(folder / INDEX)
         settings = noted["settings"] if noted.get("format_version") == FORMAT_VERSION else {}
-        if sha256_settings(settings)[:16] == folder.name and noted["papers_file"]["sha256"]:
+        papers_file, whole = noted["papers_file"], int(noted["texts"]) > 0
+        if sha256_settings(settings)[:16] == folder.name and isinstance(papers_file["sha256"], str) and whole:
             stamps = noted["files"]
             changed = [
                 name for name in (VECTORS, ROWS, TEXTS) if not _is_unchanged(folder / name, stamps[name])
