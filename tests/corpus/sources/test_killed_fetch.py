@@ -25,7 +25,7 @@ FILES = (
     "papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet", "rejected.jsonl",
     "manifest.json",
 )  # fmt: skip
-KILLS = int(os.environ.get("SENTENCE_EXPERTS_KILLS", "3"))
+KILLS = int(os.environ.get("SENTENCE_EXPERTS_KILLS", "2"))
 
 
 @pytest.fixture(scope="module")
