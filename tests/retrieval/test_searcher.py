@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sentence_experts
 from helpers.samples import make_tiny_encoder
@@ -15,7 +18,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
-from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.papers import Papers, _pattern
 from sentence_experts.retrieval.searcher import Searcher, sentence_spans
 
 PAPERS = [
@@ -49,8 +52,8 @@ def searcher(plain, corpus) -> Searcher:
 
 
 def test_like_leaves_its_papers_out_and_finds_them_by_any_id(searcher):
-    for given in ("10.1000/A", "https://doi.org/10.1000/a", "pmid:11", "11", "doi:10.1000/a"):
-        assert searcher.find([given]) == [0]
+    for name in ("10.1000/A", "https://doi.org/10.1000/a", "pmid:11", "11", "doi:10.1000/a"):
+        assert searcher.find([name]) == [0]
     assert searcher.find(["PMC7", "mine-1", "12"]) == [2, 3, 1]
     hits = searcher.like(["PMC7", "mine-1"], top_k=9)
     assert sorted(hit.row for hit in hits) == [0, 1]
@@ -103,6 +106,23 @@ def test_a_value_that_no_paper_has_is_named_with_those_that_there_are(searcher):
         searcher.search("rice", filters=Filters.of(types=["poem"]))
 
 
+@given(st.text("ab*", max_size=6), st.text("ab", max_size=6))
+def test_a_star_stands_for_any_text(pattern: str, value: str) -> None:
+    assert bool(_pattern(pattern).fullmatch(value)) == fnmatchcase(value, pattern)
+
+
+def test_a_hostile_pattern_takes_no_time(corpus) -> None:
+    with pytest.raises(InputError, match="no paper"):
+        Papers(corpus).places(Filters.of(journals=["*" * 60 + "x", "*a*" * 60]))
+
+
+def test_rows_of_many_ids_are_those_of_each(corpus) -> None:
+    papers = Papers(corpus)
+    ids = ["mine-1", "https://doi.org/10.1000/A", "nowhere", "12", "pmid:12", "PMC7", "", "mine-1"]
+    assert papers.rows_of(ids) == [papers.row_of(each) for each in ids] == [3, 0, None, 1, 1, 2, None, 3]
+    assert papers.rows_of([]) == []
+
+
 def test_facts_citations_and_values(searcher):
     first, second = searcher.facts([2, 0])
     assert (first["pmcid"], second["title"]) == ("PMC7", "Rice in drought")
@@ -137,8 +157,8 @@ def test_queries_and_documents_have_a_lens_of_both_routes():
         Lens("clustering", "clustering", "clustering"),
     )
     pair = Lens("document", "document", "query")
-    for given in (None, "query", "document"):
-        assert lens_of(tasks, given) == pair
+    for route in (None, "query", "document"):
+        assert lens_of(tasks, route) == pair
     assert lens_of(tasks, "clustering").query_route == "clustering"
     assert lens_of(tasks, None, "clustering", "document") == Lens("document", "document", "clustering")
     assert lens_of(tasks, None, None, "clustering").query_route == "clustering"

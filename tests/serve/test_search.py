@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from helpers.searched_corpus import HOSTILE, write_searched_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.search import MAX_ABSTRACT
 
 QUERY = "drought in rice fields"
@@ -109,6 +112,16 @@ def test_more_like_papers_leaves_them_out(client: TestClient) -> None:
         ranks = [hit["rank"] for hit in answer["lenses"][lens]["hits"]]
         assert ranks == list(range(1, len(ranks) + 1))
     assert any(paper["terms"] for paper in answer["papers"])
+
+
+def test_ranks_count_no_paper_that_others_should_be_like(client: TestClient) -> None:
+    far = ids(ask(client, query=QUERY, top_k=100))[-1]
+    asked = {"like": ["10.5555/made-up.000", far]}
+    short, long = (ask(client, **asked, top_k=top_k) for top_k in (2, 100))
+    for place, lens in enumerate(long["lenses"]):
+        true = {name: rank for rank, name in enumerate(ids(long, place), start=1)}
+        for paper in short["papers"]:
+            assert paper["ranks"][lens["name"]]["rank"] == true[paper["paper_id"]]
 
 
 def test_filters_hold_and_years_ignore_the_filter_of_years(client: TestClient) -> None:
@@ -200,6 +213,10 @@ def test_a_large_abstract_is_cut(client: TestClient) -> None:
         ("", {"query": "a", "top_k": 101}, 422, "top_k"),
         ("", {"query": "a", "year": "soon"}, 422, "year"),
         ("", {"query": "a", "journals": ["nowhere"]}, 422, "journal"),
+        ("", {"query": "a", "journals": ["*" * 60 + "x"]}, 422, "journal"),
+        ("", {"query": "a", "types": ["*"] * 101}, 422, "types"),
+        ("/sentences", {"query": "a", "lens": "m", "papers": ["h:bare"]}, 422, "name one: m:crops, m:neuro"),
+        ("/sentences", {"query": "a", "lens": "x", "papers": ["h:bare"]}, 404, "lens: no lens 'x'"),
         ("", {"query": "a", "colour": 1}, 422, "colour"),
         ("/sentences", {"query": "a", "lens": "m:crops", "papers": ["x"] * 51}, 422, "papers"),
         ("/export", {"papers": ["h:bare"], "format": "docx"}, 422, "format"),
@@ -307,3 +324,55 @@ def test_searches_follow_a_model_that_is_replaced(
         while ids(ask(client, query=QUERY)) != wanted and time.monotonic() < deadline:
             time.sleep(0.1)
         assert ids(ask(client, query=QUERY)) == wanted
+
+
+def test_papers_are_compared_with_vectors_of_their_own_model_only(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = client.app.state.engine  # type: ignore[attr-defined]
+    embed = engine.embed
+
+    async def by_newer(served: Any, *asked: Any) -> Any:
+        return replace(await embed(served, *asked), served=object())
+
+    monkeypatch.setattr(engine, "embed", by_newer)
+    answer = client.post("/search", json={"query": QUERY})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+    assert "was replaced" in answer.json()["error"]["message"]
+
+
+def test_the_corpus_is_encoded_with_a_tokenizer_of_its_own(client: TestClient) -> None:
+    state = client.app.state  # type: ignore[attr-defined]
+    for served, searcher in state.library._searchers.values():
+        assert searcher.encoder.model.tokenizer is not served.model.tokenizer
+        for route in [lens.document_route for lens in searcher.lenses]:
+            assert searcher.encoder.vector_settings(route, True) == served.encoder.vector_settings(
+                route, True
+            )
+
+
+def test_searches_follow_a_model_after_one_that_could_not_be_used(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = client.app.state.library  # type: ignore[attr-defined]
+    state = library._searchers["m"]
+    opened, tried = library._open, []
+
+    def open_second(served: Any) -> Any:
+        tried.append(served)
+        if len(tried) == 1:
+            raise OSError("the disk is full")
+        return opened(served)
+
+    def follow(newer: ServedModel) -> None:
+        monkeypatch.setitem(library._models._by_name, "m", newer)
+        for _ in range(3):
+            ask(client, query=QUERY, top_k=1)
+        client.portal.call(lambda: asyncio.wait([library._renewing["m"][1]]))  # type: ignore[union-attr]
+
+    monkeypatch.setattr(library, "_open", open_second)
+    bad, good = (ServedModel("m", state[0].model) for _ in range(2))
+    follow(bad)
+    assert (library._searchers["m"], tried) == (state, [bad])
+    follow(good)
+    assert (library._searchers["m"][0], tried) == (good, [bad, good])

@@ -238,9 +238,8 @@ class _Measured:
 
     @classmethod
     def of(cls, judged: Judgements, papers: Papers) -> _Measured:
-        rows = {
-            name: papers.row_of(name) for name in {each for of in judged.relevance.values() for each in of}
-        }
+        names = sorted({name for of in judged.relevance.values() for name in of})
+        rows = dict(zip(names, papers.rows_of(names), strict=True))
         texts, grades, own, left_out = [], [], [], 0
         for query, of_query in judged.relevance.items():
             known = {row: grade for name, grade in of_query.items() if (row := rows[name]) is not None}

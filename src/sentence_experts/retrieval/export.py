@@ -10,6 +10,7 @@ import csv
 import io
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 from urllib.parse import quote
@@ -94,7 +95,7 @@ def _ris(papers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
-    keys: set[str] = set()
+    keys: Counter[str] = Counter()
     entries = []
     for paper in papers:
         fields: list[tuple[str, str]] = []
@@ -117,18 +118,14 @@ def _tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in text)
 
 
-def _key(paper: Mapping[str, Any], taken: set[str]) -> str:
+def _key(paper: Mapping[str, Any], taken: Counter[str]) -> str:
     """A key of its own: the first long word of the title, and the year."""
     plain = unicodedata.normalize("NFKD", str(paper.get("title") or "")).encode("ascii", "ignore").decode()
     words = [word for word in re.findall(r"[a-z]+", plain.lower()) if len(word) > 3]
     start = f"{words[0][:24] if words else 'paper'}{_line(paper.get('year') or '')}"
     start = re.sub(r"[^a-z0-9]", "", start)
-    key, number = start, 1
-    while key in taken:
-        number += 1
-        key = f"{start}-{number}"
-    taken.add(key)
-    return key
+    taken[start] += 1
+    return start if taken[start] == 1 else f"{start}-{taken[start]}"
 
 
 def _csv(papers: Sequence[Mapping[str, Any]]) -> str:

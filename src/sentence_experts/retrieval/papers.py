@@ -35,6 +35,8 @@ FACTS = (
     *("keywords", "journal", "retracted"),
 )
 VALUES = {"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"}
+_ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex", "s2")
+_LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
 _NAMED = 8  # of the values that a message names
 _GROUPS_IN_MEMORY = 64  # row groups of papers, 16,384 papers each
 _FILTERS_IN_MEMORY = 64
@@ -123,8 +125,7 @@ class Papers:
             InputError: the corpus has no such paper.
         """
         rows = []
-        for given in ids:
-            row = self.row_of(given)
+        for given, row in zip(ids, self.rows_of(ids), strict=True):
             if row is None:
                 raise InputError(
                     f"{self.corpus.path}: no paper with the id {given!r} (DOI, PMID, PMCID, paper id)"
@@ -134,21 +135,27 @@ class Papers:
 
     def row_of(self, given: str) -> int | None:
         """The row of a paper, by an id of any kind; None if it is not there."""
-        text = given.strip()
-        known = parse_identifier(text)
-        names = (
-            ("paper_id", text),
-            ("paper_id", known.name()),
-            ("doi", known.doi or normalise_doi(text)),
-            ("pmid", known.pmid or normalise_pmid(text)),
-            ("pmcid", known.pmcid or (normalise_pmcid(text) if text[:3].lower() == "pmc" else None)),
-            ("openalex", f"W{known.openalex}" if known.openalex else None),
-            ("s2", str(known.s2) if known.s2 else None),
-        )
-        for column, value in names:
-            if value and (row := pc.index(self.column(column), value).as_py()) >= 0:
-                return int(row)
-        return None
+        return self.rows_of([given])[0]
+
+    def rows_of(self, ids: Sequence[str]) -> list[int | None]:
+        """The row of each of these papers, by an id of any kind; None where it is not there."""
+        found: dict[str, int] = {}
+        names = {given: _names(given) for given in ids}
+        for number, column in enumerate(_ID_COLUMNS):
+            wanted = [of[number] for given, of in names.items() if given not in found and of[number]]
+            if not wanted:
+                continue
+            values = self.column(column)
+            rows = np.flatnonzero(self._is_in(values, wanted))
+            first: dict[str | None, int] = {}
+            for value, row in zip(values.take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True):
+                first.setdefault(value, row)
+            found |= {
+                given: first[value]
+                for given, of in names.items()
+                if given not in found and (value := of[number]) in first
+            }
+        return [found.get(given) for given in ids]
 
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
         """Whether each paper passes the filters, (papers,); None if there are none.
@@ -158,11 +165,13 @@ class Papers:
         """
         if not filters:
             return None
-        if filters not in self._passing:  # every lens of one search asks for the same
+        passing = self._passing.get(filters)  # every lens of one search asks for the same
+        if passing is None:
+            passing = self._pass(filters)
             if len(self._passing) >= _FILTERS_IN_MEMORY:
                 self._passing.clear()
-            self._passing[filters] = self._pass(filters)
-        return self._passing[filters].copy()
+            self._passing[filters] = passing
+        return passing.copy()
 
     def _pass(self, filters: Filters) -> NDArray[np.bool_]:
         allowed = np.ones(self.count, bool)
@@ -193,16 +202,15 @@ class Papers:
         papers = [paper for paper, of_paper in domains.items() if not fitting.isdisjoint(of_paper)]
         return self._is_in(self.column("paper_id"), papers)
 
-    def _is_in(self, column: pa.ChunkedArray, values: Iterable[str]) -> NDArray[np.bool_]:
+    def _is_in(self, column: pa.ChunkedArray, values: Iterable[str | None]) -> NDArray[np.bool_]:
         inside = pc.is_in(column, value_set=pa.array(list(values), pa.string()))
         return np.asarray(inside.to_numpy(), bool)
 
     def _fitting(self, parameter: str, wanted: Sequence[str], known: Sequence[str]) -> set[str]:
         fitting: set[str] = set()
         for pattern in wanted:
-            parts = map(re.escape, pattern.strip().casefold().split("*"))
-            fits = re.compile(".*".join(parts), re.DOTALL).fullmatch
-            found = {value for value in known if fits(value.casefold())}
+            fits = _pattern(pattern).fullmatch
+            found = {value for value in known if fits(value.strip().casefold())}
             if not found:
                 counts = list(self.values(parameter))
                 shown = ", ".join(counts[:_NAMED]) + (", ..." if len(counts) > _NAMED else "")
@@ -248,7 +256,7 @@ class Papers:
         """The citations between papers of the corpus, as rows."""
         ids = pa.array(self.column("paper_id").combine_chunks())
         citing, cited = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for batch in pq.ParquetFile(self.corpus.citations).iter_batches(columns=["citing", "cited"]):
+        for batch in pq.ParquetFile(self.corpus.citations).iter_batches(_LINKS, columns=["citing", "cited"]):
             ends = [
                 pc.fill_null(pc.index_in(batch[name], value_set=ids), -1).to_numpy(zero_copy_only=False)
                 for name in ("citing", "cited")
@@ -257,3 +265,31 @@ class Papers:
             citing.append(ends[0][inside].astype(np.int64))
             cited.append(ends[1][inside].astype(np.int64))
         return np.concatenate(citing), np.concatenate(cited)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A value in which `*` stands for any text.
+
+    What stands between two stars is looked for once, where it comes first: patterns come from strangers, and
+    trying every place for every star would take for ever.
+    """
+    first, *rest = map(re.escape, text.strip().casefold().split("*"))
+    if not rest:
+        return re.compile(first)
+    between = "".join(f"(?>.*?{part})" for part in rest[:-1] if part)
+    return re.compile(f"{first}{between}.*{rest[-1]}", re.DOTALL)
+
+
+def _names(given: str) -> tuple[str | None, ...]:
+    """What a paper of this id has in each of `_ID_COLUMNS`."""
+    text = given.strip()
+    known = parse_identifier(text)
+    return (
+        text,
+        known.name(),
+        known.doi or normalise_doi(text),
+        known.pmid or normalise_pmid(text),
+        known.pmcid or (normalise_pmcid(text) if text[:3].lower() == "pmc" else None),
+        f"W{known.openalex}" if known.openalex else None,
+        str(known.s2) if known.s2 else None,
+    )

@@ -172,14 +172,15 @@ class Searcher:
         rows: Sequence[int],
         lens: str | Lens | None = None,
         filters: Filters | None = None,
+        without: Sequence[int] = (),
     ) -> list[tuple[int | None, float | None]]:
         """The rank (from 1) and percentile of given papers for a query of shape (dimensions,).
 
-        The rank is among the papers that pass the filters, the percentile among all. Both are None for a
-        paper without text.
+        The rank is among the papers that pass the filters, but for those `without`; the percentile is among
+        all. Both are None for a paper without text.
         """
         vectors, lens = self.vectors(lens), self.lens(lens)
-        scores, allowed = vectors.scores(query), self.papers.places(filters)
+        scores, allowed = vectors.scores(query), self._allowed(filters, without)
         among = np.sort(scores if allowed is None else scores[allowed[vectors.rows]])
         everything = np.sort(scores)
         places = np.searchsorted(vectors.rows, rows)
@@ -210,12 +211,18 @@ class Searcher:
             InputError: the corpus has no such paper, or it has no text.
         """
         rows = self.papers.find(ids)
-        allowed = self.papers.places(filters)
-        allowed = np.ones(self.papers.count, bool) if allowed is None else allowed
-        allowed[rows] = False
+        allowed = self._allowed(filters, rows)
         lens = self.lens(lens)
         query = self.mean_vector(rows, lens)
         return self._hits(lens, self.vectors(lens).search(query, top_k, allowed)[0], query[0])
+
+    def _allowed(self, filters: Filters | None, without: Sequence[int]) -> NDArray[np.bool_] | None:
+        """Whether each paper passes the filters and is not one of some others."""
+        allowed = self.papers.places(filters)
+        if len(without):
+            allowed = np.ones(self.papers.count, bool) if allowed is None else allowed
+            allowed[list(without)] = False
+        return allowed
 
     def mean_vector(self, rows: Sequence[int], lens: str | Lens | None = None) -> Vectors:
         """The mean of some papers' vectors, of length 1, (1, dimensions).

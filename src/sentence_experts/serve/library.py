@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
+from sentence_experts.models.loading import with_own_tokenizer
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.retrieval.index import index_folder, read_index, vector_settings
 from sentence_experts.retrieval.lenses import Lens
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.lanes import takes_packed
 from sentence_experts.serve.models import Models, ServedModel
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ LARGE = 20_000  # papers; encoding them takes long enough to be announced
 CACHED_PAPERS = 1_000  # whose sentences' vectors stay in memory
 
 Vectors = NDArray[np.float32]
+# Route of the papers and row of a paper -> (sentences, dimensions).
+_Sentences = OrderedDict[tuple[str | None, int], Vectors]
 
 
 @dataclass(frozen=True)
@@ -73,14 +78,15 @@ class Library:
         self._searchers = {served.name: (served, self._open(served)) for served in models}
         self.views = self._list_views()
         self.pool = ThreadPoolExecutor(thread_name_prefix="search")
-        self._renewing: dict[str, asyncio.Task[None]] = {}
-        self._sentences: OrderedDict[tuple[int, str | None, int], Vectors] = OrderedDict()
+        self._renewing: dict[str, tuple[ServedModel, asyncio.Task[None]]] = {}
+        # By searcher, which a replaced model takes with it.
+        self._sentences: WeakKeyDictionary[Searcher, _Sentences] = WeakKeyDictionary()
 
     def _open(self, served: ServedModel) -> Searcher:
         """A searcher with the vectors of all lenses, by an encoder of its own beside the server's batches."""
-        searcher = Searcher(
-            BatchEncoder(served.model, name=served.name), self.corpus, self._unit, self._papers
-        )
+        # Requests may use the model's tokenizer at the same time, which takes one call at a time.
+        model = with_own_tokenizer(served.model) if takes_packed(served.model) else served.model
+        searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self._papers)
         lenses = [lens for lens in searcher.lenses if lens.document_route != AUTO]
         papers = searcher.papers.count
         if papers > LARGE and (missing := [lens for lens in lenses if not self._is_built(searcher, lens)]):
@@ -115,7 +121,7 @@ class Library:
         """Any searcher, for what all know: the papers."""
         return next(iter(self._searchers.values()))[1]
 
-    def find(self, names: Sequence[str] | None) -> list[View]:
+    def find(self, names: Sequence[str] | None, field: str = "lenses") -> list[View]:
         """The views that a request names; a model's name means all of its lenses, None the first model.
 
         Raises:
@@ -124,13 +130,17 @@ class Library:
         if names is None:
             names = [self._models.first.name]
         found: dict[str, View] = {}
-        for place, name in enumerate(names):
+        for place, name in enumerate(dict.fromkeys(names)):
             of_name = {
                 each.name: each for each in self.views.values() if name in (each.name, each.served.name)
             }
             if not of_name:
                 known = ", ".join(self.views)
-                raise RequestError(404, f"no lens {name!r}; there are {known}", f"lenses.{place}")
+                raise RequestError(
+                    404,
+                    f"no lens {name!r}; there are {known}",
+                    field if field == "lens" else f"{field}.{place}",
+                )
             found |= of_name
         if not found:
             raise RequestError(
@@ -142,30 +152,33 @@ class Library:
         """Begin to encode the corpus for models that were replaced; until then the one before answers."""
         for name, (served, _) in self._searchers.items():
             newer = self._models.get(name)
-            if newer is not None and newer is not served and name not in self._renewing:
-                self._renewing[name] = asyncio.create_task(self._renew(name, newer))
+            if newer is None or newer is served:
+                continue
+            tried, task = self._renewing.get(name, (None, None))
+            if task is None or (task.done() and tried is not newer):  # what failed once would fail again
+                self._renewing[name] = newer, asyncio.create_task(self._renew(name, newer))
 
     async def _renew(self, name: str, newer: ServedModel) -> None:
         try:
             self._searchers[name] = (newer, await asyncio.to_thread(self._open, newer))
             self.views = self._list_views()
-        except SentenceExpertsError as error:
-            logger.warning(f"{name}: searches go on with the model before it: {error}")
-            return  # and it stays in `_renewing`: the same would fail again
-        del self._renewing[name]
+        except Exception as error:
+            text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
+            logger.warning(f"{name}: searches go on with the model before it: {text}")
 
     def cached_sentences(self, view: View, row: int) -> Vectors | None:
         """The vectors of a paper's sentences, if they were asked for lately."""
-        key = (id(view.searcher), view.lens.document_route, row)
-        if key in self._sentences:
-            self._sentences.move_to_end(key)
-        return self._sentences.get(key)
+        cached, key = self._sentences.get(view.searcher, _Sentences()), (view.lens.document_route, row)
+        if key in cached:
+            cached.move_to_end(key)
+        return cached.get(key)
 
     def cache_sentences(self, view: View, row: int, vectors: Vectors) -> None:
         """Keep the vectors of a paper's sentences for a while."""
-        self._sentences[id(view.searcher), view.lens.document_route, row] = vectors
-        while len(self._sentences) > CACHED_PAPERS:
-            self._sentences.popitem(last=False)
+        cached = self._sentences.setdefault(view.searcher, _Sentences())
+        cached[view.lens.document_route, row] = vectors
+        while len(cached) > CACHED_PAPERS:
+            cached.popitem(last=False)
 
     def refusal(self, error: SentenceExpertsError, field: str | None = None) -> RequestError:
         """An error of the searcher as clients get it, without the server's paths."""

@@ -21,11 +21,13 @@ from sentence_experts.serve.engine import Engine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, answered, body_of, json_answer, read
 from sentence_experts.serve.library import Library, Vectors, View
-from sentence_experts.serve.side_by_side import common_terms, found_by_one, plane
+from sentence_experts.serve.models import ServedModel
+from sentence_experts.serve.side_by_side import common_terms, found_by_one, plane, stems
 
 MAX_HITS = 100  # per lens
 NEAR = 200  # papers per lens whose years are counted
 MAX_LIKE = 20
+MAX_VALUES = 100  # of a filter
 MAX_SENTENCE_PAPERS = 50
 MAX_EXPORT = 10_000
 # Of a text that is shown; hostile records hold megabytes.
@@ -63,9 +65,11 @@ class SearchRequest(Asked):
     )
     top_k: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(10, description="Papers per lens")
     year: str | None = Field(None, description='"2015", "2015..2020", "2015.." or "..2020"')
-    types: list[str] = Field([], description="Types of article")
-    journals: list[str] = Field([], description="Journals")
-    domains: list[str] = Field([], description="Domains of a fetched corpus, else subjects")
+    types: list[str] = Field([], max_length=MAX_VALUES, description="Types of article")
+    journals: list[str] = Field([], max_length=MAX_VALUES, description="Journals")
+    domains: list[str] = Field(
+        [], max_length=MAX_VALUES, description="Domains of a fetched corpus, else subjects"
+    )
     hybrid: bool = Field(False, description="Rank by the words of the query too (BM25)")
 
 
@@ -109,7 +113,10 @@ async def sentences(request: Request) -> Response:
     """Of each paper's abstract, the sentence that is nearest to a query: where it begins and ends."""
     library: Library = request.app.state.library
     asked = await read(request, SentencesRequest)
-    view = library.find([asked.lens])[0]
+    view, *others = library.find([asked.lens], "lens")
+    if others:
+        known = ", ".join(each.name for each in (view, *others))
+        raise RequestError(422, f"{asked.lens!r} has several lenses, name one: {known}", "lens")
     return await json_answer(
         await answered(request, _sentences(request.app.state.engine, library, asked, view))
     )
@@ -174,11 +181,25 @@ async def _vectors(
     found: dict[str, Vectors] = {}
     for served in {id(view.served): view.served for view in views}.values():
         of_model = [view for view in views if view.served is served]
-        embedded = await engine.embed(
-            served, [asked.query] * len(of_model), [view.lens.query_route for view in of_model]
-        )
-        found |= {view.name: row for view, row in zip(of_model, embedded.finished(None, True), strict=True)}
+        routes = [view.lens.query_route for view in of_model]
+        rows = await _embed(engine, served, [asked.query] * len(of_model), routes)
+        found |= {view.name: row for view, row in zip(of_model, rows, strict=True)}
     return [], [found[view.name] for view in views]
+
+
+async def _embed(
+    engine: Engine, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None]
+) -> Vectors:
+    """Vectors of length 1 by the model that encoded the papers, and no other.
+
+    Raises:
+        RequestError: 503, only the model that took its place could encode them.
+    """
+    embedded = await engine.embed(served, texts, routes)
+    if embedded.served is not served:
+        reason = f"{served.name} was replaced, and the papers are not encoded by the new model yet"
+        raise RequestError(503, reason, retry_after=10)
+    return embedded.finished(None, True)
 
 
 def _rows(library: Library, ids: Sequence[str], field: str) -> list[int]:
@@ -236,10 +257,10 @@ def _compared(
     alone = found_by_one([[hit.row for hit in hits] for hits, _ in found])
     facts = searcher.facts([*liked, *rows])
     like = [_shown(each) for each in facts[: len(liked)]]
-    text = asked.query or " ".join(_text(each) for each in like)
+    wanted = stems(asked.query or " ".join(_text(each) for each in like))
     papers: list[dict[str, Any]] = []
     for each in map(_shown, facts[len(liked) :]):
-        papers.append({**each, "terms": common_terms(text, _text(each)), "ranks": {}})
+        papers.append({**each, "terms": common_terms(wanted, _text(each)), "ranks": {}})
     lenses, maps = [], _maps(views, vectors, rows)
     for view, (hits, _), of_lens, where in zip(views, found, ranks, maps, strict=True):
         for paper, standing in zip(papers, of_lens, strict=True):
@@ -277,15 +298,15 @@ def _standings(
     found = {hit.row: hit for hit in hits}
     cosines = (view.searcher.vectors(view.lens).of_rows(rows) @ vector).tolist()
     found_at: list[dict[str, Any] | None] = []
-    ranks = view.searcher.ranks(vector, rows, view.lens, filters)
+    ranks = view.searcher.ranks(vector, rows, view.lens, filters, liked)
     for row, cosine, (rank, share) in zip(rows, cosines, ranks, strict=True):
         if rank is None or share is None:
             found_at.append(None)
             continue
         if row in found:  # with the words of the query, the order is not that of the cosines
             rank, share = found[row].rank, found[row].percentile
-        else:  # those that others should be like stand in front
-            rank = max(rank - len(liked), len(hits) + 1)
+        else:
+            rank = max(rank, len(hits) + 1)
         found_at.append({"rank": rank, "percentile": round(share, 3), "score": round(cosine, 5)})
     return found_at
 
@@ -328,8 +349,8 @@ async def _sentences(engine: Engine, library: Library, asked: SentencesRequest, 
     wanted = [n for n, row in enumerate(rows) if spans[n] and library.cached_sentences(view, row) is None]
     texts = [abstracts[n][start:end] for n in wanted for start, end in spans[n]]
     if texts:
-        embedded = await engine.embed(view.served, texts, [view.lens.document_route] * len(texts))
-        pieces = np.split(embedded.finished(None, True), np.cumsum([len(spans[n]) for n in wanted])[:-1])
+        vectors_of = await _embed(engine, view.served, texts, [view.lens.document_route] * len(texts))
+        pieces = np.split(vectors_of, np.cumsum([len(spans[n]) for n in wanted])[:-1])
         for n, piece in zip(wanted, pieces, strict=True):
             library.cache_sentences(view, rows[n], piece)
     best: dict[str, dict[str, float] | None] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_TERMS = 12
-MIN_LETTERS = 3
+MIN_LETTERS, MAX_LETTERS = 3, 80
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 # Words that stand in any paper; they say nothing about what two texts share.
 _COMMON_TEXT = (
@@ -55,17 +55,22 @@ def stem(word: str) -> str:
 def _stems(text: str) -> Iterable[tuple[str, str]]:
     for found in _WORD.finditer(text):
         word = found[0]
-        if len(word) >= MIN_LETTERS and word.lower() not in _COMMON:
+        if MIN_LETTERS <= len(word) <= MAX_LETTERS and word.lower() not in _COMMON:
             yield stem(word), word
 
 
-def common_terms(query: str, text: str) -> list[str]:
-    """Words of a text that the query has too, in any form, as the text writes them; most frequent first.
+def stems(text: str) -> frozenset[str]:
+    """The stems of a text's words, but for those that stand in any text."""
+    return frozenset(word for word, _ in _stems(text))
 
-    >>> common_terms("memory replays in sleep", "Replay of memories. The memories of rats are replayed.")
+
+def common_terms(wanted: frozenset[str], text: str) -> list[str]:
+    """Words of a text with one of these stems, as the text writes them; most frequent first.
+
+    >>> query = stems("memory replays in sleep")
+    >>> common_terms(query, "Replay of memories. The memories of rats are replayed.")
     ['Replay', 'replayed', 'memories']
     """
-    wanted = {word for word, _ in _stems(query)}
     counts: Counter[str] = Counter()
     forms: dict[str, dict[str, None]] = {}
     for word, form in _stems(text):
