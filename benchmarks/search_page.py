@@ -198,8 +198,9 @@ def main() -> None:
             found, cpu = over_http(server.url, server.process.pid, given.rounds, words)
             found["in Chromium, to the lists"] = in_browser(server.url, given.rounds, words)
     load = os.getloadavg()[0]
+    of_server = lambda kind: [cpu[kind]] if kind in cpu else []  # noqa: E731
     rows = [
-        [kind, *(f"{value:.0f}" for value in (*np.quantile(each, [0.5, 0.95, 0]), cpu.get(kind, np.nan)))]
+        [kind, *(f"{value:.0f}" for value in (*np.quantile(each, [0.5, 0.95, 0]), *of_server(kind)))]
         for kind, each in found.items()
         if each
     ]
