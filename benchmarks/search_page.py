@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 QUERY_WORDS, CITED, UNCOUNTED = 9, 10, 3
 NAMES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "a query": {},
     "a query, years and type": {"year": "2005..2010", "types": ["review-article"]},
     "a query, by words too": {"hybrid": True},
@@ -117,13 +117,12 @@ def over_http(
 
         for kind, more in KINDS.items():
             like, before = kind.startswith("more"), cpu_seconds(process)
-            found[kind] = timed(
-                lambda n, more=more, like=like: ask(
-                    "/search",
-                    {"like": [f"10.5555/{n:07}"]} if like else {"query": query(dice, words), **more},
-                ),
-                rounds,
-            )
+
+            def one(number: int, more: dict[str, Any] = more, like: bool = like) -> Any:
+                what = {"like": [f"10.5555/{number:07}"]} if like else {"query": query(dice, words)}
+                return ask("/search", what | more)
+
+            found[kind] = timed(one, rounds)
             cpu[kind] = 1000 * (cpu_seconds(process) - before) / (rounds + UNCOUNTED)
         before = cpu_seconds(process)
         found["ten best sentences"] = timed(
