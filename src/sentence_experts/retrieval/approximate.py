@@ -28,7 +28,7 @@ LARGE = 200_000  # vectors that are all compared with each query
 SELECTIVE = 50_000  # papers that pass a filter, which are all compared
 FOLDER, TABLE = "lance", "vectors"
 _PROBED = 0.15  # share of the partitions that a query looks into
-_REFINED = 20  # candidates per paper wanted whose whole vectors are compared
+_REFINED = 5  # candidates per paper wanted whose whole vectors are compared
 # Of k-means: a quarter of LanceDB's own work.
 _ITERATIONS, _SAMPLE_RATE = 20, 128
 _ROWS_PER_BATCH = 65_536
@@ -80,7 +80,7 @@ class LanceVectors:
             .nprobes(self._probes)
             .refine_factor(_REFINED if places is None else 2)
             .limit(wanted)
-            .select(["place"])
+            .select(["place", "_distance"])  # else it logs a warning for each query
             .to_arrow()["place"]
             .to_numpy()
         )
