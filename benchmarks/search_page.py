@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import numpy as np
@@ -153,7 +154,7 @@ def in_browser(url: str, rounds: int, words: list[str]) -> list[float]:
             text = query(dice, words)
             page.fill("#query", text)
             page.press("#query", "Enter")
-            page.wait_for_selector(f"#results[data-query='{text}'] .hit")
+            page.wait_for_selector(f"#results[data-address='?{urlencode({'q': text})}'] .hit")
 
         return timed(ask, rounds // 4)
 

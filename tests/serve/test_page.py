@@ -106,7 +106,7 @@ def test_filters_and_years(chromium: Any, served: RunningServer) -> None:
         page.fill("#from", "2004")
         page.press("#from", "Enter")
         page.wait_for_url("**year=2004..*")
-        page.wait_for_selector("#bars i.in")
+        page.wait_for_selector("#results[data-address='?q=rice&year=2004..&type=review-article']")
         facts = page.locator(".lens .facts").all_inner_texts()
         assert facts
         assert all(int(re.findall(r"20\d\d", each)[0]) >= 2004 for each in facts)
@@ -125,7 +125,7 @@ def test_more_like_a_paper_and_its_details(chromium: Any, served: RunningServer)
         assert page.inner_text("#paper-title") == first
         assert page.locator("#paper table tbody tr").count() == 2
         page.click("#paper >> text=More like this")
-        page.wait_for_selector("#like:visible")
+        page.wait_for_selector("#results[data-address*='like=']")
         assert first in page.inner_text("#like")
         page.wait_for_url("**like=*")
         assert first not in titles(page, "m:neuro")

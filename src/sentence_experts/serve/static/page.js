@@ -102,7 +102,7 @@ function show(milliseconds) {
   best.clear();
   find("intro").hidden = true;
   find("results").hidden = false;
-  find("results").dataset.query = answer.query ?? "";
+  find("results").dataset.address = asked.write(state);
   showLike(answer.like);
   document.title = `${answer.query ?? answer.like.map(title).join(", ")} – ${about.corpus}`;
   drawYears(answer.years, about.values.year, state.year);
