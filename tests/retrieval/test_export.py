@@ -116,3 +116,8 @@ def test_links_lead_to_the_best_known_record() -> None:
     assert paper_url({"pmcid": "PMC1", "pmid": "2"}) == "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/"
     assert paper_url({"pmid": "2"}) == "https://pubmed.ncbi.nlm.nih.gov/2/"
     assert paper_url({"paper_id": "file:1", "doi": None}) is None
+
+
+def test_a_doi_in_bibtex_keeps_its_underscores_but_not_what_would_end_the_field() -> None:
+    written = export_papers([{"paper_id": "a", "doi": "10.1/a_b}\\c"}], "bibtex")
+    assert "  doi = {10.1/a_bc}" in written.splitlines()

@@ -75,8 +75,25 @@ def test_other_machines_are_served_with_keys_or_on_purpose(plain: SentenceTransf
 def test_names_of_other_sites_are_refused_at_this_machines_own_address(plain: SentenceTransformer) -> None:
     with client_of({"m": plain}) as client:
         assert client.get("/health", headers={"Host": "evil.example:8000"}).status_code == 403
-        for name in ("localhost", "localhost:8000", "127.0.0.1:1", "[::1]:8000", "[::1]", "LOCALHOST"):
+        names = (
+            "localhost",
+            "localhost:8000",
+            "127.0.0.1:1",
+            "127.0.0.2:8000",
+            "[::1]:8000",
+            "[::1]",
+            "LOCALHOST",
+        )
+        for name in names:
             assert client.get("/health", headers={"Host": name}).status_code == 200, name
+
+
+def test_pages_of_other_sites_cannot_make_the_server_work(plain: SentenceTransformer) -> None:
+    with client_of({"m": plain}) as client:
+        body = {"model": "m", "input": "a text"}
+        for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
+            answer = client.post("/v1/embeddings", json=body, headers={"Sec-Fetch-Site": site})
+            assert answer.status_code == status, site
 
 
 def test_every_answer_has_the_headers(plain: SentenceTransformer) -> None:

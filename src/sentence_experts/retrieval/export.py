@@ -107,11 +107,16 @@ def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
         notes = ["Retracted"] if paper.get("retracted") else []
         notes += [] if paper.get("doi") or paper.get("pmid") else [_line(paper["paper_id"])]
         fields += [("note", "; ".join(notes))] if notes else []
-        # Twice in braces, or BibTeX would write the names in a title small.
-        written = [f"  {name} = {{{{{_tex(value)}}}}}" if name == "title" else f"  {name} = {{{_tex(value)}}}"
-                   for name, value in fields]  # fmt: skip
+        written = [f"  {name} = {{{_field(name, value)}}}" for name, value in fields]
         entries.append(f"@article{{{_key(paper, keys)},\n" + ",\n".join(written) + "\n}\n")
     return "\n".join(entries)
+
+
+def _field(name: str, value: str) -> str:
+    if name == "title":  # in braces of its own, or BibTeX would write the names in it small
+        return f"{{{_tex(value)}}}"
+    # Styles take a DOI as it is, underscores too; what would end the field or begin a command is left out.
+    return re.sub(r"[\\{}]", "", value) if name == "doi" else _tex(value)
 
 
 def _tex(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
 from sentence_experts.config import Config
+from sentence_experts.retrieval.config import Unit
 
 
 class ServeConfig(Config):
@@ -20,9 +21,7 @@ class ServeConfig(Config):
     corpus: Path | None = Field(
         None, description="Folder of a corpus to search: opens the search page at /, and its API"
     )
-    unit: Literal["title+abstract", "abstract", "title"] = Field(
-        "title+abstract", description="Text of a paper that its vectors are made of"
-    )
+    unit: Unit = "title+abstract"
     api_key_file: Path | None = Field(None, description="File of keys that clients may send, one per line")
     auth: bool = Field(
         True, description="Ask for a key at addresses that other machines reach; otherwise anyone is served"
@@ -50,3 +49,11 @@ class ServeConfig(Config):
     drain_seconds: int = Field(
         30, ge=1, description="Time to finish the accepted requests in when told to stop (SIGTERM)"
     )
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sentence_experts.errors import InputError
+from sentence_experts.serve.config import is_local
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.metrics import Metrics
 
@@ -23,7 +24,6 @@ access = logging.getLogger("sentence_experts.access")
 
 WITHOUT_KEY = ("/health", "/ready", "/")
 STATIC = "/static/"  # with "/", the search page without anything in it: it asks for the key itself
-LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 LEFT = 499  # in the log only: the client has left
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -116,8 +116,10 @@ class Guard:
         if self.local_only:
             host = headers.get(b"host", "localhost").lower()
             name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-            if name not in LOCAL_NAMES:
+            if not is_local(name.removeprefix("[").removesuffix("]")):
                 raise RequestError(403, "this server answers requests to localhost only")
+            if method == "POST" and headers.get(b"sec-fetch-site") == "cross-site":
+                raise RequestError(403, "pages of other sites may not use this server")
         is_open = method in ("GET", "HEAD") and (path in WITHOUT_KEY or path.startswith(STATIC))
         if self.keys is None or is_open:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import os
 import signal
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import UsageError, require
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.serve.config import ServeConfig
+from sentence_experts.serve.config import ServeConfig, is_local
 
 if TYPE_CHECKING:
     import uvicorn
@@ -175,14 +174,6 @@ def check_host(config: ServeConfig) -> None:
         raise UsageError(
             f"`host`: other machines reach {config.host}: give `api_key_file`, or serve anyone (`auth=False`)"
         )
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listen(host: str, port: int) -> socket.socket:

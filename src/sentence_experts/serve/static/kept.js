@@ -43,7 +43,7 @@ export function keepButton(paper, label = paper.title ?? "") {
     "aria-description": label.slice(0, 200), onclick: () => keep(paper)}, on ? "Kept" : "Keep");
 }
 
-export function openKept(openDialog, ask, fail) {
+export function openKept(openDialog, ask) {
   const show = () => {
     const papers = kept();
     find("kept-actions").hidden = !papers.length;

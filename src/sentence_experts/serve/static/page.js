@@ -12,6 +12,8 @@ let state = asked.read(location.search);
 let about = null, answer = null, running = null, opened = null;
 const best = new Map(); // lens and paper -> its best sentence
 
+const CHOICES = 2000; // most values of a filter in its list, the frequent ones first
+
 const page = {
   open: (paper, from) => openPaper(paper, from),
   like: paper => change({like: [paper.paper_id], query: "", top: asked.TOP, view: "lists"}, true),
@@ -242,8 +244,10 @@ function prepare() {
     const values = Object.entries(about.values[name]);
     const select = find(name);
     select.closest("label").hidden = values.length < 2;
-    fill(select, make("option", {value: ""}, "any"), values.slice(0, 300).map(([value, papers]) =>
+    fill(select, make("option", {value: ""}, "any"), values.slice(0, CHOICES).map(([value, papers]) =>
       make("option", {value}, `${value.length > 60 ? `${value.slice(0, 60)}…` : value} (${number(papers)})`)));
+    const more = values.length - CHOICES;
+    if (more > 0) select.append(make("option", {disabled: ""}, `and ${number(more)} more, for the API`));
     select.addEventListener("change", () => change({[name]: select.value}));
   }
   find("years").hidden = Object.keys(about.values.year).length < 2;
@@ -267,7 +271,7 @@ function listen() {
   });
   find("copy-curl").addEventListener("click", event => copy(event.currentTarget, find("curl-text").textContent));
   find("open-help").addEventListener("click", () => openDialog("help"));
-  find("open-kept").addEventListener("click", () => openKept(openDialog, askKey, fail));
+  find("open-kept").addEventListener("click", () => openKept(openDialog, askKey));
   find("key-form").addEventListener("submit", event => {
     event.preventDefault();
     find("key").close();

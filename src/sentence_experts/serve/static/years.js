@@ -6,7 +6,8 @@ let years = [], tell = () => {};
 
 /** Bars of `counts` (year -> papers) over all years of the corpus; those in the chosen range stand out. */
 export function drawYears(counts, all, chosen) {
-  const known = Object.keys(all).map(Number);
+  const next = new Date().getFullYear() + 1;  // a wrong year far in the future would push out all others
+  const known = Object.keys(all).map(Number).filter(year => year <= next);
   if (known.length < 2) return;
   const last = Math.max(...known), first = Math.max(Math.min(...known), last - 79);
   years = Array.from({length: last - first + 1}, (_, n) => first + n);
