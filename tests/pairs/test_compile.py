@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import duckdb
@@ -343,7 +344,9 @@ def test_impossible_settings_are_errors(compiled: Compile, settings: dict, messa
 def test_the_suggested_threshold_works(compiled: Compile) -> None:
     with pytest.raises(InputError) as caught:
         compiled(negatives="cited", negatives_min_cited=999)
-    advised = int(str(caught.value).rsplit("=", 1)[1].rstrip("`"))
+    told = re.search(r"`negatives_min_cited=(\d+)`", str(caught.value))
+    assert told is not None
+    advised = int(told[1])
     assert compiled(negatives="cited", negatives_min_cited=advised).split("test").num_rows > 0
     with pytest.raises(InputError):
         compiled(negatives="cited", negatives_min_cited=advised + 1)

@@ -78,8 +78,8 @@ def test_papers_with_several_subjects(corpus: Path) -> None:
 
 
 def test_a_column_that_no_corpus_has(corpus: Path) -> None:
-    tasks = {"clustering": {"kind": "clustering", "datasets": {"headings": {**HEADINGS, "label": "topic"}}}}
-    with pytest.raises(InputError, match="lacks the column topic; it has: abstract, article_type"):
+    tasks = {"clustering": {"kind": "clustering", "datasets": {"headings": {**HEADINGS, "label": "colour"}}}}
+    with pytest.raises(InputError, match="lacks the column colour; it has: abstract, article_type"):
         compiled(corpus, tasks)
 
 

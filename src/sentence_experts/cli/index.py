@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
-    index = typer.Typer(cls=Group, no_args_is_help=True, help="Encode a corpus for search.")
+    index = typer.Typer(
+        cls=Group,
+        help="Encode a corpus for search.\n\n"
+        "Example: sentence-experts index build runs/experts/model --corpus corpus --route all",
+        no_args_is_help=True,
+    )
     add_verb(index, build)
     add_verb(index, show_)
     app.add_typer(index, name="index")

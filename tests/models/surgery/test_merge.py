@@ -22,6 +22,7 @@ from sentence_experts.storage import RECORD
 NAMES = ["copd", "cvd", "skin cancer"]
 # The package may lie on the path; whoever imports it fails.
 WITHOUT_PACKAGE = """
+import sys
 class Refused:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "sentence_experts":
