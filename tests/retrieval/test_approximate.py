@@ -59,6 +59,20 @@ def test_small_corpora_and_missing_lancedb_are_searched_exactly(tmp_path, vector
     assert not list(tmp_path.iterdir())
 
 
+def test_a_table_that_cannot_be_made_or_read_leaves_search_exact(tmp_path, vectors, monkeypatch, caplog):
+    monkeypatch.setattr(approximate, "LARGE", 500)
+
+    def read_only(*arguments):
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(approximate, "build", read_only)
+    assert LanceVectors.open(tmp_path, vectors) is None
+    assert caplog.text.count("all papers are compared instead") == 1
+    (tmp_path / approximate.FOLDER).mkdir()  # of an interrupted copy
+    assert LanceVectors.open(tmp_path, vectors) is None
+    assert caplog.text.count("all papers are compared instead") == 2
+
+
 def test_rows_of_the_corpus_are_returned(vectors, near):
     index = RouteVectors(vectors, np.arange(2000) * 2 + 1, near)
     assert index.search(vectors[:1], 1)[0][0].tolist() == [1]

@@ -108,6 +108,9 @@ def test_all_routes_are_built_and_listed(tmp_path, experts, monkeypatch):
     assert sorted(built["route"]) == ["crops", "neuro"]
     assert built["texts"].tolist() == [4, 4]
     assert set(built["state"]) == {"whole"}
+    (Path(built["folder"][0]) / "lance").mkdir()
+    (Path(built["folder"][0]) / "lance" / "part").write_bytes(b"0" * 1_000_000)
+    assert CorpusIndex.open(tmp_path).to_pandas()["megabytes"][0] == built["megabytes"][0] + 1
     monkeypatch.setattr(index_module, "_build", refuse)
     search(experts, corpus, "rice", route="neuro", unit="title")
     write_corpus(tmp_path, PAPERS[:2])

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.retrieval import papers as papers_module
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
 from sentence_experts.retrieval.papers import Papers, _pattern
@@ -198,6 +201,37 @@ def test_ranks_of_given_papers_are_those_of_a_search(searcher):
     filtered = searcher.search(query, top_k=9, filters=few)[0]
     ranks = searcher.ranks(query[0], [hit.row for hit in filtered], filters=few)
     assert ranks == [(hit.rank, hit.percentile) for hit in filtered]
+
+
+def test_ranks_in_a_large_corpus_are_estimated_from_a_sample(searcher, monkeypatch):
+    query, few = searcher.encode(["rice"])[0], Filters.of("2015..")
+    exact = [searcher.ranks(query, range(5), filters=filters) for filters in (None, few)]
+    large = replace(searcher.vectors(), near=object())  # the sample holds all papers of this one
+    monkeypatch.setitem(searcher._vectors, None, large)
+    estimated = [searcher.ranks(query, range(5), filters=filters) for filters in (None, few)]
+    for ours, theirs in zip(estimated, exact, strict=True):
+        assert [rank for rank, _ in ours] == [rank for rank, _ in theirs]
+
+
+def test_hybrid_does_not_depend_on_how_many_papers_are_asked_for(searcher):
+    ten = searcher.search("Memory in rats", top_k=9, hybrid=True)[0]
+    assert searcher.search("Memory in rats", top_k=2, hybrid=True)[0] == ten[:2]
+
+
+def test_few_papers_are_kept_in_memory(tmp_path, monkeypatch):
+    rows = [{"paper_id": f"p{number}", "title": "x" * 1000} for number in range(4)]
+    with open_corpus(pa.Table.from_pylist(rows)) as opened:
+        pq.write_table(pq.read_table(opened.papers), opened.papers, row_group_size=1)
+        papers = Papers(opened)
+        monkeypatch.setattr(papers_module, "_MAX_BYTES", 2500)
+        assert [paper["paper_id"] for paper in papers.facts([0, 1, 2, 3, 0])] == [
+            "p0",
+            "p1",
+            "p2",
+            "p3",
+            "p0",
+        ]
+        assert len(papers._groups) == 2
 
 
 def test_hybrid_brings_the_paper_with_the_rare_word_up(searcher):

@@ -22,7 +22,7 @@ from sentence_experts.evaluation.judgements import Judgements
 from sentence_experts.evaluation.models import Models, model_runs
 from sentence_experts.evaluation.results import Result
 from sentence_experts.models.routing.known_routes import KnownRoutes
-from sentence_experts.retrieval.keywords import fused, keyword_index
+from sentence_experts.retrieval.keywords import FUSED, fused, keyword_index
 from sentence_experts.retrieval.lenses import lens_of
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.searcher import Searcher
@@ -179,14 +179,14 @@ def evaluate_search(
     with open_corpus(corpus) as folder:
         data = _Measured.of(judged, Papers(folder))
         keywords = keyword_index(folder, unit)
-        by_words = [keywords.search(text, _DEPTH + 1) for text in data.texts]
+        by_words = [keywords.search(text, FUSED) for text in data.texts]
         figures = {(BM25, "", False): data.figures(by_words)}
         for run in runs:
             encoder = run.open(config or EncodingOptions())
             searcher = Searcher(encoder, folder, unit, data.papers)
             for lens in [searcher.lens(name) for name in route] or searcher.lenses:
                 vectors = searcher.encode(data.texts, lens)
-                found = [rows for rows, _ in searcher.vectors(lens).search(vectors, _DEPTH + 1)]
+                found = [rows for rows, _ in searcher.vectors(lens).search(vectors, FUSED)]
                 both = [fused(list(each), _DEPTH + 1) for each in zip(found, by_words, strict=True)]
                 figures[run.label, lens.name, False] = data.figures(found)
                 figures[run.label, lens.name, True] = data.figures(both)
@@ -242,7 +242,10 @@ class _Measured:
         rows = dict(zip(names, papers.rows_of(names), strict=True))
         texts, grades, own, left_out = [], [], [], 0
         for query, of_query in judged.relevance.items():
-            known = {row: grade for name, grade in of_query.items() if (row := rows[name]) is not None}
+            known: dict[int, float] = {}
+            for name, grade in of_query.items():  # a paper may be judged under two of its ids
+                if (found := rows[name]) is not None:
+                    known[found] = max(grade, known.get(found, grade))
             row = papers.row_of(query) if ":" in query or "/" in query else None
             known.pop(-1 if row is None else row, None)
             if not any(grade > 0 for grade in known.values()):

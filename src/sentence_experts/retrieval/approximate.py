@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.errors import InputError, brief
 from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval.exact import Ranking, nearest
 from sentence_experts.storage import locked, replacing_folder
@@ -48,21 +49,28 @@ class LanceVectors:
 
     @classmethod
     def open(cls, folder: Path, vectors: Vectors) -> LanceVectors | None:
-        """The table in an index's folder, built if it is not there; None for a small corpus or no LanceDB."""
+        """The table in an index's folder, built if it is not there.
+
+        None for a small corpus, and, with a warning, without LanceDB or where the table cannot be used.
+        """
         if len(vectors) <= LARGE:
             return None
         if importlib.util.find_spec("lancedb") is None:
             logger.warning(_MISSING)
             return None
         place = folder / FOLDER
-        if not place.is_dir():
-            with locked(place, "index the vectors", wait=True):
-                if not place.is_dir():
-                    logger.info(f"{place}: indexing {len(vectors):,} vectors")
-                    build(place, vectors)
-        import lancedb
+        try:
+            if not place.is_dir():
+                with locked(place, "index the vectors", wait=True):
+                    if not place.is_dir():
+                        logger.info(f"{place}: indexing {len(vectors):,} vectors")
+                        build(place, vectors)
+            import lancedb
 
-        return cls(lancedb.connect(str(place)).open_table(TABLE), vectors)
+            return cls(lancedb.connect(str(place)).open_table(TABLE), vectors)
+        except (OSError, RuntimeError, ValueError, InputError) as error:  # read-only, a full disk, damaged
+            logger.warning(f"{place}: no index of LanceDB ({brief(error)}); all papers are compared instead")
+            return None
 
     def search(self, queries: Vectors, top_k: int, places: NDArray[np.int64] | None = None) -> list[Ranking]:
         """As `exact.nearest`, nearly: of the ten nearest about 99 in 100 are found."""

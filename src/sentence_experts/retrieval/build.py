@@ -84,7 +84,7 @@ def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
         dimensions = int(np.load(folder / "vectors.npy", mmap_mode="r").shape[1])
     except (InputError, OSError, EOFError, KeyError, TypeError, ValueError):
         noted, settings, texts, dimensions, state = {}, {}, 0, 0, "damaged"
-    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return {
         "route": settings.get("route"),
         "unit": settings.get("unit", ""),

@@ -29,6 +29,7 @@ K1, B = 1.2, 0.75  # Robertson's usual values, as in Lucene
 WORD = re.compile(r"\w+")
 WORDS, STARTS, ROWS, WEIGHTS = "words.txt", "starts.npy", "rows.npy", "weights.npy"
 _VERSION = "bm25 1"
+FUSED = 200  # papers of each ranking that are fused, however many are asked for
 
 
 @dataclass(frozen=True)

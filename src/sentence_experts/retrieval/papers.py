@@ -38,7 +38,7 @@ VALUES = {"year": "year", "type": "article_type", "journal": "journal", "domain"
 _ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex", "s2")
 _LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
 _NAMED = 8  # of the values that a message names
-_GROUPS_IN_MEMORY = 64  # row groups of papers, 16,384 papers each
+_MAX_BYTES = 1 << 28  # of row groups of papers in memory, 16,384 papers each
 _FILTERS_IN_MEMORY = 64
 
 
@@ -86,7 +86,7 @@ class Papers:
         with self._reading:
             if number not in self._groups:
                 self._groups[number] = self._file.read_row_group(number, columns=self._names)
-                if len(self._groups) > _GROUPS_IN_MEMORY:
+                while len(self._groups) > 1 and sum(t.nbytes for t in self._groups.values()) > _MAX_BYTES:
                     self._groups.popitem(last=False)
             self._groups.move_to_end(number)
             return self._groups[number]
