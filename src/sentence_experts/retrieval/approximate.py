@@ -29,6 +29,7 @@ LARGE = 200_000  # vectors that are all compared with each query
 SELECTIVE = 50_000  # papers that pass a filter, which are all compared
 FOLDER, TABLE = "lance", "vectors"
 _PROBED = 0.15  # share of the partitions that a query looks into
+_AT_LEAST = 10  # papers that are looked for, also where fewer are wanted
 _REFINED = 5  # candidates per paper wanted whose whole vectors are compared
 # Of k-means: a quarter of LanceDB's own work.
 _ITERATIONS, _SAMPLE_RATE = 20, 128
@@ -79,7 +80,7 @@ class LanceVectors:
         return [self._search(query, top_k, places) for query in unit(np.asarray(queries, np.float32))]
 
     def _search(self, query: Vectors, top_k: int, places: NDArray[np.int64] | None) -> Ranking:
-        wanted = top_k
+        wanted = max(top_k, _AT_LEAST)
         if places is not None:
             wanted = min(round(2 * top_k * len(self._vectors) / len(places)) + 10, len(self._vectors))
         found = (
