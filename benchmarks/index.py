@@ -5,8 +5,8 @@
 Vectors of 384 numbers lie between those of two random eLife titles (all-MiniLM-L6-v2), with noise; three
 routes have three sets of them. Each way runs in a process of its own, on one core, and answers the same
 queries without a filter and behind filters that 2% and 0.1% of the papers pass. Recall is that of the ten
-nearest, as exact search finds them; the page cache is warm. Ratios hold inside one run: other programs may
-share the machine.
+nearest, as exact search finds them; the page cache is warm. Where other programs share the machine, compare
+CPU times: seconds of the clock hold waiting.
 """
 
 from __future__ import annotations
