@@ -74,7 +74,7 @@ class RouteVectors:
         """The nearest papers for each query of shape (queries, dimensions): their rows and cosines.
 
         Papers with equal scores stand in the order of the corpus. `allowed`, of shape (papers of the
-        corpus,), says which to look at.
+        corpus,), selects the papers to search.
 
         Raises:
             UsageError: `top_k` is less than 1, or the queries come from another model.

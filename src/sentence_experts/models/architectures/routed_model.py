@@ -1,10 +1,10 @@
 """The mixin in front of a transformers encoder that sends each sequence through one expert per block.
 
-Where routes choose the expert, the batch is put in the order of its experts once, at the model's entry: all
-blocks then work on contiguous slices, and the outputs are put back in the batch's order at the exit. Where
-each block chooses (`sequence_router`, `token_router`), each orders the batch for its own experts and back.
+Where routes choose the expert, the batch is sorted by expert once, at the model's entry: all blocks then
+work on contiguous slices, and the original order is restored at the exit. Where each block chooses
+(`sequence_router`, `token_router`), each block sorts the batch for its own experts and restores the order.
 
-Batches on the CPU are packed (`packing`): entry and exit then leave the padding out and put it back too.
+Batches on the CPU are packed (`packing`): padding is removed at the entry and restored at the exit.
 """
 
 from __future__ import annotations

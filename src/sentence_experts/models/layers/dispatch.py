@@ -127,7 +127,7 @@ def take(inputs: dict[str, Tensor], order: Tensor, dim: int = 0) -> dict[str, Te
 
 
 def put_back(outputs: ModelOutput, order: Tensor, dim: int = 0) -> ModelOutput:
-    """Undo `take` in every output; `pooler_output` (batch, width) has no tokens to put back when packed."""
+    """Undo `take` in every output; when packed, `pooler_output` (batch, width) has no tokens and stays."""
     back = torch.argsort(order)
     for name, value in outputs.items():
         if dim == 0 or name != "pooler_output":

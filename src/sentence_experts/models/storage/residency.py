@@ -5,8 +5,8 @@ section 3.1). The place of an idle expert in each block is held by an `IdleExper
 disk its weights come back out of the model's safetensors files, of which nothing else is read. The memory is
 really given back: an expert's weights are a mapping of its own file, which closes with the last of them.
 
-Either the caller says which experts are in memory (`keep`), or a limit does (`limit`): an expert then comes
-when a text calls it, and the least recently used leaves.
+The experts in memory are either chosen by the caller (`keep`) or bounded by a limit (`limit`): an expert is
+then loaded when a text needs it, and the least recently used one is unloaded.
 """
 
 from __future__ import annotations
