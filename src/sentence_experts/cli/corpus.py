@@ -78,10 +78,13 @@ def import_(
     """Read articles into a corpus: two Parquet tables, papers and citations.
 
     Sources are folders, .xml and .nxml files, and .tar, .tar.gz, .tar.xz, .tar.bz2 and .zip archives of JATS
-    articles (PMC, PLOS, eLife) or PubMed XML; or JSON and Parquet records of OpenAlex, Semantic Scholar,
-    Crossref or Europe PMC. Tables of your own come in with --papers and --citations.
+    articles (PMC, PLOS, eLife) or PubMed XML; JSON and Parquet records of OpenAlex, Semantic Scholar,
+    Crossref or Europe PMC; or exports of reference managers and databases: RIS, NBIB, BibTeX, CSV of PubMed
+    and Zotero, EndNote XML. Tables of your own come in with --papers and --citations.
 
     Example: sentence-experts corpus import elife.tar.xz more/ --out corpus
+
+    Example: sentence-experts corpus import library.bib pubmed.csv --out library
 
     Example: sentence-experts corpus import snapshot/data/works --format openalex --field 17 --out computing
 

@@ -20,6 +20,10 @@ COUNTED = (
     *("licence", "year"),
 )
 """Columns of the papers whose values can be listed."""
+RecordFormats = Literal[
+    "openalex", "s2", "crossref", "europepmc",
+    "ris", "nbib", "wos", "pubmed-csv", "zotero-csv", "endnote", "bibtex",
+]  # fmt: skip
 Names = tuple[str, ...]
 Workers = Annotated[
     int | None,
@@ -36,11 +40,11 @@ _MEMORY = re.compile(r"[1-9][0-9]*\s*[MG]i?B", re.IGNORECASE)
 class ImportConfig(Config):
     """Settings of `import_corpus`: how to read, and which records of OpenAlex and other services to keep."""
 
-    format: Literal["openalex", "s2", "crossref", "europepmc"] | None = Field(
+    format: RecordFormats | None = Field(
         None,
         description="What the sources are: openalex (works of a snapshot or the API), s2 (Semantic Scholar: "
-        "papers, abstracts, citations), crossref (works), europepmc (search results). Default: JATS or "
-        "PubMed XML, and JSON or Parquet of the format that its first records show",
+        "papers, abstracts, citations), crossref (works), europepmc (search results); or exports: ris, nbib, "
+        "wos, pubmed-csv, zotero-csv, endnote (XML), bibtex. Default: what the beginning of each file shows",
     )
     topic: Names = Field(
         (), description="Keep works of these OpenAlex topics: names, `*` for any text, or ids"

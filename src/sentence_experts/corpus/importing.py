@@ -19,6 +19,8 @@ from sentence_experts.corpus.building import (
 )
 from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.formats.archives import Source, find_sources, kind_of
+from sentence_experts.corpus.formats.endnote import is_endnote
+from sentence_experts.corpus.formats.exports import beginning
 from sentence_experts.corpus.formats.record_filter import RecordFilter
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, find_record_files
@@ -47,7 +49,8 @@ def import_corpus(
     Args:
         sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives of JATS or PubMed
             articles, in any mix; with `format`, or where there are no such, files and folders of JSON, JSON
-            lines (also `.gz`) or Parquet records of OpenAlex, Semantic Scholar, Crossref or Europe PMC.
+            lines (also `.gz`) or Parquet records of OpenAlex, Semantic Scholar, Crossref or Europe PMC, and
+            exports: RIS, NBIB, BibTeX, Web of Science's text, CSV of PubMed and Zotero, EndNote's XML.
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
         config: settings; those given by name come before it.
         overwrite: begin anew, in place of another corpus in `out`.
@@ -92,7 +95,9 @@ def _sorted(paths: list[Path], config: ImportConfig) -> tuple[list[Path], list[P
 def _holds_records(path: Path) -> bool:
     """Whether a file, or every file of a folder, is of a kind that holds records, not articles."""
     if not path.is_dir():
-        return path.name.lower().endswith(RECORD_SUFFIXES) and not kind_of(path)
+        if kind := kind_of(path):
+            return kind == "file" and path.is_file() and is_endnote(beginning(path))
+        return path.name.lower().endswith(RECORD_SUFFIXES)
     found = False
     for _, _, files in os.walk(path):
         for name in files:

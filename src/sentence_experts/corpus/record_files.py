@@ -1,4 +1,4 @@
-"""Files of records (OpenAlex, Semantic Scholar, Crossref, Europe PMC) to parts, one process per file.
+"""Files of records (of services, reference managers and databases) to parts, one process per file.
 
 A file is read in groups of records, each of which becomes a part, so an import that was killed goes on with
 the group that it had begun.
@@ -7,7 +7,7 @@ the group that it had begun.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -18,41 +18,25 @@ from typing import Any
 import numpy as np
 
 from sentence_experts.compat.multiprocessing import DetachedContext
-from sentence_experts.corpus.formats import crossref, europepmc, openalex, semantic_scholar
-from sentence_experts.corpus.formats.json_records import Raw, parsed, read_raw
+from sentence_experts.corpus.formats.json_records import Raw, parsed
 from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter, iso_day
 from sentence_experts.corpus.jobs import follow_parent
-from sentence_experts.corpus.paper import Paper, Rejection
+from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import ignored_if_done, mark_done
 from sentence_experts.corpus.parts import CorpusPart, part_key
+from sentence_experts.corpus.record_formats import FORMATS, NAMED_PER_PART, Add, Reading, format_of
 from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, sha256_file, sha256_text
 
 _RECORDS_PER_PART = 10_000
 _BYTES_PER_PART = 256 << 20
-_NAMED_PER_PART = 100
-"""Rejections of single records that are listed per part; further ones are counted."""
 DELETED_IDS = ("deleted_ids.csv", "deleted_ids.csv.gz")
-RECORD_SUFFIXES = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".gz", ".parquet")
+RECORD_SUFFIXES = (
+    *(".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".gz", ".parquet"),
+    *(".ris", ".nbib", ".bib", ".bibtex", ".csv", ".ciw", ".txt"),
+)
 _NO_RECORDS = ("manifest", "manifest.json", *DELETED_IDS)
-
-Add = Callable[[CorpusPart, Mapping[str, Any], int, "_Reading"], str | None]
-
-
-@dataclass(frozen=True)
-class RecordFormat:
-    """One format of records.
-
-    Attributes:
-        recognises: whether a record looks like one of it.
-        add: adds a record to a part, or returns the reason why it is left out on purpose.
-        columns: those that are read of Parquet; None for all.
-    """
-
-    recognises: Callable[[Mapping[str, Any]], bool]
-    add: Add
-    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,79 +46,6 @@ class RecordFile:
     name: str
     path: Path
     format: str
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """What decides which records of a file are kept."""
-
-    name: str
-    chosen: RecordFilter
-    day: int
-    deleted: np.ndarray
-    """Numbers of deleted OpenAlex works, ascending; shape (works,)."""
-
-
-def _add_openalex(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Reading) -> str | None:
-    paper = openalex.to_paper(record, reading.chosen, reading.day)
-    if isinstance(paper, str):
-        return paper
-    place = int(np.searchsorted(reading.deleted, paper.openalex or 0))
-    if place < len(reading.deleted) and reading.deleted[place] == paper.openalex:
-        return "deleted"
-    part.add(paper, f"W{paper.openalex}")
-    return None
-
-
-def _add_s2(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Reading) -> str | None:
-    if semantic_scholar.is_edge(record):
-        try:
-            citing, citation, contexts = semantic_scholar.edge(record)
-        except RecordError as error:
-            return error.reason
-        chosen = reading.chosen.names
-        if chosen is not None and citing not in chosen and f"s2:{citation.s2}" not in chosen:
-            return "filtered"
-        part.add_citation(citing, citing, row, citation, contexts)
-        return None
-    if "sha" in record or "model" in record:
-        return "not-a-paper"
-    paper, whole = semantic_scholar.to_paper(record)
-    return _add_paper(part, paper, row, reading, whole)
-
-
-def _add_crossref(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Reading) -> str | None:
-    return _add_paper(part, crossref.to_paper(record), row, reading)
-
-
-def _add_europepmc(part: CorpusPart, record: Mapping[str, Any], row: int, reading: _Reading) -> str | None:
-    return _add_paper(part, europepmc.to_paper(record), row, reading)
-
-
-def _add_paper(part: CorpusPart, paper: Paper, row: int, reading: _Reading, whole: bool = True) -> str | None:
-    names = paper.names()
-    if whole and not reading.chosen.admits(
-        year=paper.year,
-        kinds=(paper.article_type,),
-        language=paper.language,
-        fields=({"display_name": subject} for subject in paper.subjects),
-        names=names,
-    ):
-        return "filtered"
-    part.add(paper, names[0] if whole else None)
-    unreadable = [f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi]
-    for detail in unreadable[: max(0, _NAMED_PER_PART - len(part.rejections))]:
-        part.rejections.append(Rejection(reading.name, names[0], None, "unreadable-doi", detail))
-    return None
-
-
-FORMATS = {
-    "openalex": RecordFormat(openalex.is_work, _add_openalex, openalex.FIELDS),
-    "s2": RecordFormat(semantic_scholar.is_record, _add_s2),
-    "crossref": RecordFormat(crossref.is_work, _add_crossref),
-    "europepmc": RecordFormat(europepmc.is_record, _add_europepmc),
-}
-"""Formats by name, in the order in which they are tried on a record of unknown format."""
 
 
 def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile], list[Path]]:
@@ -149,7 +60,8 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
     deleted = [file for file in inside if file.name in DELETED_IDS]
     files = [file for file in inside if file.name not in _NO_RECORDS and not file.name.startswith((".", "_"))]
     if path.is_dir():
-        files = [file for file in files if file.name.lower().endswith(RECORD_SUFFIXES)]
+        suffixes = (*RECORD_SUFFIXES, ".xml") if format == "endnote" else RECORD_SUFFIXES
+        files = [file for file in files if file.name.lower().endswith(suffixes)]
         of_works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
         files = of_works or files
     if not files:
@@ -157,7 +69,7 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
     base = path.parent if path.is_file() else path
     found = []
     for file in files:
-        kind = format or _format_of(file)
+        kind = format or format_of(file)
         if kind:
             found.append(RecordFile(file.relative_to(base).as_posix(), file, kind))
     if not any(file.format in FORMATS for file in found):
@@ -172,23 +84,6 @@ def _walk(folder: Path) -> Iterator[Path]:
     for base, folders, files in os.walk(folder):
         folders.sort()
         yield from (Path(base, name) for name in files if not os.path.islink(os.path.join(base, name)))
-
-
-def _format_of(file: Path) -> str:
-    """The format of the first records of a file, or "unknown"; empty if it has none."""
-    empty = True
-    for number, raw in enumerate(read_raw(file)):
-        if number >= 10:
-            break
-        empty = False
-        try:
-            record = {} if isinstance(raw, RecordError) else parsed(raw)
-        except RecordError:
-            continue
-        for name, format in FORMATS.items():
-            if format.recognises(record):
-                return name
-    return "" if empty else "unknown"
 
 
 @dataclass(frozen=True)
@@ -258,10 +153,10 @@ def parse_file(source: int, file: RecordFile, chosen: RecordFilter, deleted: Pat
         mark_done(source, parts, 0, 0, [Rejection(file.name, None, None, "unknown-format")])
         return
     # Mapped, so that all workers share its pages.
-    reading = _Reading(file.name, chosen, iso_day(file.name) or 0, np.load(deleted, mmap_mode="r"))
+    reading = Reading(file.name, chosen, iso_day(file.name) or 0, np.load(deleted, mmap_mode="r"))
     count = row = 0
     rejections: list[Rejection] = []
-    for group, errors in _groups(file.path, format.columns):
+    for group, errors in _groups(format.records(file.path)):
         if not parts.is_done(part_key(source, count)):
             _part(source, count, file.name, row, group, format.add, reading).write(parts)
         rejections += [Rejection(file.name, None, None, each.reason, each.detail) for each in errors]
@@ -269,12 +164,12 @@ def parse_file(source: int, file: RecordFile, chosen: RecordFilter, deleted: Pat
     mark_done(source, parts, 0, count, rejections)
 
 
-def _groups(path: Path, columns: tuple[str, ...] | None) -> Iterator[tuple[list[Raw], list[RecordError]]]:
+def _groups(records: Iterator[Raw | RecordError]) -> Iterator[tuple[list[Raw], list[RecordError]]]:
     """The records of a file in groups that depend only on the file, and what is wrong with the file."""
     group: list[Raw] = []
     errors: list[RecordError] = []
     size = 0
-    for raw in read_raw(path, columns):
+    for raw in records:
         if isinstance(raw, RecordError):
             errors.append(raw)
             continue
@@ -288,7 +183,7 @@ def _groups(path: Path, columns: tuple[str, ...] | None) -> Iterator[tuple[list[
 
 
 def _part(
-    source: int, number: int, name: str, first: int, group: list[Raw], add: Add, reading: _Reading
+    source: int, number: int, name: str, first: int, group: list[Raw], add: Add, reading: Reading
 ) -> CorpusPart:
     part = CorpusPart(source, number)
     counts: dict[str, int] = {}
@@ -303,7 +198,7 @@ def _part(
             if left_out:
                 counts[left_out] = counts.get(left_out, 0) + 1
             continue
-        if len(part.rejections) < _NAMED_PER_PART:
+        if len(part.rejections) < NAMED_PER_PART:
             part.rejections.append(Rejection(name, None, f"record {first + place + 1}", reason, detail))
         else:
             counts[reason] = counts.get(reason, 0) + 1

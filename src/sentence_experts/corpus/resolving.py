@@ -88,6 +88,7 @@ def resolving(
         "preserve_insertion_order": False, "autoinstall_known_extensions": False,
     }  # fmt: skip
     with duckdb.connect(":memory:", config=settings) as database:
+        database.execute("SET enable_progress_bar = false")
         database.execute("CREATE TABLE source_names (source INTEGER, name VARCHAR)")
         database.executemany("INSERT INTO source_names VALUES (?, ?)", list(enumerate(source_names)))
         for view, suffix in (("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)):

@@ -1,8 +1,8 @@
 """Papers and citations from the user's own tables.
 
-Papers need the columns `id`, `title`, `abstract`; citations `citing`, `cited`, whose values are ids of the
-papers or any DOI, PMID, PMCID, `openalex:W...` or `s2:...`. Lists
-(subjects, mesh, keywords) are Parquet lists, JSON arrays, or text split at `;` or `|`.
+Papers need the columns `id` (or `doi`, `pmid`, ...), `title`, `abstract`; citations `citing`, `cited`, whose
+values are ids of the papers or any DOI, PMID, PMCID, `openalex:W...` or `s2:...`. Lists (subjects, mesh,
+keywords) are Parquet lists, JSON arrays, or text split at `;` or `|`. Names of columns may be in any case.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sentence_experts.corpus.identifiers import (
 )
 from sentence_experts.corpus.paper import Citation, Paper, Rejection
 from sentence_experts.corpus.parts import CorpusPart, missing_groups
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import PartStore
 from sentence_experts.tables import (
     BadRowError,
@@ -48,8 +48,10 @@ from sentence_experts.tables import (
 
 _ROWS_PER_PART = 20_000
 _PAPER_COLUMNS = ("id", "title", "abstract")
+_IDS = ("doi", "pmid", "pmcid", "openalex", "s2")
 _MORE_PAPER_COLUMNS = (
-    *("doi", "pmid", "pmcid", "openalex", "s2", "year", "article_type", "journal", "licence"),
+    *_IDS,
+    *("year", "article_type", "journal", "licence"),
     *("retracted", "subjects", "mesh", "keywords", "topic", "subfield", "field", "language"),
 )
 _CITATION_COLUMNS = ("citing", "cited")
@@ -102,7 +104,8 @@ class UserTables:
         _parse(self.papers, name, parts, first_source, partial(_add_paper, table=name))
         if self.citations is not None:
             # Bare digits may be PMIDs only if the papers have PMIDs.
-            add = partial(_add_citation, digits_are_pmids="pmid" in read_columns(self.papers))
+            has_pmids = "pmid" in map(_folded, read_columns(self.papers))
+            add = partial(_add_citation, digits_are_pmids=has_pmids)
             _parse(self.citations, _name(self.citations, "citations"), parts, first_source + 1, add)
 
 
@@ -110,21 +113,29 @@ def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> No
     """Check the columns of a table, and name those that are not read: one of them may be misspelt.
 
     Raises:
-        InputError: a required column is missing.
+        InputError: a required column is missing, or two differ only in their case.
     """
-    name, columns = name_of_table(table), read_columns(table)
-    check_columns(name, required, columns)
+    name, given = name_of_table(table), read_columns(table)
+    columns = list(map(_folded, given))
+    if twice := next((column for column in columns if columns.count(column) > 1), None):
+        raise InputError(f"{name}: two columns are named {twice!r} but for their case; rename one")
+    named = "id" in required and any(column in columns for column in _IDS)
+    check_columns(name, [column for column in required if column != "id" or not named], columns)
     absent = [column for column in more if column not in columns]
     notes = []
-    for column in columns:
+    for column, stated in zip(columns, given, strict=True):
         if column not in (*required, *more):
-            near = difflib.get_close_matches(column.lower().strip(), absent, n=1, cutoff=0.75)
-            notes.append(f"{column} (did you mean {near[0]}?)" if near else column)
+            near = difflib.get_close_matches(column, absent, n=1, cutoff=0.75)
+            notes.append(f"{stated} (did you mean {near[0]}?)" if near else stated)
     if notes:
         logger.warning(
             f"{name}: columns that are not read: {', '.join(notes)}; "
             f"besides {', '.join(required)}, these are: {', '.join(more)}"
         )
+
+
+def _folded(column: str) -> str:
+    return column.strip().lower()
 
 
 def _name(table: Table, kind: str) -> str:
@@ -141,14 +152,14 @@ def _parse(
             try:
                 if isinstance(row, BadRowError):
                     raise row
-                add(part, row, row_number)
+                add(part, {_folded(column): value for column, value in row.items()}, row_number)
             except BadRowError as error:
                 part.rejections.append(Rejection(name, None, f"row {row_number}", "bad-row", str(error)))
         part.write(parts)
 
 
 def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
-    own = _identifier(row.get("id"))
+    own = next(filter(None, (_identifier(row.get(column)) for column in ("id", *_IDS))), None)
     if not own:
         raise BadRowError("no id")
     title, abstract = _text(row.get("title")), _text(row.get("abstract"))

@@ -105,14 +105,14 @@ def _paper(record: Element) -> Paper:
         title=_title(article),
         abstract=_abstract(article),
         year=_year(article, data),
-        article_type=_article_type(kinds, book),
+        article_type=article_type(kinds, book),
         mesh=unique(_heading(node) for node in main.iterfind("MeshHeadingList/MeshHeading")),
         keywords=unique(
             (plain_text(node) or "").strip(",; ") for node in main.iterfind("KeywordList/Keyword")
         ),
         journal=first_text(article, *_JOURNALS),
         retracted=bool(
-            _RETRACTED & {*kinds, *uis} or _RETRACTED_BY & {node.get("RefType") for node in related}
+            RETRACTED & {*kinds, *uis} or _RETRACTED_BY & {node.get("RefType") for node in related}
         ),
         retracts=tuple(dict.fromkeys(each for each in withdrawn if each.doi or each.pmid or each.pmcid)),
         citations=tuple(_citations(article if book else data, related)),
@@ -120,7 +120,7 @@ def _paper(record: Element) -> Paper:
     )
 
 
-_RETRACTED = frozenset({"Retracted Publication", "D016441"})
+RETRACTED = frozenset({"Retracted Publication", "D016441"})
 _RETRACTED_BY = frozenset({"RetractionIn", "RetractedandRepublishedIn"})
 _JOURNALS = ("Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle")
 _TITLES = ("ArticleTitle", "VernacularTitle", "Book/BookTitle")
@@ -132,18 +132,27 @@ _NO_LABELS = frozenset({"UNLABELLED", "UNASSIGNED"})
 
 
 def _title(article: Element) -> str | None:
-    """The title without NLM's own marks: brackets around a translation, a full stop at the end."""
-    for path in _TITLES:
-        text = first_text(article, path)
-        if text and not _NO_TITLE.fullmatch(text):
-            text = _TRANSLATED.sub("", text)
-            inner = text.removesuffix(".")
-            if inner.startswith("[") and inner.endswith("]") and not re.search(r"[\[\]]", inner[1:-1]):
-                text = inner[1:-1].strip()
-            last = text.rpartition(" ")[2]
-            # The full stop of "U.S.A." or "..." belongs to the word.
-            return (text[:-1] if last.endswith(".") and last.count(".") == 1 else text) or None
-    return None
+    """The first title of an article that is one."""
+    texts = (without_marks(first_text(article, path)) for path in _TITLES)
+    return next(filter(None, texts), None)
+
+
+def without_marks(title: str | None) -> str | None:
+    """A title without NLM's own marks: brackets around a translation, a full stop at the end; None if it
+    says that there is none.
+
+    >>> without_marks("[Sleep in rats].")
+    'Sleep in rats'
+    """
+    if not title or _NO_TITLE.fullmatch(title):
+        return None
+    text = _TRANSLATED.sub("", title)
+    inner = text.removesuffix(".")
+    if inner.startswith("[") and inner.endswith("]") and not re.search(r"[\[\]]", inner[1:-1]):
+        text = inner[1:-1].strip()
+    last = text.rpartition(" ")[2]
+    # The full stop of "U.S.A." or "..." belongs to the word.
+    return (text[:-1] if last.endswith(".") and last.count(".") == 1 else text) or None
 
 
 def _abstract(article: Element) -> str | None:
@@ -205,7 +214,8 @@ _ARTICLE_TYPES = {
 }  # fmt: skip
 
 
-def _article_type(kinds: tuple[str, ...], book: bool) -> str | None:
+def article_type(kinds: tuple[str, ...], book: bool = False) -> str | None:
+    """JATS's name for the most specific of some of PubMed's publication types."""
     of_a_book = "chapter-article" if book else None
     return next((kind for name, kind in _ARTICLE_TYPES.items() if name in kinds), of_a_book)
 

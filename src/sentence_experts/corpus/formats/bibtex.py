@@ -1,0 +1,177 @@
+"""BibTeX and BibLaTeX to papers.
+
+Entries are read as BibTeX does: braces count even if escaped, `#` joins, macros of `@string` hold for what
+follows. An entry that is not closed is set aside, and reading goes on with the next line that begins one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sentence_experts.corpus.formats.exports import exported_paper, read_export
+from sentence_experts.corpus.formats.latex import latex_to_text, without_braces
+from sentence_experts.corpus.formats.record_filter import RecordError
+from sentence_experts.corpus.paper import Paper
+
+_ENTRY = re.compile(r"@[ \t]*([A-Za-z]+)\s*([{(])")
+_NEXT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*[{(]", re.MULTILINE)
+_KEY = re.compile(r"\s*([^\s,={}]*)\s*(?:,|(?=[})]))")
+_BETWEEN = re.compile(r"(?:[\s,]|%[^\n]*\n)*")  # Biber takes comments inside entries
+_FIELD = re.compile(r"([^\s,={}\"#()]+)\s*=\s*")
+_BARE = re.compile(r"[^\s,{}\"#()=]+")
+_BEGINS = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*\{\s*[^\s,={}]*\s*(?:,|$|[A-Za-z+-]+\s*=)", re.MULTILINE)
+_CLOSE = {"{": "}", "(": ")"}
+_MAX_DEPTH = 200
+_TYPES = {
+    "article": "research-article", "inproceedings": "proceedings-article",
+    "conference": "proceedings-article", "incollection": "book-chapter", "inbook": "book-chapter",
+    "book": "book", "phdthesis": "dissertation", "mastersthesis": "dissertation", "thesis": "dissertation",
+    "techreport": "report", "report": "report", "dataset": "dataset", "software": "software",
+    "online": "web-page", "misc": "other", "unpublished": "unpublished", "proceedings": "proceedings",
+    "patent": "patent",
+}  # fmt: skip
+TYPE = "entrytype"
+
+
+class _BrokenError(Exception):
+    """What is wrong with an entry, and where."""
+
+
+def is_bibtex(text: str) -> bool:
+    """Whether a text has an entry of BibTeX at the beginning of a line."""
+    return bool(
+        re.search(r"^[ \t]*@[ \t]*[A-Za-z]+\s*\{\s*[^\s,={}]*\s*(?:,|$|[A-Za-z+-]+\s*=)", text, re.MULTILINE)
+    )
+
+
+def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
+    """The entries as mappings from field (in lower case) to its value, and the type as `entrytype`."""
+    text = read_export(path)
+    macros: dict[str, str] = {}
+    entries: list[dict[str, str] | RecordError] = []
+    place = 0
+    while match := _ENTRY.search(text, place):
+        if text[text.rfind("\n", 0, match.start()) + 1 : match.start()].lstrip().startswith("%"):
+            place = match.end()
+            continue
+        kind, close = match[1].lower(), _CLOSE[match[2]]
+        try:
+            if kind in ("comment", "preamble"):
+                place = _skip(text, match.end(), close)
+                continue
+            fields, place = _entry(text, match.end(), close, kind, macros)
+        except _BrokenError as error:
+            line = text.count("\n", 0, match.start()) + 1
+            entries.append(RecordError("broken-entry", f"line {line}: {error}"))
+            following = _NEXT.search(text, match.end())
+            place = following.start() if following else len(text)
+            continue
+        if kind == "string":
+            macros |= fields
+        else:
+            entries.append({TYPE: kind, **fields})
+    yield from _with_parents(entries)
+
+
+def _with_parents(entries: list[dict[str, str] | RecordError]) -> Iterator[dict[str, str] | RecordError]:
+    """The entries, completed with the year and venue of the entry that their `crossref` names."""
+    known = {entry["key"].lower(): entry for entry in entries if isinstance(entry, dict) and "key" in entry}
+    for entry in entries:
+        if isinstance(entry, dict) and (parent := known.get(entry.get("crossref", "").strip().lower())):
+            parent = parent | {"booktitle": parent.get("title", "")}
+            inherited = ("year", "date", "journal", "booktitle")
+            entry = {name: parent[name] for name in inherited if name in parent} | entry
+        yield entry
+
+
+def _skip(text: str, place: int, close: str) -> int:
+    """The place after a block."""
+    depth = 0
+    for match in re.compile(r"[{}()]").finditer(text, place):
+        sign = match.group()
+        if sign == close and depth == 0:
+            return match.end()
+        depth += (sign == "{") - (sign == "}")
+    raise _BrokenError("it is never closed")
+
+
+def _entry(
+    text: str, place: int, close: str, kind: str, macros: Mapping[str, str]
+) -> tuple[dict[str, str], int]:
+    fields: dict[str, str] = {}
+    if kind != "string" and (match := _KEY.match(text, place)):
+        fields["key"], place = match[1], match.end()
+    while True:
+        if between := _BETWEEN.match(text, place):
+            place = between.end()
+        match = _FIELD.match(text, place)
+        if match is None:
+            if text[place : place + 1] == close:
+                return fields, place + 1
+            shown = " ".join(text[place : place + 40].split())
+            raise _BrokenError(f"no field where one should stand: {shown!r}")
+        value, place = _value(text, match.end(), macros)
+        fields.setdefault(match[1].lower(), value)
+
+
+def _value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int]:
+    parts: list[str] = []
+    while True:
+        sign = text[place : place + 1]
+        if sign == "{":
+            end = _closing(text, place + 1, "}")
+            parts.append(text[place + 1 : end])
+            place = end + 1
+        elif sign == '"':
+            end = _closing(text, place + 1, '"')
+            parts.append(text[place + 1 : end])
+            place = end + 1
+        elif match := _BARE.match(text, place):
+            parts.append(macros.get(match.group().lower(), match.group()))
+            place = match.end()
+        else:
+            raise _BrokenError(f"a field has no value: {' '.join(text[place : place + 40].split())!r}")
+        joined = re.compile(r"\s*#\s*").match(text, place)
+        if joined is None:
+            return "".join(parts), place
+        place = joined.end()
+
+
+def _closing(text: str, place: int, sign: str) -> int:
+    """The place of the brace or quote that closes a value; quotes inside braces do not."""
+    depth = 0
+    for match in re.compile(r'[{}"]').finditer(text, place):
+        found = match.group()
+        if found == sign and depth == 0:
+            return match.start()
+        depth += (found == "{") - (found == "}")
+        if not 0 <= depth <= _MAX_DEPTH:
+            raise _BrokenError("its braces do not match")
+    raise _BrokenError("a value is never closed")
+
+
+def to_paper(entry: Mapping[str, str]) -> Paper:
+    """An entry as a paper."""
+    kind = entry.get(TYPE, "")
+    title = ": ".join(filter(None, (_text(entry, "title"), _text(entry, "subtitle"))))
+    plain = {name: without_braces(value) for name, value in entry.items()}
+    is_pubmed = plain.get("eprinttype", plain.get("archiveprefix", "")).lower() in ("pubmed", "pmid")
+    return exported_paper(
+        title=title,
+        abstract=_text(entry, "abstract"),
+        doi=plain.get("doi") or None,
+        pmid=plain.get("pmid") or (plain.get("eprint") if is_pubmed else None),
+        pmcid=plain.get("pmcid") or plain.get("pmc"),
+        addresses=[plain.get(name) for name in ("url", "ee", "link", "note", "extra")],
+        year=plain.get("year") or plain.get("date"),
+        article_type=_TYPES.get(kind, kind),
+        journal=_text(entry, "journal", "journaltitle", "booktitle"),
+        keywords=re.split(r"\s*[;,\n]\s*", _text(entry, "keywords", "keyword") or ""),
+        language=plain.get("language") or plain.get("langid"),
+    )
+
+
+def _text(entry: Mapping[str, str], *names: str) -> str | None:
+    return next((latex_to_text(entry[name]) for name in names if entry.get(name)), None)

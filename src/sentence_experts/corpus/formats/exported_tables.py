@@ -1,0 +1,95 @@
+"""Tables that PubMed and Zotero export as CSV.
+
+Columns are found by their names in any case. Rows may have more or fewer cells than the header, as in
+PubMed's files before 2020; a name that stands twice means the first column.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sentence_experts.corpus.formats.exports import exported_paper, read_export
+from sentence_experts.corpus.formats.pubmed import without_marks
+from sentence_experts.corpus.formats.record_filter import RecordError
+from sentence_experts.corpus.identifiers import find_doi
+from sentence_experts.corpus.paper import Paper
+
+_PUBMED = ({"pmid", "title", "journal/book"}, {"title", "details", "identifiers", "entrezuid"})
+_ZOTERO = {"key", "item type", "title", "abstract note"}
+_ZOTERO_TYPES = {
+    "journalarticle": "research-article", "conferencepaper": "proceedings-article",
+    "booksection": "book-chapter", "book": "book", "thesis": "dissertation", "preprint": "preprint",
+    "report": "report", "dataset": "dataset", "webpage": "web-page",
+}  # fmt: skip
+_NO_PAPERS = frozenset({"attachment", "note", "annotation"})
+
+
+def is_pubmed_csv(text: str) -> bool:
+    """Whether the first line has the columns of PubMed's CSV."""
+    return any(wanted <= _columns(text) for wanted in _PUBMED)
+
+
+def is_zotero_csv(text: str) -> bool:
+    """Whether the first line has the columns of Zotero's CSV."""
+    return _columns(text) >= _ZOTERO
+
+
+def _columns(text: str) -> set[str]:
+    try:
+        return set(map(_folded, next(csv.reader(io.StringIO(text.partition("\n")[0])), [])))
+    except csv.Error:
+        return set()
+
+
+def _folded(name: str) -> str:
+    return name.strip().lower()
+
+
+def read_csv(path: Path) -> Iterator[dict[str, str]]:
+    """The rows as mappings from the column's name in lower case to its text."""
+    csv.field_size_limit(1 << 26)
+    reader = csv.reader(io.StringIO(read_export(path), newline=""))
+    try:
+        header = [_folded(name) for name in next(reader, [])]
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield dict(reversed([*zip(header, cells, strict=False)]))
+    except csv.Error as error:
+        raise RecordError("broken-file", f"line {reader.line_num}: {error}") from error
+
+
+def pubmed_to_paper(row: Mapping[str, str]) -> Paper:
+    """A row of PubMed's CSV as a paper, which has no abstract."""
+    named = dict(part.strip().split(":", 1) for part in row.get("identifiers", "").split("|") if ":" in part)
+    details = row.get("citation") or row.get("details") or ""
+    return exported_paper(
+        title=without_marks(row.get("title")),
+        abstract=row.get("abstract"),
+        doi=row.get("doi") or find_doi(details),
+        pmid=row.get("pmid") or named.get("PMID") or row.get("entrezuid"),
+        pmcid=row.get("pmcid") or named.get("PMCID"),
+        year=row.get("publication year") or row.get("shortdetails") or details,
+        journal=row.get("journal/book") or row.get("shortdetails", "").partition(".  ")[0],
+    )
+
+
+def zotero_to_paper(row: Mapping[str, str]) -> Paper | str:
+    """A row of Zotero's CSV as a paper, or "not-a-paper" for a note or a file."""
+    kind = row.get("item type", "").lower()
+    if kind in _NO_PAPERS:
+        return "not-a-paper"
+    tags = f"{row.get('manual tags', '')};{row.get('automatic tags', '')}"
+    return exported_paper(
+        title=row.get("title"),
+        abstract=row.get("abstract note"),
+        doi=row.get("doi"),
+        addresses=(row.get("extra"), row.get("url")),
+        year=row.get("publication year") or row.get("date"),
+        article_type=_ZOTERO_TYPES.get(kind, row.get("item type") or None),
+        journal=row.get("publication title") or row.get("proceedings title") or row.get("conference name"),
+        keywords=[tag.strip() for tag in tags.split(";")],
+        language=row.get("language"),
+    )

@@ -1,0 +1,208 @@
+"""Exports of lines that begin with a tag: RIS, MEDLINE (.nbib) and Web of Science's field format.
+
+A record is a mapping from tag to its values. Sources: "RIS Format Specifications" (Research Information
+Systems, 2011); "MEDLINE/PubMed Data Element (Field) Descriptions" (NLM); "Web of Science Core Collection
+Field Tags" (Clarivate).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from sentence_experts.corpus.formats.exports import exported_paper, read_export
+from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
+from sentence_experts.corpus.formats.record_filter import RecordError
+from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.identifiers import normalise_doi
+from sentence_experts.corpus.paper import Citation, Paper
+
+Fields = dict[str, list[str]]
+
+_RIS_LINE = re.compile(r"([A-Z][A-Z0-9])  -(?: (.*))?$")
+_NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
+_WOS_LINE = re.compile(r"([A-Z][A-Z0-9])(?: (.*))?$")
+_RIS_BEGINS = re.compile(r"^TY  - ", re.MULTILINE)
+_NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
+_WOS_BEGINS = re.compile(r"^\ufeff?FN .*\r?\nVR 1", re.MULTILINE)
+_RIS_TYPES = {
+    "jour": "research-article", "ejour": "research-article", "journal article": "research-article",
+    "mgzn": "magazine-article", "news": "news", "conf": "proceedings-article",
+    "cpaper": "proceedings-article", "chap": "book-chapter", "echap": "book-chapter", "book": "book",
+    "ebook": "book", "edbook": "book", "thes": "dissertation", "rprt": "report", "data": "dataset",
+    "abst": "abstract", "unpb": "unpublished", "elec": "web-page", "stand": "standard", "pat": "patent",
+    "comp": "software", "gen": "other",
+}  # fmt: skip
+_WOS_TYPES = {"article": "research-article", "review": "review-article", "letter": "letter",
+              "proceedings paper": "proceedings-article"}  # fmt: skip
+_CITED_DOI = re.compile(r"\bDOI \[?(10\.[^\s,\]]+)", re.IGNORECASE)
+
+
+def is_ris(text: str) -> bool:
+    """Whether a text begins as RIS does."""
+    return bool(_RIS_BEGINS.search(text))
+
+
+def is_nbib(text: str) -> bool:
+    """Whether a text begins as MEDLINE's does."""
+    return bool(_NBIB_BEGINS.search(text))
+
+
+def is_wos(text: str) -> bool:
+    """Whether a text begins as Web of Science's field format does."""
+    return bool(_WOS_BEGINS.search(text))
+
+
+def _joined(values: list[str], rest: str) -> None:
+    """Go on with the last value."""
+    if rest.strip():
+        values[-1] = f"{values[-1]}\n{rest.strip()}"
+
+
+def read_ris(path: Path) -> Iterator[Fields]:
+    """The records of RIS, from TY to ER or the next TY; what stands between records is left out."""
+    record: Fields | None = None
+    last: list[str] = []
+    for line in read_export(path).splitlines():
+        match = _RIS_LINE.match(line)
+        if match is None:
+            if record and last:
+                _joined(last, line)
+            continue
+        tag, value = match[1], (match[2] or "").strip()
+        if tag in ("TY", "ER") and record:
+            yield record
+            record = None
+        if tag == "TY":
+            record = {}
+        if record is not None:
+            last = record.setdefault(tag, [])
+            last.append(value)
+    if record:
+        yield record
+
+
+def read_nbib(path: Path) -> Iterator[Fields]:
+    """The records of MEDLINE, with empty lines between them; further lines of a value are indented."""
+    record: Fields = {}
+    last: list[str] = []
+    for line in read_export(path).splitlines():
+        match = _NBIB_LINE.match(line)
+        if match is None:
+            if line.strip():
+                if last:
+                    _joined(last, line)
+            elif record:
+                yield record
+                record, last = {}, []
+            continue
+        if match[1] == "PMID" and "PMID" in record:
+            yield record
+            record = {}
+        last = record.setdefault(match[1], [])
+        last.append(match[2].strip())
+    if record:
+        yield record
+
+
+def read_wos(path: Path) -> Iterator[Fields]:
+    """The records of Web of Science's field format, from PT to ER."""
+    record: Fields = {}
+    last: list[str] = []
+    for line in read_export(path).splitlines():
+        match = _WOS_LINE.match(line)
+        if match is None:
+            if last and line.startswith("  "):
+                # A new line is a new value only where values fill a line each.
+                last.append(line.strip())
+        elif match[1] == "ER":
+            yield record
+            record, last = {}, []
+        elif match[1] not in ("FN", "VR", "EF"):
+            last = record.setdefault(match[1], [])
+            last.append((match[2] or "").strip())
+    if record:
+        raise RecordError("broken-file", "the last record has no ER; the records before it were kept")
+
+
+def ris_to_paper(record: Mapping[str, list[str]]) -> Paper:
+    """A record of RIS as a paper; databases differ in the tags of titles, abstracts and years."""
+    kind = " ".join(record.get("TY", [])).lower()
+    databases = " ".join(record.get("DB", []) + record.get("DP", [])).lower()
+    number = _first(record, "AN")
+    from_pubmed = (
+        any(name in databases for name in ("pubmed", "nlm", "medline")) and "embase" not in databases
+    )
+    return exported_paper(
+        title=_first(record, "TI", "T1", "CT", "ST"),
+        abstract=_first(record, "AB", "N2"),
+        doi=_first(record, "DO"),
+        pmid=number if from_pubmed and number and number.isdigit() else None,
+        pmcid=next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
+        addresses=[
+            text for tag in ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1") for text in record.get(tag, [])
+        ],
+        year=_first(record, "PY", "Y1", "DA"),
+        article_type=_RIS_TYPES.get(kind, kind or None),
+        journal=_first(record, "JF", "JO", "T2", "JA"),
+        keywords=_split(record.get("KW", []), r"[\n;]"),
+        language=_first(record, "LA"),
+    )
+
+
+def nbib_to_paper(record: Mapping[str, list[str]]) -> Paper:
+    """A record of MEDLINE as a paper; the DOI is marked so among other numbers, or an address (ERIC)."""
+    numbers = record.get("LID", []) + record.get("AID", [])
+    kinds = tuple(record.get("PT", []))
+    return exported_paper(
+        title=without_marks(_first(record, "TI", "BTI")),
+        abstract=_first(record, "AB"),
+        doi=next((each.removesuffix("[doi]") for each in numbers if each.endswith("[doi]")), None),
+        pmid=_first(record, "PMID"),
+        pmcid=_first(record, "PMC"),
+        addresses=[each for each in numbers if each.startswith("http")],
+        year=_first(record, "DP", "DEP"),
+        article_type=article_type(kinds) or ("research-article" if "Journal Articles" in kinds else None),
+        journal=_first(record, "JT", "TA"),
+        mesh=record.get("MH", []),
+        keywords=[word.removeprefix("*") for word in record.get("OT", [])],
+        language=_first(record, "LA"),
+        retracted=bool(RETRACTED & set(kinds)) or "RIN" in record,
+    )
+
+
+def wos_to_paper(record: Mapping[str, list[str]]) -> Paper:
+    """A record of Web of Science as a paper with the works that it cites."""
+    whole = {tag: [" ".join(values)] for tag, values in record.items()}
+    kind = (_first(whole, "DT") or "").lower()
+    return exported_paper(
+        title=_first(whole, "TI"),
+        abstract=_first(whole, "AB"),
+        doi=_first(whole, "DI"),
+        pmid=_first(whole, "PM"),
+        year=_first(whole, "PY"),
+        article_type=next(
+            (_WOS_TYPES[part] for part in kind.split("; ") if part in _WOS_TYPES), kind or None
+        ),
+        journal=_first(whole, "SO"),
+        keywords=_split(whole.get("DE", []) + whole.get("ID", []), ";"),
+        subjects=_split(whole.get("WC", whole.get("SC", [])), ";"),
+        language=_first(whole, "LA"),
+        retracted="retracted publication" in kind,
+        citations=[_cited(line) for line in record.get("CR", [])],
+    )
+
+
+def _cited(line: str) -> Citation:
+    """A line such as "Karrasch S, 1995, EMBO J, V14, P631, DOI 10.1000/abc"."""
+    match = _CITED_DOI.search(line)
+    return Citation(doi=normalise_doi(match[1]) if match else None, year=year_in(line.partition(", ")[2]))
+
+
+def _first(record: Mapping[str, list[str]], *tags: str) -> str | None:
+    return next((text for tag in tags for text in record.get(tag, []) if text), None)
+
+
+def _split(texts: Iterable[str], separator: str) -> list[str]:
+    return [part.strip() for text in texts for part in re.split(separator, text)]

@@ -1,0 +1,192 @@
+"""The formats of records: how each is recognised, read and added to a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentence_experts.corpus.formats import (
+    bibtex,
+    crossref,
+    endnote,
+    europepmc,
+    exported_tables,
+    openalex,
+    semantic_scholar,
+    tagged,
+)
+from sentence_experts.corpus.formats.exports import beginning
+from sentence_experts.corpus.formats.json_records import Raw, is_parquet, parsed, read_raw
+from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter
+from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING
+from sentence_experts.corpus.paper import Paper, Rejection
+from sentence_experts.corpus.parts import CorpusPart
+
+NAMED_PER_PART = 100
+"""Rejections of single records that are listed per part; further ones are counted."""
+
+Add = Callable[[CorpusPart, Mapping[str, Any], int, "Reading"], str | None]
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """One format of records.
+
+    Attributes:
+        recognises: whether a record looks like one of it.
+        add: adds a record to a part, or returns the reason why it is left out on purpose.
+        columns: those that are read of Parquet; None for all.
+        begins: of exports that are no JSON, whether a text begins as one.
+        read: reads the records of such an export.
+    """
+
+    recognises: Callable[[Mapping[str, Any]], bool]
+    add: Add
+    columns: tuple[str, ...] | None = None
+    begins: Callable[[str], bool] | None = None
+    read: Callable[[Path], Iterator[Any]] | None = None
+
+    def records(self, path: Path) -> Iterator[Raw | RecordError]:
+        """The records of a file, in order; damage ends it with an error."""
+        if self.read is None:
+            yield from read_raw(path, self.columns)
+            return
+        try:
+            yield from self.read(path)
+        except RecordError as error:
+            yield error
+        except (*BROKEN_PACKING, OSError) as error:
+            yield RecordError("broken-file", " ".join(f"{type(error).__name__}: {error}".split())[:200])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What decides which records of a file are kept."""
+
+    name: str
+    chosen: RecordFilter
+    day: int
+    deleted: np.ndarray
+    """Numbers of deleted OpenAlex works, ascending; shape (works,)."""
+
+
+def _add_openalex(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
+    paper = openalex.to_paper(record, reading.chosen, reading.day)
+    if isinstance(paper, str):
+        return paper
+    place = int(np.searchsorted(reading.deleted, paper.openalex or 0))
+    if place < len(reading.deleted) and reading.deleted[place] == paper.openalex:
+        return "deleted"
+    part.add(paper, f"W{paper.openalex}")
+    return None
+
+
+def _add_s2(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
+    if semantic_scholar.is_edge(record):
+        try:
+            citing, citation, contexts = semantic_scholar.edge(record)
+        except RecordError as error:
+            return error.reason
+        chosen = reading.chosen.names
+        if chosen is not None and citing not in chosen and f"s2:{citation.s2}" not in chosen:
+            return "filtered"
+        part.add_citation(citing, citing, row, citation, contexts)
+        return None
+    if "sha" in record or "model" in record:
+        return "not-a-paper"
+    paper, whole = semantic_scholar.to_paper(record)
+    return _add_paper(part, paper, row, reading, whole)
+
+
+def _add_crossref(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
+    return _add_paper(part, crossref.to_paper(record), row, reading)
+
+
+def _add_europepmc(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
+    return _add_paper(part, europepmc.to_paper(record), row, reading)
+
+
+def _add_export(
+    part: CorpusPart,
+    record: Mapping[str, Any],
+    row: int,
+    reading: Reading,
+    to_paper: Callable[[Any], Paper | str],
+) -> str | None:
+    paper = to_paper(record)
+    return paper if isinstance(paper, str) else _add_paper(part, paper, row, reading)
+
+
+def _add_paper(part: CorpusPart, paper: Paper, row: int, reading: Reading, whole: bool = True) -> str | None:
+    names = paper.names()
+    if whole and not reading.chosen.admits(
+        year=paper.year,
+        kinds=(paper.article_type,),
+        language=paper.language,
+        fields=({"display_name": subject} for subject in paper.subjects),
+        names=names,
+    ):
+        return "filtered"
+    part.add(paper, names[0] if whole else None)
+    of_paper = [f"of the paper: {paper.unreadable_doi}"] if paper.unreadable_doi else []
+    unreadable = of_paper + [
+        f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi
+    ]
+    for detail in unreadable[: max(0, NAMED_PER_PART - len(part.rejections))]:
+        part.rejections.append(Rejection(reading.name, names[0], None, "unreadable-doi", detail))
+    return None
+
+
+def _export(
+    begins: Callable[[str], bool],
+    read: Callable[[Path], Iterator[Any]],
+    to_paper: Callable[[Any], Paper | str],
+) -> RecordFormat:
+    return RecordFormat(lambda _: False, partial(_add_export, to_paper=to_paper), None, begins, read)
+
+
+FORMATS = {
+    "openalex": RecordFormat(openalex.is_work, _add_openalex, openalex.FIELDS),
+    "s2": RecordFormat(semantic_scholar.is_record, _add_s2),
+    "crossref": RecordFormat(crossref.is_work, _add_crossref),
+    "europepmc": RecordFormat(europepmc.is_record, _add_europepmc),
+    "ris": _export(tagged.is_ris, tagged.read_ris, tagged.ris_to_paper),
+    "nbib": _export(tagged.is_nbib, tagged.read_nbib, tagged.nbib_to_paper),
+    "wos": _export(tagged.is_wos, tagged.read_wos, tagged.wos_to_paper),
+    "pubmed-csv": _export(
+        exported_tables.is_pubmed_csv, exported_tables.read_csv, exported_tables.pubmed_to_paper
+    ),
+    "zotero-csv": _export(
+        exported_tables.is_zotero_csv, exported_tables.read_csv, exported_tables.zotero_to_paper
+    ),
+    "endnote": _export(endnote.is_endnote, endnote.read_endnote, endnote.to_paper),
+    "bibtex": _export(bibtex.is_bibtex, bibtex.read_bibtex, bibtex.to_paper),
+}
+"""Formats by name, in the order in which they are tried on a record of unknown format."""
+
+
+def format_of(file: Path) -> str:
+    """The format of the first records of a file, or "unknown"; empty if it has none."""
+    if not is_parquet(file):
+        text = beginning(file)
+        for name, format in FORMATS.items():
+            if format.begins and format.begins(text):
+                return name
+    empty = True
+    for number, raw in enumerate(read_raw(file)):
+        if number >= 10:
+            break
+        empty = False
+        try:
+            record = {} if isinstance(raw, RecordError) else parsed(raw)
+        except RecordError:
+            continue
+        for name, format in FORMATS.items():
+            if format.recognises(record):
+                return name
+    return "" if empty else "unknown"

@@ -1,0 +1,213 @@
+"""Exports of reference managers and databases; the samples are of our own making."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from helpers.small_articles import jats, links, papers, rejected
+from sentence_experts.corpus.formats.latex import latex_to_text
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import InputError
+
+RIS = """1.
+TY  - JOUR
+T1  - Rice in drought
+N2  - Roots grow
+deeper.
+KW  - rice
+drought; roots
+DO  - https://doi.org/10.1000/RICE
+Y1  - 2019/05/01/
+JF  - Made-up Crops
+LA  - eng
+ER  -
+"""
+NBIB = """PMID- 31
+OWN - NLM
+TI  - [Sleep of
+      rats].
+AB  - Rats sleep.
+MH  - *Sleep/physiology
+LID - S0 [pii]
+AID - 10.1000/sleep [doi]
+DP  - 2001 Mar
+LA  - ger
+PT  - Journal Article
+
+PMID- 32
+TI  - Withdrawn
+PT  - Retracted Publication
+"""
+WOS = """FN Clarivate Analytics Web of Science
+VR 1.0
+PT J
+TI Rice in
+   drought
+DE rice; roots
+CR Doe J, 1999, MADE-UP CROPS, V1, P2, DOI 10.1000/Cited
+   Roe K, 2001, NOWHERE
+DI 10.1000/rice
+PY 2019
+ER
+
+EF"""
+BIBTEX = r"""@comment{no @article{entry}}
+@string{crops = "Made-up " # {Crops}}
+@article{rice, title = {{Rice} in dr{\"o}ught}, journal = crops # { A}, year = 2019,
+  doi = {10.1000/ri{[}c{]}e},
+  % note = {not read},
+  abstract = "Roots grow 5\% ``deeper''", month = jan, keywords = {rice; roots} }
+@inproceedings{part, crossref = "whole", title = {A part}}
+@proceedings{whole, title = {The Whole}, year = {2001}}
+@misc{, doi = {10/abc}, title={Keyless}}
+%@article{gone, title = {Commented out}}
+@article{broken, title = {Never closed
+@book(last, title = "In round (brackets)")
+"""
+PUBMED_CSV = """\ufeffPMID,Title,Authors,Citation,Journal/Book,Publication Year,PMCID,DOI
+31,"[Sleep of rats].",Doe J.,"J. 2001",J Made-up Sleep,2001,PMC7,10.1000/sleep
+"""
+OLD_PUBMED_CSV = """Title,URL,Details,ShortDetails,Identifiers,Db,EntrezUID,Properties
+"Sleep","/pubmed/31","J. 2001 doi: 10.1000/sleep.","J.  2001","PMID:31 | PMCID:PMC7","pubmed","31","x",
+"""
+ZOTERO = """Key,Item Type,Publication Year,Title,DOI,Abstract Note,Extra,Manual Tags,Automatic Tags
+A,journalArticle,2019,Rice in drought,,Roots grow.,"PMID: 31
+DOI: 10.1000/rice",rice,roots; drought
+B,note,,A note,,,,,
+"""
+ENDNOTE = """<?xml version="1.0" encoding="UTF-8"?><xml><records><record>
+<ref-type name="Journal Article">17</ref-type>
+<titles><title><style>Rice </style><style>in drought</style></title>
+</titles><periodical><full-title>Made-up Crops</full-title></periodical>
+<dates><year><style>2019</style></year></dates>
+<abstract>Roots grow.</abstract><accession-num>31</accession-num>
+<remote-database-name>NLM</remote-database-name>
+<electronic-resource-num>10.1000/rice</electronic-resource-num><keywords><keyword>rice</keyword></keywords>
+</record></records></xml>"""
+
+
+def imported(tmp_path: Path, name: str, text: str, **settings) -> CorpusFolder:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return import_corpus([path], tmp_path / f"{name}-corpus", workers=1, **settings)
+
+
+def one(corpus: CorpusFolder) -> dict:
+    [paper] = papers(corpus)
+    return paper
+
+
+def test_ris(tmp_path: Path) -> None:
+    paper = one(imported(tmp_path, "x.ris", RIS))
+    assert (paper["paper_id"], paper["title"], paper["abstract"], paper["year"]) == (
+        "doi:10.1000/rice", "Rice in drought", "Roots grow deeper.", 2019,
+    )  # fmt: skip
+    assert (paper["keywords"], paper["language"]) == (["rice", "drought", "roots"], "en")
+
+
+def test_medline(tmp_path: Path) -> None:
+    sleep, gone = papers(imported(tmp_path, "x.txt", NBIB.replace("\n", "\r\n")))
+    assert (sleep["title"], sleep["doi"], sleep["pmid"], sleep["mesh"], sleep["language"]) == (
+        "Sleep of rats", "10.1000/sleep", "31", ["*Sleep/physiology"], "de",
+    )  # fmt: skip
+    assert gone["retracted"]
+    assert not sleep["retracted"]
+
+
+def test_web_of_science_brings_references(tmp_path: Path) -> None:
+    corpus = imported(tmp_path, "savedrecs.txt.gz", WOS)
+    assert (one(corpus)["title"], one(corpus)["keywords"]) == ("Rice in drought", ["rice", "roots"])
+    cited = corpus.to_pandas("citations")
+    assert [work for _, work in links(corpus)] == ["doi:10.1000/cited", None]
+    assert cited["cited_year"].tolist() == [1999, 2001]
+
+
+def test_bibtex(tmp_path: Path) -> None:
+    corpus = imported(tmp_path, "x.bib", BIBTEX)
+    found = {paper["title"]: paper for paper in papers(corpus)}
+    assert set(found) == {"Rice in dröught", "A part", "The Whole", "Keyless", "In round (brackets)"}
+    rice = found["Rice in dröught"]
+    assert (rice["doi"], rice["journal"], rice["abstract"]) == (
+        "10.1000/ri[c]e", "Made-up Crops A", "Roots grow 5% “deeper”",
+    )  # fmt: skip
+    assert (found["A part"]["year"], found["A part"]["journal"]) == (2001, "The Whole")
+    reasons = {each["reason"]: each["detail"] for each in rejected(corpus)}
+    assert set(reasons) == {"broken-entry", "unreadable-doi"}
+    assert reasons["broken-entry"].startswith("line 11:")
+    assert "a short DOI" in reasons["unreadable-doi"]
+
+
+def test_bibtex_of_utf_16_and_of_a_hostile_depth(tmp_path: Path) -> None:
+    wide = tmp_path / "wide.bib"
+    wide.write_bytes(BIBTEX.encode("utf-16"))
+    (tmp_path / "deep.bib").write_text("@article{a, title = " + "{" * 100_000)
+    corpus = import_corpus([wide, tmp_path / "deep.bib"], workers=1)
+    assert len(papers(corpus)) == 5
+
+
+def test_latex() -> None:
+    assert latex_to_text(r"\'{e} \v{c} \c c {\ss} \O re \^{\i} 3--4 $x_{1}$ \{a\} \url{a~b}") == (
+        "é č ç ß Øre î 3–4 x1 {a} a b"
+    )
+
+
+@pytest.mark.parametrize("text", [PUBMED_CSV, OLD_PUBMED_CSV])
+def test_csv_of_pubmed(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    paper = one(imported(tmp_path, "x.csv", text))
+    found = [paper[name] for name in ("doi", "pmid", "pmcid", "year", "abstract")]
+    assert found == ["10.1000/sleep", "31", "PMC7", 2001, None]
+    assert paper["title"] in ("Sleep of rats", "Sleep")
+    assert "titles suffice" in caplog.text  # it has no abstracts
+
+
+def test_csv_of_zotero(tmp_path: Path) -> None:
+    corpus = imported(tmp_path, "x.csv", ZOTERO)
+    assert (one(corpus)["doi"], one(corpus)["pmid"], one(corpus)["keywords"]) == (
+        "10.1000/rice", "31", ["rice", "roots", "drought"],
+    )  # fmt: skip
+    assert corpus.manifest["counts"]["rejected"] == {"not-a-paper": 1}
+
+
+def test_xml_of_endnote_is_told_from_articles(tmp_path: Path) -> None:
+    """To the published schema: no real sample is at hand."""
+    paper = one(imported(tmp_path, "x.xml", ENDNOTE))
+    assert (paper["doi"], paper["pmid"], paper["title"]) == ("10.1000/rice", "31", "Rice in drought")
+    assert (paper["journal"], paper["year"], paper["keywords"]) == ("Made-up Crops", 2019, ["rice"])
+    (tmp_path / "article.xml").write_text(jats("10.1000/jats"))
+    both = import_corpus([tmp_path / "x.xml", tmp_path / "article.xml"], workers=1)
+    assert len(papers(both)) == 2
+
+
+def test_several_formats_are_one_corpus_merged_by_identifier(tmp_path: Path) -> None:
+    for name, text in (("a.ris", RIS), ("b.csv", ZOTERO), ("c.xml", ENDNOTE), ("d.nbib", NBIB)):
+        (tmp_path / name).write_text(text)
+    corpus = import_corpus(sorted(tmp_path.iterdir()), workers=1)
+    assert [paper["paper_id"] for paper in papers(corpus)] == [
+        "doi:10.1000/rice",
+        "doi:10.1000/sleep",
+        "pmid:32",
+    ]
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "latin.ris").write_bytes(RIS.replace("Roots", "Würzeln").encode("latin-1"))
+    with pytest.raises(InputError, match=r"encoding: not UTF-8.*save it as UTF-8"):
+        import_corpus([tmp_path / "latin.ris"], workers=1)
+    (tmp_path / "mine.csv").write_text("name,text\na,b\n")
+    with pytest.raises(InputError, match="a table of your own as `papers`"):
+        import_corpus([tmp_path / "mine.csv"], workers=1)
+
+
+def test_tables_of_ones_own_have_columns_in_any_case(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("Title,Abstract,DOI,PMID\nRice,Roots grow.,10.1000/RICE,\nSleep,Rats.,,31\n")
+    corpus = import_corpus(papers=table, workers=1)
+    assert [paper["paper_id"] for paper in papers(corpus)] == ["doi:10.1000/rice", "pmid:31"]
+    table.write_text("Title,title,Abstract,DOI\nRice,Rice,Roots grow.,10.1000/RICE\n")
+    with pytest.raises(InputError, match="but for their case"):
+        import_corpus(papers=table, workers=1)
