@@ -17,8 +17,8 @@ Curves are measured within one run. No step and no setting is chosen by a figure
 that steps take. A run with three blocks takes 80 CPU seconds, with one block 45, with four routes 80.
 
 Added after the first results: "experts, 3x rate", since experts had been compared with a faster dense model
-only at their own slower rate; and the part of four routes, at this rate, as each route has fewer steps;
-its batches have 8 pairs, of texts twice as long.
+only at their own slower rate; and the parts of four, eight and sixteen routes, at this rate, as each route
+has fewer steps; their batches have 8 or 4 pairs, as the texts are longer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ from studies import Batch, RunFile
 from study import DATA
 
 NAME = "conflict_control"
-NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+NAMES = (
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth",
+    "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth",
+)  # fmt: skip
 WORDS = (5, 8)  # of a question; longer and shorter ones are left out
 BATCH, RATE, HIGH_RATE = 16, 1e-4, 3e-4
 MEASURED = (20, 40, 80, 160)
@@ -92,7 +95,10 @@ TWO_ROUTES = (*MAIN, "experts, tokens", "dense, 3x rate")
 PARTS = {
     "depth3": Part(3, 2, 240, (*TWO_ROUTES, FAST[0])),
     "depth1": Part(1, 2, 240, TWO_ROUTES),
+    "depth6": Part(6, 2, 240, MAIN),
     "routes4": Part(3, 4, 160, FAST, (80, 160, 240), batch=8),
+    "routes8": Part(3, 8, 96, FAST, (80, 160, 320), batch=8),
+    "routes16": Part(3, 16, 48, FAST, (160, 320), batch=4),
 }
 Questions = Mapping[str, Sequence[str]]  # intent -> questions
 
