@@ -9,8 +9,8 @@ on crops, titles of works cited together, split by citing article; the model of 
 the same pairs in as many steps, dense models and fixed experts behind the same domain tokens. Fixed experts
 have batches of one domain, the others mixed ones.
 
-`few`: one domain has only 50 or 200 pairs. Is it served better by its expert, or by the shared model? With
-those of `main`, which has 384, these are three sizes. `seven`: all domains of the first study, on their own.
+`few`: one domain has 50, 200 or 800 pairs. Is it served better by its expert, or by the shared model? With
+those of `main`, which has 384, these are four sizes. `seven`: all domains of the first study, on their own.
 
 Budget: 0.75 CPU seconds per step, 6 per test: 7 CPU minutes for dense and experts with 5 seeds, 4 for the
 learned router, 13 for few pairs, 13 for seven domains. `main` has two domains, so that this fits.
@@ -47,9 +47,9 @@ from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from studies import RunFile, arguments, write_study
 from study import BASE, CROPS, DATA, ELIFE
 
-# All fixed before the first result; `SEVEN` and two sizes of `FEW` in place of three before theirs.
+# All fixed before the first result of each part.
 BATCH, MAX_TRAINING_PAIRS = 16, 800
-FEW, SMALL = (50, 200), "crops"
+FEW, SMALL = (50, 200, 800), "crops"
 MARGIN = 0.01
 PRIMARY = "ROC-AUC, mean of the domains, an expert per domain minus dense"
 
@@ -159,7 +159,7 @@ def few_table(study: Study, runs: RunFile, test: pa.Table, seeds: int) -> list[s
     """Markdown: the small domain by its number of training pairs; the most are those of `main`."""
     table = ["", f"| ROC-AUC of {SMALL}, pairs | dense | an expert | expert - dense |", "|---|---|---|---|"]
     rows = small_rows(test)
-    for small in (*FEW, None):
+    for small in sorted((*FEW, None), key=lambda size: size or study.updates * BATCH):
         found = finished(runs, test, seeds, small, rows)
         if {DENSE, EXPERTS} <= {model.label for model in found.models}:
             figures = (areas(found, DENSE), areas(found, EXPERTS), gap(found, EXPERTS, DENSE))
