@@ -1,6 +1,6 @@
 """Do domain experts pay with matched negatives, and when an expert gets as many updates as a dense model?
 
-    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--parts main router few seven]
+    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--parts main router routing few seven]
 
 The first study (`domain_experts.py`) had negatives that "times cited" tells from the positives, and gave an
 expert 15 updates where the dense model had 105. Here both ends of a negative are ends of positives, and each
@@ -11,9 +11,11 @@ have batches of one domain, the others mixed ones.
 
 `few`: one domain has 50, 200 or 800 pairs. Is it served better by its expert, or by the shared model? With
 those of `main`, which has 384, these are four sizes. `seven`: all domains of the first study, on their own.
+`routing`, added when the learned router had turned out worse than the base: the same trained on its own choices
+in place of the domains, and with batches of one domain.
 
 Budget: 0.75 CPU seconds per step, 6 per test: 7 CPU minutes for dense and experts with 5 seeds, 4 for the
-learned router, 13 for few pairs, 13 for seven domains. `main` has two domains, so that this fits.
+learned router and 8 for its variants, 20 for few pairs, 13 for seven domains. `main` has two domains, so that this fits.
 """
 
 from __future__ import annotations
@@ -54,10 +56,16 @@ MARGIN = 0.01
 PRIMARY = "ROC-AUC, mean of the domains, an expert per domain minus dense"
 
 DENSE, EXPERTS, ROUTER = "dense", "an expert per domain", "learned router"
-ARMS: dict[str, dict[str, Any]] = {
-    DENSE: {"layers": "none"},
-    EXPERTS: {},
-    ROUTER: {"route": "none", "router": "learned"},
+OWN_CHOICE, ONE_DOMAIN = f"{ROUTER}, by its own choice", f"{ROUTER}, batches of one domain"
+LEARNED = {"route": "none", "router": "learned"}
+# Settings of `extend`, and of `train`. While it is trained, a text meets its domain's expert, or in
+# `OWN_CHOICE` that which the router chooses.
+ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    DENSE: ({"layers": "none"}, {"batches": "mixed"}),
+    EXPERTS: ({}, {"batches": "homogeneous"}),
+    ROUTER: (LEARNED, {"batches": "mixed", "route_by": "domain"}),
+    OWN_CHOICE: (LEARNED, {"batches": "mixed", "route_by": "router"}),
+    ONE_DOMAIN: (LEARNED, {"batches": "homogeneous", "route_by": "domain"}),
 }
 MEAN = "pair_weighted_mean"
 
@@ -114,10 +122,10 @@ def small_rows(test: pa.Table) -> np.ndarray:
 def run(study: Study, arm: str, seed: int, small: int | None, pairs: se.Pairs) -> dict[str, Any]:
     """Train and test one model; with few pairs in the small domain, on the test pairs of that domain."""
     clock = Clock()
-    model = se.extend(BASE, list(study.domains), seed=seed, **ARMS[arm])
-    batches = "homogeneous" if arm == EXPERTS else "mixed"
+    extending, training = ARMS[arm]
+    model = se.extend(BASE, list(study.domains), seed=seed, **extending)
     data = study.drawn(pairs, seed, small)
-    se.train(model, data, **study.training, keep="last", seed=seed, batches=batches)
+    se.train(model, data, **study.training, keep="last", seed=seed, **training)
     test = pairs.split("test").select(PAIR_COLUMNS)
     found = cosines(model, test.take(pa.array(small_rows(test))) if small else test)
     return {"arm": arm, "seed": seed, "small": small, "cosines": found, "seconds": clock.seconds()}
@@ -149,7 +157,8 @@ def main_table(study: Study, found: PairEvaluation) -> list[str]:
         table.append(f"| {model.label} | {areas(found, model.label, MEAN)} | {over} | {' | '.join(single)} |")
     table += ["", "| ROC-AUC, mean of domains | difference |", "|---|---|"]
     labels = {model.label for model in found.models}
-    for pair in ((EXPERTS, DENSE), (ROUTER, DENSE), (EXPERTS, ROUTER)):
+    routers = (ROUTER, OWN_CHOICE, ONE_DOMAIN)
+    for pair in ((EXPERTS, DENSE), *((router, DENSE) for router in routers), (EXPERTS, ROUTER)):
         if {*pair} <= labels:
             table.append(f"| {' - '.join(pair)} | {gap(found, *pair, MEAN)} |")
     return table
@@ -201,6 +210,7 @@ def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
 PARTS: dict[str, list[tuple[int | None, tuple[str, ...]]]] = {
     "main": [(None, (DENSE, EXPERTS))],
     "router": [(None, (ROUTER,))],
+    "routing": [(None, (OWN_CHOICE, ONE_DOMAIN))],
     "few": [(small, (DENSE, EXPERTS)) for small in FEW],
     "seven": [(None, (DENSE, EXPERTS))],
 }
