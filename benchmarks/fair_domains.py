@@ -11,11 +11,12 @@ have batches of one domain, the others mixed ones.
 
 `few`: one domain has 50, 200 or 800 pairs. Is it served better by its expert, or by the shared model? With
 those of `main`, which has 384, these are four sizes. `seven`: all domains of the first study, on their own.
-`routing`, added when the learned router had turned out worse than the base: the same trained on its own choices
-in place of the domains, and with batches of one domain.
+`routing`, added when the learned router had turned out worse than the base: the same trained on its own
+choices in place of the domains, and with batches of one domain.
 
 Budget: 0.75 CPU seconds per step, 6 per test: 7 CPU minutes for dense and experts with 5 seeds, 4 for the
-learned router and 8 for its variants, 20 for few pairs, 13 for seven domains. `main` has two domains, so that this fits.
+learned router and 8 for its variants, 20 for few pairs, 13 for seven domains. `main` has two domains, so
+that this fits.
 """
 
 from __future__ import annotations
