@@ -38,7 +38,7 @@ class Verb:
 VERBS = {
     "corpus import": Verb("corpus import {articles} --out {corpus} --workers 1", ("articles",), "corpus", ""),
     "pairs": Verb(
-        "pairs {corpus} --domains {rules.yaml} --relation co-citation --unit title --split paper "
+        "pairs compile {corpus} --domains {rules.yaml} --relation co-citation --unit title --split paper "
         "--max-train-per-domain 60 --max-eval-per-domain 20 --out {pairs}",
         ("corpus", "rules.yaml"), "pairs", "--seed 1",
     ),

@@ -130,7 +130,7 @@ def compile_pairs(out: Path, study: str) -> Path:
     pairs = out / f"pairs-{unit}"
     if not (pairs / "manifest.json").exists():
         flags = [*STUDIES[study].pairs, "--domains", str(RULES), "--out", str(pairs)]
-        cli(out / "logs" / f"{pairs.name}.log", "pairs", str(corpus), *flags)
+        cli(out / "logs" / f"{pairs.name}.log", "pairs", "compile", str(corpus), *flags)
     return pairs
 
 

@@ -38,8 +38,9 @@ from .models.surgery.grow import add_expert, drop_expert
 from .moee.config import MoeeConfig
 from .moee.embedder import MoeEmbedder
 from .pairs.compile import compile_pairs
-from .pairs.config import PairsConfig
+from .pairs.config import ImportPairsConfig, PairsConfig
 from .pairs.dataset import Pairs
+from .pairs.importing import import_pairs
 from .report.write import write_report
 from .reproduce.config import ReproduceConfig
 from .reproduce.run import reproduce_recipe
@@ -72,6 +73,7 @@ __all__ = [
     "ExtendConfig",
     "FetchConfig",
     "ImportConfig",
+    "ImportPairsConfig",
     "IndexConfig",
     "InputError",
     "LoadConfig",
@@ -112,6 +114,7 @@ __all__ = [
     "extend",
     "fetch_corpus",
     "import_corpus",
+    "import_pairs",
     "load",
     "make_embedder",
     "quantize",

@@ -69,13 +69,13 @@ def test_every_verb_has_an_example(capsys: pytest.CaptureFixture[str], verb: str
     "arguments",
     [
         ("nonsense",),
-        ("pairs", "corpus"),
-        ("pairs", "corpus", "--out", "x", "--split", "by-moon"),
-        ("pairs", "corpus", "--out", "x", "--fractions", "0.5,0.5"),
-        ("pairs", "corpus", "--out", "x", "--seed", "many"),
+        ("pairs", "compile", "corpus"),
+        ("pairs", "compile", "corpus", "--out", "x", "--split", "by-moon"),
+        ("pairs", "compile", "corpus", "--out", "x", "--fractions", "0.5,0.5"),
+        ("pairs", "compile", "corpus", "--out", "x", "--seed", "many"),
         ("train", "m", "--pairs", "p", "--out", "x", "--unknown"),
         ("train", "m", "--pairs", "p", "--out", "x", "--batch-size", "1"),
-        ("pairs", "corpus", "--out", "x", "--seed", "-1"),
+        ("pairs", "compile", "corpus", "--out", "x", "--seed", "-1"),
     ],
 )
 def test_usage_error_is_one_line_and_exit_code_2(
@@ -89,7 +89,7 @@ def test_usage_error_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("pairs", "nowhere", "--out", "x"),
+        ("pairs", "compile", "nowhere", "--out", "x"),
         ("train", "minilm", "--pairs", "nowhere", "--out", "x"),
         ("train", "minilm", "--pairs", "p", "--out", "x", "--config", "nowhere.yaml"),
     ],
@@ -109,7 +109,7 @@ def test_failure_is_one_line_and_exit_code_1(
 
 
 def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, error = run(capsys, "pairs", "nowhere", "--out", "x", "--debug")
+    code, _, error = run(capsys, "pairs", "compile", "nowhere", "--out", "x", "--debug")
     assert code == 1
     assert "Traceback" in error
 

@@ -260,7 +260,7 @@ def test_the_command_line_counts_pairs_by_level(
 ) -> None:
     options = "--unit title --split random --fractions 0.4,0.3,0.3 --within sentence --negatives same-article"
     with pytest.raises(SystemExit) as ended:
-        main(["pairs", str(mentioned.path), "--out", str(tmp_path / "pairs"), *options.split()])
+        main(["pairs", "compile", str(mentioned.path), "--out", str(tmp_path / "pairs"), *options.split()])
     assert not ended.value.code
     printed = " ".join(capsys.readouterr().out.split())
     assert "closest place that mentions both papers of a pair: sentence" in printed

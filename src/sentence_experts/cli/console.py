@@ -17,7 +17,8 @@ from sentence_experts.progress import Advance, use_bar
 VERBS = {
     "import_corpus": "corpus import",
     "fetch_corpus": "corpus fetch",
-    "compile_pairs": "pairs",
+    "compile_pairs": "pairs compile",
+    "import_pairs": "pairs import",
     "compile_tasks": "tasks",
     "count_values": "corpus show CORPUS --list subjects",
     "extend": "extend",

@@ -23,7 +23,7 @@ from sentence_experts.storage import no_space
 # which is imported only if the verb is called, and imports heavy modules only when it runs.
 VERBS = {
     "corpus": "Bring articles and their citations into a corpus",
-    "pairs": "Compile training, validation and test pairs from a corpus",
+    "pairs": "Make training, validation and test pairs",
     "tasks": "Compile training pairs and test sets of tasks",
     "audit": "Show what training and test pairs share",
     "extend": "Give an encoder one expert per domain or task",

@@ -1,4 +1,4 @@
-"""`sentence-experts pairs`: a corpus -> linked pairs in train, validation and test."""
+"""`sentence-experts pairs compile|import`: linked pairs in train, validation and test."""
 
 from __future__ import annotations
 
@@ -9,21 +9,33 @@ import typer
 from rich.table import Table
 
 from sentence_experts.cli.console import results, show
+from sentence_experts.cli.help import Group
 from sentence_experts.cli.options import CORPUS, Overwrite, add_verb
-from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.config import ImportPairsConfig, PairsConfig
 
 if TYPE_CHECKING:
     from sentence_experts.pairs.dataset import Pairs
 
 
+Out = Annotated[Path, typer.Option(help="Folder to write the pairs to")]
+
+
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command line."""
-    add_verb(app, pairs)
+    """Add the verbs to the command line."""
+    group = typer.Typer(
+        cls=Group,
+        no_args_is_help=True,
+        help="Make training, validation and test pairs, of a corpus or of a table of your own.\n\n"
+        "Example: sentence-experts pairs compile corpus --domains domains.yaml --out pairs",
+    )
+    add_verb(group, compile_)
+    add_verb(group, import_)
+    app.add_typer(group, name="pairs")
 
 
-def pairs(
+def compile_(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
-    out: Annotated[Path, typer.Option(help="Folder to write the pairs to")],
+    out: Out,
     config: PairsConfig,
     overwrite: Overwrite = False,
 ) -> None:
@@ -32,7 +44,7 @@ def pairs(
     Both papers of a pair belong to one domain. Validation and test are balanced with negative pairs of the
     same domain that no relation links, or that the same article mentions far from each other.
 
-    Example: sentence-experts pairs my-corpus --domains domains.yaml --relation coupling
+    Example: sentence-experts pairs compile my-corpus --domains domains.yaml --relation coupling
     --out my-pairs
     """
     from sentence_experts.pairs.compile import compile_pairs
@@ -40,21 +52,50 @@ def pairs(
     _show(compile_pairs(corpus, config, out, overwrite))
 
 
-def _show(pairs: Pairs) -> None:
-    """The number of pairs per domain, and what readers of results on them should know."""
-    from sentence_experts.pairs.levels import LEVELS
+def import_(
+    table: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="Table of pairs: .csv, .tsv, .jsonl, .parquet, also .gz")
+    ],
+    out: Out,
+    config: ImportPairsConfig,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make training, validation and test pairs of a table of your own, for train, evaluate and audit.
+
+    Each row has two texts (anchor, positive) and, if known, label (1 linked, 0 not), domain, split, negative,
+    anchor_id and positive_id. Without a column split, no text is in two sets; without labels, validation and
+    test get negatives.
+
+    Example: sentence-experts pairs import questions.csv --anchor question --positive answer --out my-pairs
+    """
+    from sentence_experts.pairs.importing import import_pairs
+
+    pairs = import_pairs(table, out, config, overwrite)
+    _show_sets(pairs, f"pairs of {table.name}")
+    show(f"written to {pairs.path}")
+
+
+def _show_sets(pairs: Pairs, title: str) -> None:
+    """The number of pairs per domain."""
     from sentence_experts.pairs.splits import SPLITS
 
-    manifest = pairs.manifest
-    settings = manifest["settings"]
-    table = Table(title=f"{settings['relation']} pairs of {settings['unit']}s, split by {settings['split']}")
+    table = Table(title=title, title_justify="left")
     table.add_column("domain")
     for heading in ("train", "validation (+/-)", "test (+/-)", "papers in test"):
         table.add_column(heading, justify="right")
-    for domain, counts in manifest["domains"].items():
+    for domain, counts in pairs.manifest["domains"].items():
         sets = [f"{counts[name]['positives']:,} / {counts[name]['negatives']:,}" for name in SPLITS[1:]]
         table.add_row(domain, f"{counts['train']['positives']:,}", *sets, f"{counts['test']['papers']:,}")
     results.print(table)
+
+
+def _show(pairs: Pairs) -> None:
+    """The number of pairs per domain, and what readers of results on them should know."""
+    from sentence_experts.pairs.levels import LEVELS
+
+    manifest = pairs.manifest
+    settings = manifest["settings"]
+    _show_sets(pairs, f"{settings['relation']} pairs of {settings['unit']}s, split by {settings['split']}")
     if papers := manifest["papers"]:
         counts = ", ".join(f"{domain} {count:,}" for domain, count in papers["per_domain"].items())
         several, none = papers["in_several"], papers["in_none"]

@@ -1,4 +1,5 @@
-"""The settings of `compile_pairs`: what makes a pair, how pairs are split and sampled, on which engine."""
+"""The settings of `compile_pairs` (what makes a pair, how pairs are split and sampled, on which engine) and
+of `import_pairs`."""
 
 from __future__ import annotations
 
@@ -224,3 +225,26 @@ class PairsConfig(Config):
     def stored(self) -> dict[str, Any]:
         """The settings that a manifest holds: those that decide the bytes of the pairs."""
         return self.model_dump(mode="json", exclude={"domains", *MACHINE_SETTINGS})
+
+
+class ImportPairsConfig(Config):
+    """Settings of `import_pairs`."""
+
+    anchor: str = Field("anchor", description="Column of the first text of each pair")
+    positive: str = Field("positive", description="Column of the second text of each pair")
+    fractions: list[float] = Field(
+        [0.6, 0.2, 0.2],
+        description="Shares of train,validation,test where no column `split` says where a pair belongs; no "
+        "text is in two sets",
+    )
+    negatives: Literal["matched", "hard", "random"] = Field(
+        "matched",
+        description="Negatives of validation and test sets that have none: matched (the texts of the linked "
+        "pairs paired anew), hard (matched, and near each other by TF-IDF), random (texts of the domain)",
+    )
+    seed: Seed = 0
+
+    @field_validator("fractions", mode="before")
+    @classmethod
+    def _check_fractions(cls, value: Any) -> Any:
+        return check_shares(value, "0.6,0.2,0.2")

@@ -104,9 +104,9 @@ class Pairs(TableFolder):
         if is_path(source) and (Path(source).is_dir() or not Path(source).suffix):
             return cls.open(source)
         if isinstance(source, Mapping) and set(source) <= {*SPLITS, *OTHER_NAMES}:
-            given = {OTHER_NAMES.get(name, name): _whole_table(source[name]) for name in map(str, source)}
+            given = {OTHER_NAMES.get(name, name): whole_table(source[name]) for name in map(str, source)}
         else:
-            given = _by_split(_whole_table(source), split, name_of_table(source))
+            given = _by_split(whole_table(source), split, name_of_table(source))
         for name, table in given.items():
             if labelled and name != "train":
                 check_columns(f"{name_of_table(source)}, {name}", ["label"], table.column_names)
@@ -138,12 +138,12 @@ class Pairs(TableFolder):
         """
         given = dict(zip(SPLITS, (train, validation, test), strict=True))
         tables = {
-            name: PAIRS_SCHEMA.empty_table() if table is None else _pair_table(_whole_table(table), name)
+            name: PAIRS_SCHEMA.empty_table() if table is None else pair_table(whole_table(table), name)
             for name, table in given.items()
         }
         if not any(table.num_rows for table in tables.values()):
             raise InputError("no pairs: every table is empty")
-        return cls.in_memory(tables, _links_of(tables["train"]), {})
+        return cls.in_memory(tables, links_of(tables["train"]), {})
 
     @classmethod
     def in_memory(
@@ -185,7 +185,7 @@ class Pairs(TableFolder):
         early version, knows the links of its training pairs.
         """
         links = self.table(KNOWN_LINKS)
-        return _links_of(self.split("train")) if links is None else links
+        return links_of(self.split("train")) if links is None else links
 
     def works(self) -> pa.Table | None:
         """What is known of the works of validation and test beside their text: `paper_id`, `times_cited` and
@@ -258,7 +258,7 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
     return counts
 
 
-def _whole_table(source: Any) -> pa.Table:
+def whole_table(source: Any) -> pa.Table:
     """A table, with `domain` for `route`."""
     table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
     if "domain" in table.column_names:
@@ -279,7 +279,7 @@ def _by_split(table: pa.Table, split: str | None, where: str) -> dict[str, pa.Ta
     return {name: table.filter(pc.equal(column, name)) for name in SPLITS if name in names}
 
 
-def _pair_table(table: pa.Table, split: str) -> pa.Table:
+def pair_table(table: pa.Table, split: str) -> pa.Table:
     """The table with all of `PAIR_COLUMNS`, checked."""
     missing = [name for name in ("anchor", "positive") if name not in table.column_names]
     if missing:
@@ -319,7 +319,7 @@ def _pair_table(table: pa.Table, split: str) -> pa.Table:
     return whole.combine_chunks()
 
 
-def _links_of(train: pa.Table) -> pa.Table:
+def links_of(train: pa.Table) -> pa.Table:
     """The linked pairs of a training table, in the form of `Pairs.known_links`."""
     linked = train.filter(pc.equal(train["label"], 1))
     ends = zip(linked["anchor_id"].to_pylist(), linked["positive_id"].to_pylist(), strict=True)

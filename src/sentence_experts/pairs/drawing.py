@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from sentence_experts.pairs.splits import (
     Assignment,
     PairArrays,
     TooFewPairsError,
+    WorkArrays,
 )
 
 
@@ -57,16 +59,51 @@ def draw_negatives(
     """
     if settings.negatives == "same-article":
         return Drawn(*draw_same_article(graph, splits, assignment, rng), anchored=True)
+    least = settings.negatives_min_cited if settings.negatives == "cited" else 0
+    return draw_unlinked(graph, splits, assignment, settings.negatives, least, rng)
+
+
+class LinkedWorks(Protocol):
+    """What negatives need to know of works and their links (`LinkGraph` for its parameters)."""
+
+    @property
+    def works(self) -> WorkArrays:
+        """Their texts and frequencies."""
+
+    def in_domain(self, domain: str) -> np.ndarray:
+        """A mask of the works of a domain."""
+
+    def links_among(self, works: np.ndarray) -> Linked:
+        """Tells which two works are linked."""
+
+    def texts(self, works: np.ndarray) -> list[str]:
+        """The texts of works."""
+
+
+def draw_unlinked(
+    graph: LinkedWorks,
+    splits: list[PairArrays],
+    assignment: Assignment,
+    negatives: str,
+    min_cited: int,
+    rng: np.random.Generator,
+) -> Drawn:
+    """As many unlinked pairs as positives, per domain of each evaluation set: `matched`, `hard` or random.
+
+    Raises:
+        TooFewPairsError: there are too few.
+    """
     requests = _requests(graph, splits, assignment)
+    if not requests:
+        return Drawn(splits, _by_split([], []))
     linked = graph.links_among(np.unique(np.concatenate([request.pool for request in requests])))
     sampler = NegativeSampler(graph.works, linked, rng)
-    if settings.negatives in ("matched", "hard"):
-        return _draw_matched(graph, splits, requests, sampler, linked, rng, settings.negatives == "hard")
-    least = settings.negatives_min_cited if settings.negatives == "cited" else 0
-    return Drawn(splits, _by_split(requests, sampler.draw(requests, least)))
+    if negatives in ("matched", "hard"):
+        return _draw_matched(graph, splits, requests, sampler, linked, rng, negatives == "hard")
+    return Drawn(splits, _by_split(requests, sampler.draw(requests, min_cited)))
 
 
-def _requests(graph: LinkGraph, splits: list[PairArrays], assignment: Assignment) -> list[Request]:
+def _requests(graph: LinkedWorks, splits: list[PairArrays], assignment: Assignment) -> list[Request]:
     requests = []
     for split in (VALIDATION, TEST):
         for domain in np.unique(splits[split].domain):
@@ -80,7 +117,7 @@ def _by_split(requests: list[Request], negatives_of: list[np.ndarray]) -> dict[i
     negatives = {}
     for split in (VALIDATION, TEST):
         mine = [number for number, request in enumerate(requests) if request.split == SPLITS[split]]
-        ends = np.concatenate([negatives_of[number] for number in mine])
+        ends = np.concatenate([np.empty((0, 2), np.int64), *(negatives_of[number] for number in mine)])
         domains = np.array(
             [requests[number].domain for number in mine for _ in negatives_of[number]], dtype=object
         )
@@ -89,7 +126,7 @@ def _by_split(requests: list[Request], negatives_of: list[np.ndarray]) -> dict[i
 
 
 def _draw_matched(
-    graph: LinkGraph,
+    graph: LinkedWorks,
     splits: list[PairArrays],
     requests: list[Request],
     sampler: NegativeSampler,

@@ -37,7 +37,7 @@ def test_from_a_query_to_an_evaluated_model(
     assert "with an abstract" in capsys.readouterr().out
     # Each paper is in the domains whose queries found it: no rules are needed.
     run(
-        "pairs", tmp_path / "c", "--relation", "coupling",
+        "pairs", "compile", tmp_path / "c", "--relation", "coupling",
         "--out", tmp_path / "pairs",
     )  # fmt: skip
     train = pq.read_table(tmp_path / "pairs" / "train.parquet")

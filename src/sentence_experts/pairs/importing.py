@@ -1,0 +1,338 @@
+"""`import_pairs`: a table of pairs of one's own to train, validation and test, split by text."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.config import ImportPairsConfig
+from sentence_experts.pairs.dataset import NEGATIVE, Pairs, links_of, pair_table, whole_table
+from sentence_experts.pairs.drawing import draw_unlinked
+from sentence_experts.pairs.matched import keys_of
+from sentence_experts.pairs.splits import (
+    CROSSING,
+    OTHER_NAMES,
+    SPLITS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Assignment,
+    PairArrays,
+    TooFewPairsError,
+    WorkArrays,
+    fold_texts,
+    split_by_paper,
+)
+from sentence_experts.table_values import texts
+from sentence_experts.tables import Table, name_of_table
+
+logger = logging.getLogger(__name__)
+_SPLIT = "split"
+
+
+def import_pairs(
+    source: Table,
+    out: Path | str | None = None,
+    config: ImportPairsConfig | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> Pairs:
+    """Make a folder of pairs, which `train`, `evaluate` and `audit` take, of a table of one's own.
+
+    Args:
+        source: a file (CSV, TSV, JSON lines, Parquet) or a table in memory (pandas, polars, Arrow,
+            `datasets.Dataset`, a list of dicts): two texts in each row (`anchor`, `positive`), and if known
+            `label` (1 linked, 0 not), `domain` or `route`, `split`, `negative` (a text unlike the anchor),
+            `anchor_id` and `positive_id`. Names of columns may be in any case.
+        out: the folder to write to; without, the pairs stay in memory.
+        config: the settings; `settings` override its fields, by name.
+        overwrite: begin anew, in place of other pairs in `out`.
+
+    Raises:
+        InputError: a file cannot be read, a column or a text is missing, or the labels are scores.
+        TooFewPairsError: a set is empty, or its texts give no negatives.
+        UsageError: `out` holds something else.
+
+    Example:
+        >>> rows = [{"anchor": f"question {n}", "positive": f"answer {n}"} for n in range(20)]
+        >>> import_pairs(rows)
+        Pairs(train: 12, validation: 8, test: 8; domains: all; in memory)
+    """
+    config = ImportPairsConfig.of(config, **settings)
+    table, split = _read(source, config)
+    pairs = _imported(table, split, config)
+    return pairs if out is None else pairs.save(out, overwrite)
+
+
+def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarray | None]:
+    """All pairs in one table, one row for each, and the set of each if a column says it."""
+    name = name_of_table(source)
+    table = whole_table(source)
+    folded = [column.strip().lower() for column in table.column_names]
+    chosen = {config.anchor.lower(): "anchor", config.positive.lower(): "positive"}
+    names = [chosen.get(column, column) for column in folded]
+    if twice := next((column for column in names if names.count(column) > 1), None):
+        raise InputError(f"{name}: two columns are {twice!r}; rename or drop one")
+    table = table.rename_columns(names)
+    for column in ("anchor", "positive"):
+        if column not in names:
+            raise InputError(
+                f"{name} lacks the column {getattr(config, column)}, a text of each pair; it has: "
+                f"{', '.join(table.column_names)}; name it with `{column}`"
+            )
+    _check_labels(name, table)
+    pairs = pair_table(table, name)
+    split = None
+    if _SPLIT in names:
+        given = texts(table[_SPLIT], f"{name}, column {_SPLIT}").to_pylist()
+        numbers = [_number_of(OTHER_NAMES.get(each, each), name) for each in given]
+        split = np.array(numbers, dtype=np.int64)
+    return pairs, split
+
+
+def _number_of(split: str | None, name: str) -> int:
+    if split not in SPLITS:
+        raise InputError(f"{name}: split {split!r} is none of {', '.join(SPLITS)}")
+    return SPLITS.index(split)
+
+
+def _check_labels(name: str, table: pa.Table) -> None:
+    """Refuse rated pairs: a rating is neither linked nor not."""
+    columns = [column for column in ("label", "score") if column in table.column_names]
+    if not columns:
+        return
+    try:
+        values = pc.cast(table[columns[0]], pa.float64())
+    except pa.ArrowException:
+        return  # `pair_table` names what is wrong with a label
+    if columns[0] == "score" or not pc.all(pc.is_in(pc.drop_null(values), pa.array([0.0, 1.0]))).as_py():
+        low, high = pc.min(values).as_py(), pc.max(values).as_py()
+        raise InputError(
+            f"{name}: the column {columns[0]} holds ratings from {low:g} to {high:g}, not labels 0 and 1; "
+            "rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained on"
+        )
+
+
+class _Texts:
+    """The texts of a table of pairs as numbers: what `draw_unlinked` needs to know of works."""
+
+    def __init__(self, table: pa.Table) -> None:
+        ends = [table["anchor_id"], table["positive_id"]]
+        ids = pa.chunked_array([chunk for column in ends for chunk in column.chunks], pa.string())
+        self.ids, numbers = np.unique(ids.to_numpy(zero_copy_only=False).astype(object), return_inverse=True)
+        self.ends = numbers.reshape(2, -1).T
+        both = [*table["anchor"].to_pylist(), *table["positive"].to_pylist()]
+        text_of: dict[int, str] = dict(zip(numbers.tolist(), both, strict=True))
+        self._texts = [text_of[number] for number in range(len(self.ids))]
+        folded = fold_texts(pa.chunked_array([pa.array(both, pa.string())])).to_numpy(zero_copy_only=False)
+        _, text = np.unique(folded.astype(object), return_inverse=True)
+        # One text under two ids is one, and so are the texts of one id.
+        self.same_text = _components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
+        self.same_text = self.same_text[: len(self.ids)]
+        # 1 or -1 for a text of one column only, 0 for one of both.
+        of_columns = [np.isin(np.arange(len(self.ids)), self.ends[:, column]) for column in (0, 1)]
+        self.side = of_columns[0].astype(np.int64) - of_columns[1]
+        unknown = np.full(len(self.ids), -1)
+        self.works = WorkArrays(self.same_text, unknown, np.zeros_like(unknown))
+        self._domains = table["domain"].to_numpy(zero_copy_only=False).astype(object)
+        linked = table["label"].to_numpy() == 1
+        self._linked = np.unique(keys_of(self.same_text[self.ends[linked]]))
+
+    def in_domain(self, domain: str) -> np.ndarray:
+        """A mask of shape (texts,) of those in a pair of the domain."""
+        mask = np.zeros(len(self.ids), dtype=bool)
+        mask[self.ends[self._domains == domain]] = True
+        return mask
+
+    def links_among(self, works: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """Tells which two of the texts are linked by any row, or are no pair as they are of one column."""
+        text, side = self.same_text, self.side
+
+        def linked(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+            keys = keys_of(np.stack([text[left], text[right]], axis=1))
+            # Two questions are no negative where all linked pairs are a question and an answer.
+            mask: np.ndarray = np.isin(keys, self._linked) | (side[left] * side[right] == 1)
+            return mask
+
+        return linked
+
+    def texts(self, works: np.ndarray) -> list[str]:
+        """The texts of ascending numbers."""
+        return [self._texts[number] for number in works.tolist()]
+
+
+def _components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
+    """The number of the connected part of each of `size` things: shape (size,)."""
+    graph = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
+    numbers: np.ndarray = connected_components(graph, directed=False)[1]
+    return numbers
+
+
+def _imported(table: pa.Table, split: np.ndarray | None, config: ImportPairsConfig) -> Pairs:
+    rng = np.random.default_rng(config.seed)
+    given = split is not None
+    triples = table[NEGATIVE].to_pylist() if NEGATIVE in table.column_names else None
+    whole = (
+        _with_stated_negatives(table, triples)
+        if triples
+        else table.append_column("row", pa.array(np.arange(table.num_rows)))
+    )
+    known = _Texts(whole)
+    row = whole["row"].to_numpy()
+    pairs = PairArrays(
+        known.ends[:, 0], known.ends[:, 1], whole["count"].to_numpy(),
+        whole["domain"].to_numpy(zero_copy_only=False).astype(object),
+    )  # fmt: skip
+    if split is None:
+        assignment = _assigned(pairs, known, whole, config, rng)
+    else:
+        pools = {number: _mask(known, split[row] == number) for number in range(len(SPLITS))}
+        assignment = Assignment(split[row], pools)
+    tables = _with_negatives(whole, pairs, known, assignment, config, rng)
+    # A stated negative of a training pair belongs to its row, not to a row of its own.
+    train = np.flatnonzero((assignment.pairs == TRAIN) & (np.arange(whole.num_rows) < table.num_rows))
+    tables["train"] = table.take(train)
+    left_out = int((assignment.pairs[: table.num_rows] == CROSSING).sum())
+    seen = _seen(known, tables) if given else 0
+    if left_out:
+        logger.info(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
+    if seen:
+        logger.warning(
+            f"{seen:,} texts of test pairs are in training pairs too, by the column `split`: figures on them "
+            "are optimistic; without the column the sets share no text"
+        )
+    made = {"split": "given" if given else "text", "left_out": left_out, "test_texts_seen_in_training": seen}
+    return Pairs.in_memory(tables, links_of(tables["train"]), {"imported": config.model_dump() | made})
+
+
+def _with_stated_negatives(table: pa.Table, negatives: list[str | None]) -> pa.Table:
+    """The table with a row of label 0 for each anchor and its negative; `row` is the number of its pair."""
+    rows = [number for number, text in enumerate(negatives) if text]
+    columns = {name: table[name].take(rows) for name in ("anchor", "domain", "anchor_id")}
+    zero = pa.array(np.zeros(len(rows), np.int64))
+    stated = pa.table({**columns, "positive": pa.array([negatives[row] for row in rows]), "label": zero})
+    own = pair_table(stated, NEGATIVE).append_column("row", pa.array(np.array(rows, dtype=np.int64)))
+    whole = table.drop_columns([NEGATIVE]).append_column("row", pa.array(np.arange(table.num_rows)))
+    return pa.concat_tables([whole, own.select(whole.column_names)]).combine_chunks()
+
+
+def _assigned(
+    pairs: PairArrays, known: _Texts, whole: pa.Table, config: ImportPairsConfig, rng: np.random.Generator
+) -> Assignment:
+    """Groups of pairs that share texts go to one set each; where one group is most pairs, papers are split as
+    in `compile_pairs`, and pairs between two sets left out."""
+    train, validation, test = config.fractions
+    fractions = (train, validation, test)
+    text = known.same_text
+    group_of_text = _components(text[pairs.left], text[pairs.right], int(text.max()) + 1)
+    group = group_of_text[text[pairs.left]]
+    split_of_group = np.zeros(int(group.max()) + 1, dtype=np.int64)
+    sizes = np.bincount(group)
+    first = np.unique(group, return_index=True)
+    home = pairs.domain[first[1]]
+    for domain in np.unique(home):
+        mine = rng.permutation(first[0][home == domain])
+        middle = (np.cumsum(sizes[mine]) - sizes[mine] / 2) / sizes[mine].sum()
+        split_of_group[mine] = np.searchsorted(np.cumsum(fractions)[:2], middle, side="right")
+    by_group = split_of_group[group]
+    if not _is_uneven(pairs, by_group, fractions):
+        pools = {number: _mask(known, by_group == number) for number in range(len(SPLITS))}
+        return Assignment(by_group, pools)
+    assignment = split_by_paper(pairs, known.works, fractions, rng)
+    labels = whole["label"].to_numpy()
+    for domain in np.unique(pairs.domain):
+        for number, share in enumerate(fractions):
+            found = (assignment.pairs == number) & (pairs.domain == domain) & (labels == 1)
+            if share and not found.any():
+                raise TooFewPairsError(
+                    f"{domain}: the {SPLITS[number]} set got none of its "
+                    f"{int((pairs.domain == domain).sum()):,} pairs, which share texts; give other "
+                    "`fractions`, another `seed`, more pairs, or a column `split`"
+                )
+    return assignment
+
+
+def _is_uneven(pairs: PairArrays, split: np.ndarray, fractions: tuple[float, float, float]) -> bool:
+    """Whether a domain has less than half or more than twice of what a set should have."""
+    for domain in np.unique(pairs.domain):
+        mine = split[pairs.domain == domain]
+        shares = np.bincount(mine, minlength=len(SPLITS)) / len(mine)
+        if any(not want / 2 <= share <= want * 2 for share, want in zip(shares, fractions, strict=True)):
+            return True
+    return False
+
+
+def _mask(known: _Texts, rows: np.ndarray) -> np.ndarray:
+    mask = np.zeros(len(known.ids), dtype=bool)
+    mask[known.ends[rows]] = True
+    return mask
+
+
+def _with_negatives(
+    whole: pa.Table, pairs: PairArrays, known: _Texts, assignment: Assignment, config: ImportPairsConfig,
+    rng: np.random.Generator,
+) -> dict[str, pa.Table]:  # fmt: skip
+    """The tables of validation and test; a domain of a set that states no negative gets as many as linked
+    pairs."""
+    labels = whole["label"].to_numpy()
+    lacking = [pairs.take(np.empty(0, np.int64))] * len(SPLITS)
+    rows = {number: np.flatnonzero(assignment.pairs == number) for number in (VALIDATION, TEST)}
+    for number, mine in rows.items():
+        stated = Counter(pairs.domain[mine[labels[mine] == 0]].tolist())
+        wanting = [place for place in mine if labels[place] == 1 and not stated[pairs.domain[place]]]
+        lacking[number] = pairs.take(np.array(wanting, dtype=np.int64))
+    drawn = draw_unlinked(known, lacking, assignment, config.negatives, 0, rng)
+    tables = {}
+    for number, mine in rows.items():
+        # Linked pairs without a negative are left out with it.
+        lost = len(lacking[number]) - len(drawn.splits[number])
+        if lost:
+            kept = set(
+                keys_of(np.stack([drawn.splits[number].left, drawn.splits[number].right], axis=1)).tolist()
+            )
+            of_rows = keys_of(known.ends[mine])
+            wanting_domains = set(lacking[number].domain.tolist())
+            mine = np.array([
+                place for place, key in zip(mine, of_rows.tolist(), strict=True)
+                if pairs.domain[place] not in wanting_domains or key in kept
+            ], dtype=np.int64)  # fmt: skip
+        tables[SPLITS[number]] = _labelled(whole.take(mine), drawn.negatives[number], known)
+    return tables
+
+
+def _labelled(linked: pa.Table, negatives: PairArrays, known: _Texts) -> pa.Table:
+    columns = [name for name in linked.column_names if name not in (NEGATIVE, "row")]
+    made = {
+        "domain": pa.array(negatives.domain.tolist(), pa.string()),
+        **{name: pa.array(np.zeros(len(negatives), np.int64)) for name in ("label", "count")},
+    }
+    turned = known.side[negatives.left] < known.side[negatives.right]
+    first = np.where(turned, negatives.right, negatives.left)
+    second = np.where(turned, negatives.left, negatives.right)
+    for end, numbers in (("anchor", first), ("positive", second)):
+        made[end] = pa.array([known.texts(np.array([number]))[0] for number in numbers], pa.string())
+        made[f"{end}_id"] = pa.array([str(known.ids[number]) for number in numbers], pa.string())
+    drawn = pa.table({name: made[name] for name in columns})
+    return pa.concat_tables(
+        [linked.select(columns), drawn.cast(linked.select(columns).schema)]
+    ).combine_chunks()
+
+
+def _seen(known: _Texts, tables: dict[str, pa.Table]) -> int:
+    """The number of texts of test pairs that are in training pairs."""
+    number_of = dict(zip(known.ids.tolist(), known.same_text.tolist(), strict=True))
+    trained, tested = (
+        {number_of[each] for end in ("anchor_id", "positive_id") for each in tables[name][end].to_pylist()}
+        for name in ("train", "test")
+    )
+    return len(trained & tested)

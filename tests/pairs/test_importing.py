@@ -1,0 +1,153 @@
+"""Tables of pairs of one's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sentence_experts.cli.main import main
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.importing import import_pairs
+from sentence_experts.pairs.splits import TooFewPairsError
+
+SETS = ("train", "validation", "test")
+
+
+def questions(count: int = 60, answers: int = 60) -> pd.DataFrame:
+    """Pairs of a question and an answer in two domains; several questions may have one answer."""
+    rows = [
+        {"anchor": f"Question {n}?", "positive": f"Answer {n % answers}.", "domain": "ab"[n % answers % 2]}
+        for n in range(count)
+    ]
+    return pd.DataFrame(rows)
+
+
+def texts(pairs: Pairs, split: str) -> set[str]:
+    table = pairs.split(split).to_pandas()
+    return {text.casefold().strip() for text in [*table["anchor"], *table["positive"]]}
+
+
+def test_no_text_is_in_two_sets_and_none_is_lost() -> None:
+    table = questions(90, 30)
+    table.loc[0, "anchor"] = " question 31?"  # the same text as another row's, but for its case and blanks
+    pairs = import_pairs(table)
+    counts = {name: int((pairs.split(name)["label"].to_numpy() == 1).sum()) for name in SETS}
+    assert sum(counts.values()) == 90
+    assert counts["train"] > counts["test"] > 8
+    assert not texts(pairs, "train") & texts(pairs, "test")
+    assert not texts(pairs, "train") & texts(pairs, "validation")
+    assert not texts(pairs, "validation") & texts(pairs, "test")
+    assert pairs.domains == ["a", "b"]
+
+
+@pytest.mark.parametrize("negatives", ["matched", "random"])
+def test_made_negatives_are_a_question_and_another_answer(negatives: str) -> None:
+    pairs = import_pairs(questions(90, 30), negatives=negatives)
+    linked = set(zip(questions(90, 30)["anchor"], questions(90, 30)["positive"], strict=True))
+    for name in ("validation", "test"):
+        table = pairs.split(name).to_pandas()
+        for domain, rows in table.groupby("domain"):
+            false = rows[rows["label"] == 0]
+            assert len(false) == (rows["label"] == 1).sum(), domain
+            assert false["anchor"].str.startswith("Question").all()
+            assert false["positive"].str.startswith("Answer").all()
+            assert not linked & set(zip(false["anchor"], false["positive"], strict=True))
+            if negatives == "matched":  # each text is as often in one class as in the other
+                true = rows[rows["label"] == 1]
+                for column in ("anchor", "positive"):
+                    assert sorted(false[column]) == sorted(true[column])
+
+
+def test_one_large_group_is_cut_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """A chain links all texts: some pairs must go, but no text is in two sets."""
+    caplog.set_level("INFO")
+    pairs = import_pairs([{"anchor": f"Text {n}", "positive": f"Text {n + 1}"} for n in range(200)])
+    assert not texts(pairs, "train") & texts(pairs, "test")
+    assert "pairs were left out: their texts are in two sets" in caplog.text
+    assert pairs.manifest["imported"]["left_out"] < 60
+
+
+def test_given_labels_splits_and_negatives_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    table = (
+        questions(40, 40)
+        .drop(columns="domain")
+        .assign(split=np.repeat(["train", "dev"], 20), label=[1, 1, 1, 0] * 10)
+    )
+    pairs = import_pairs(table)
+    assert [pairs.split(name).num_rows for name in SETS] == [20, 20, 0]
+    assert (pairs.split("validation")["label"].to_numpy() == 0).sum() == 5
+    triples = questions(40, 40).drop(columns="domain").assign(negative=[f"Wrong {n}." for n in range(40)])
+    pairs = import_pairs(triples)
+    test = pairs.split("test").to_pandas()
+    assert test[test["label"] == 0]["positive"].str.startswith("Wrong").all()
+    assert (test["label"] == 0).sum() == (test["label"] == 1).sum()
+    assert pairs.split("train")["negative"].null_count == 0
+    leaking = questions(4, 2).drop(columns="domain").assign(split=["train", "train", "test", "test"])
+    import_pairs(leaking)
+    assert "2 texts of test pairs are in training pairs too" in caplog.text
+
+
+def test_ratings_are_refused() -> None:
+    rows = [{"anchor": "a", "positive": "b", "score": 4.5}, {"anchor": "c", "positive": "d", "score": 0.0}]
+    with pytest.raises(InputError, match=r"holds ratings from 0 to 4\.5.*a task of the kind sts"):
+        import_pairs(rows)
+    with pytest.raises(InputError, match="the column label holds ratings"):
+        import_pairs(pd.DataFrame(rows).rename(columns={"score": "label"}))
+    with pytest.raises(InputError, match="lacks the column anchor"):
+        import_pairs([{"question": "a", "answer": "b"}])
+    with pytest.raises(TooFewPairsError, match="set got none of its 1 pairs"):
+        import_pairs(questions(2))
+
+
+def test_the_same_table_gives_the_same_bytes() -> None:
+    hashes = {seed: import_pairs(questions(), seed=seed).hashes() for seed in (0, 1)}
+    assert hashes[0] == import_pairs(questions()).hashes() != hashes[1]
+
+
+def test_own_pairs_train_and_evaluate_in_two_commands(
+    tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "questions.csv"
+    questions(48, 48).rename(columns={"anchor": "Question", "positive": "Answer"}).to_csv(table, index=False)
+
+    def run(*arguments: object) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        assert not ended.value.code
+
+    pairs, model = tmp_path / "pairs", tmp_path / "run"
+    run("pairs", "import", table, "--anchor", "question", "--positive", "answer", "--out", pairs)
+    assert "test (+/-)" in capsys.readouterr().out
+    run(
+        "train",
+        minilm,
+        "--pairs",
+        pairs,
+        "--out",
+        model,
+        "--max-steps",
+        1,
+        "--batch-size",
+        4,
+        "--max-length",
+        16,
+    )
+    run(
+        "evaluate",
+        model / "model",
+        "--pairs",
+        pairs,
+        "--bootstrap",
+        0,
+        "--max-length",
+        16,
+        "--out",
+        tmp_path / "e",
+    )
+    found = json.loads(next((tmp_path / "e").glob("*.json")).read_text())
+    assert found
