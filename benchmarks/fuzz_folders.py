@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -87,14 +87,12 @@ class _Encoder:
 
     fingerprint, name, experts = "f", "stub", ()
     model = SimpleNamespace(max_seq_length=8)
+    rounding_settings: ClassVar[dict[str, Any]] = {}
 
     def chosen_route(self, route: str | None) -> str | None:
         return route
 
-    def exact_settings(self, route: str | None) -> dict[str, Any]:
-        return {}
-
-    def vector_settings(self, route: str | None, of_route: bool = False) -> dict[str, Any]:
+    def vector_settings(self, route: str | None) -> dict[str, Any]:
         return {"fingerprint": self.fingerprint, "route": route}
 
     def encode(self, texts: list[str], *_: Any, **__: Any) -> np.ndarray:

@@ -346,9 +346,7 @@ def test_the_corpus_is_encoded_with_a_tokenizer_of_its_own(client: TestClient) -
     for served, searcher in state.library._searchers.values():
         assert searcher.encoder.model.tokenizer is not served.model.tokenizer
         for route in [lens.document_route for lens in searcher.lenses]:
-            assert searcher.encoder.vector_settings(route, True) == served.encoder.vector_settings(
-                route, True
-            )
+            assert searcher.encoder.vector_settings(route) == served.encoder.vector_settings(route)
 
 
 def test_searches_follow_a_model_after_one_that_could_not_be_used(

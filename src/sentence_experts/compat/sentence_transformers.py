@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
+
+from sentence_experts.compat.torch import sharing_weights
 
 
 def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
@@ -27,6 +30,15 @@ def transformer_of(model: SentenceTransformer) -> Any:
 def config_of(model: SentenceTransformer) -> Any:
     """The config of `transformer_of`; None without one."""
     return getattr(transformer_of(model), "config", None)
+
+
+def with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
+    """The same weights, with a pooling and a maximum length (the tokenizer's) of its own."""
+    first = copy.copy(model[0])
+    if hasattr(first, "processor"):
+        first.processor = copy.deepcopy(first.processor)
+    name, _ = next(model.named_children())
+    return sharing_weights(model, **{name: first})
 
 
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:

@@ -22,8 +22,7 @@ from sentence_experts.encoding.vector_files import (
     in_precision,
     ranges_beside,
     shape_of,
-    write_in_precision,
-    write_parquet,
+    write_vectors,
 )
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
@@ -171,14 +170,14 @@ def _encode(
     encoder: BatchEncoder, source: TextTable, config: EncodeConfig, place: Output | None
 ) -> NDArray[Any] | Encoded:
     """Encode chunk by chunk, to a file if there is a place for one."""
-    parts = None
+    parts, made_by = None, {}
     if place is not None:
-        chosen = config.model_dump(include={"normalize", "column", "id_column", "precision"})
-        settings = {**encoder.vector_settings(config.route), **chosen}
-        machine = encoder.exact_settings(config.route)
+        settings = encoder.vector_settings(config.route)
+        made_by = {"model": encoder.name, "fingerprint": settings["fingerprint"], "route": config.route or ""}
+        settings |= config.model_dump(include={"normalize", "column", "id_column", "precision"})
         if place.begin(settings, {"input": source.fingerprint}) == "finished":
             return Encoded(place.path, *(place.result[name] for name in COUNTS))
-        parts = place.parts(NPY, machine=machine, chunk_size=config.chunk_size)
+        parts = place.parts(NPY, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
     counter = _Counter(source.name, encoder.takes_empty)
     with progress(f"encoding {Path(source.name).name}") as advance:
         chunks = counter.count(source.chunks(config.chunk_size))
@@ -191,33 +190,17 @@ def _encode(
     if not encoded:
         parts.remove()
         raise InputError(f"{source.name}: no texts in it")
-    return _write(encoder, source, config, place, encoded, counter)
-
-
-def _write(
-    encoder: BatchEncoder,
-    source: TextTable,
-    config: EncodeConfig,
-    place: Output,
-    files: list[Path],
-    counter: _Counter,
-) -> Encoded:
-    """Join the files of the chunks to the output."""
-    out, (rows, dimension) = place.path, shape_of(files)
+    rows, dimension = shape_of(encoded)
     if rows != counter.texts:
         raise InputError(
-            f"{out}: not written: {rows:,} vectors of {counter.texts:,} texts; give the same command again"
+            f"{place.path}: not written: {rows:,} vectors of {counter.texts:,} texts; give the same command "
+            "again"
         )
     counts = counter.texts, counter.empty, dimension
-    of_route = {"model": encoder.name, "route_fingerprint": encoder.route_fingerprint(config.route)}
-    place.result = {**of_route, **dict(zip(COUNTS, counts, strict=True))}
+    place.result = {"model": encoder.name, **dict(zip(COUNTS, counts, strict=True))}
     with place.replacing() as temporary:
-        if out.suffix == NPY:
-            write_in_precision(temporary, files, config.precision, ranges_beside(out))
-        else:
-            made_by = {"model": encoder.name, "fingerprint": encoder.fingerprint, "route": config.route or ""}
-            write_parquet(temporary, files, source, config.chunk_size, made_by)
-    return Encoded(out, *counts)
+        write_vectors(temporary, place.path, encoded, source, config, made_by)
+    return Encoded(place.path, *counts)
 
 
 class _Counter:

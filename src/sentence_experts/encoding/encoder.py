@@ -16,7 +16,6 @@ from sentence_experts.models.decoders import is_decoder
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
-from sentence_experts.models.storage.route_fingerprint import route_fingerprint
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -58,10 +57,6 @@ class BatchEncoder:
     def fingerprint(self) -> str:
         """A hash of everything in the model that decides a vector."""
         return fingerprint_of(self.model)
-
-    def route_fingerprint(self, route: str | None) -> str:
-        """A hash of everything that decides the vectors of one route, independent of the other routes."""
-        return route_fingerprint(self.model, route)
 
     @property
     def _config(self) -> Any:
@@ -152,25 +147,22 @@ class BatchEncoder:
         if log is not None:
             log()
 
-    def vector_settings(self, route: str | None, of_route: bool = False) -> dict[str, Any]:
-        """What decides a text's vector up to rounding: the key of cached vectors.
-
-        With `of_route` the fingerprint is that of the route (`route_fingerprint`), not of the whole model.
-        """
+    def vector_settings(self, route: str | None) -> dict[str, Any]:
+        """What decides the vectors of a route up to rounding: the key of stored vectors."""
         return {
-            "fingerprint": self.route_fingerprint(route) if of_route else self.fingerprint,
+            "fingerprint": fingerprint_of(self.model, route),
             "route": route,
             "pooling": self.pooling,
             "max_length": self.model.max_seq_length,
             "number_type": str(self.model.dtype),
         }
 
-    def exact_settings(self, route: str | None) -> dict[str, Any]:
-        """What decides a vector to the last bit: the key of the parts of an unfinished file."""
+    @property
+    def rounding_settings(self) -> dict[str, Any]:
+        """What decides how vectors are rounded: the same for all parts of one file."""
         from sentence_experts.models.layers.packed_forward import is_packed
 
         return {
-            **self.vector_settings(route),
             "batches": BATCHING if self._parallel_cpu else self.texts_at_once,
             "device": self.model.device.type,
             "packed": bool(is_packed(self.model)),

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import replacing, write_npy
 from sentence_experts.tables import TextTable
@@ -53,6 +54,30 @@ def shape_of(files: Sequence[Path]) -> tuple[int, int]:
     """(texts, dimensions) of all vectors in chunk files."""
     shapes = [np.load(file, mmap_mode="r").shape for file in files]
     return sum(rows for rows, _ in shapes), shapes[0][1]
+
+
+def write_vectors(
+    path: Path,
+    out: Path,
+    files: Sequence[Path],
+    source: TextTable,
+    config: EncodeConfig,
+    made_by: dict[str, str],
+) -> None:
+    """Join chunk files to one file of vectors, in the form and precision asked for.
+
+    Args:
+        path: the file to write, which becomes `out`.
+        out: its ending decides the form; the ranges of 8-bit numbers go beside it.
+        files: from `encode_chunks`.
+        source: the texts, whose ids a `.parquet` file holds.
+        config: the settings of the chunks.
+        made_by: metadata of a `.parquet` file.
+    """
+    if out.suffix == NPY:
+        write_in_precision(path, files, config.precision, ranges_beside(out))
+    else:
+        write_parquet(path, files, source, config.chunk_size, made_by)
 
 
 def write_in_precision(

@@ -17,7 +17,8 @@ from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import NAME, hub_commit, model_folder, source_name
-from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of, source_fingerprint
+from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
+from sentence_experts.models.storage.folder_fingerprint import source_fingerprint
 from sentence_experts.names import LABEL
 
 TFIDF = "tfidf"

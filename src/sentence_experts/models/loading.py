@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from sentence_experts.compat.imports import COMPILER, PACKAGES, deferred_imports
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode
-from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief, require
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
 from sentence_experts.models.routing.known_routes import KnownRoutes
@@ -122,45 +122,44 @@ def load(
         (384,)
     """
     chosen = LoadConfig.of(config, **settings)
-    if not isinstance(source, str | Path):
-        _check_in_memory(source, chosen)
-        return _with_settings(source, chosen, chosen.model_fields_set)
-    place = model_folder(str(source))
-    if chosen.routes and (known := KnownRoutes.read(place)) is not None:
-        known.check_loadable(chosen.routes)
-    is_folder = Path(place).exists()
-    if is_folder:
-        check_unchanged(Path(place), but="model-expert-*" if chosen.partial else "")
-    cached = None if is_folder else check_hub(place, **chosen.hub)
+    if isinstance(source, str | Path):
+        return _from_files(str(source), chosen)
+    _check_in_memory(source, chosen)
+    return _with_settings(source, chosen, chosen.model_fields_set)
+
+
+def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
+    """The model of a folder or hub id, which remembers where it comes from."""
+    place, name = model_folder(source), source_name(source)
+    if config.routes and (known := KnownRoutes.read(place)) is not None:
+        known.check_loadable(config.routes)
+    cached = commit = None
+    if is_folder := Path(place).exists():
+        check_unchanged(Path(place), but="model-expert-*" if config.partial else "")
+    else:
+        cached = check_hub(place, **config.hub)
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), _open)
-    with _naming(source, chosen):
+    try:
         if cached is None:
-            model: SentenceTransformer = opener(place, chosen)
+            model: SentenceTransformer = opener(place, config)
         else:  # so that no library asks a hub that does not answer, many times over
-            model = _open(str(cached), chosen.model_copy(update=dict.fromkeys(HUB)))
-    commit = None if is_folder else hub_commit(place, chosen.revision, chosen.cache_folder)
-    origin = Origin(source_name(str(source)), place, commit)
-    set_origin(model, origin)
+            model = _open(str(cached), config.model_copy(update=dict.fromkeys(HUB)))
+    except SentenceExpertsError:
+        raise
+    except Exception as error:  # whatever a broken file or a missing device makes the libraries raise
+        where = f" on {config.device}" if config.device else ""
+        raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
+    if not is_folder:
+        commit = hub_commit(place, config.revision, config.cache_folder)
+    set_origin(model, origin := Origin(name, place, commit))
     if opener is _open:
         from sentence_experts.models.export import int8
 
-        model = _with_settings(model, chosen, {*chosen.model_fields_set, "packed"}, in_place=True)
-        if chosen.int8 and chosen.dtype != "float32" and int8.apply_saved(model, Path(place)):
+        model = _with_settings(model, config, {*config.model_fields_set, "packed"}, in_place=True)
+        if config.int8 and config.dtype != "float32" and int8.apply_saved(model, Path(place)):
             origin.arithmetic = int8.ARITHMETIC
     return model
-
-
-@contextmanager
-def _naming(source: str | Path, config: LoadConfig) -> Iterator[None]:
-    """Turn any error that a broken file or a missing device makes the libraries raise into one of ours."""
-    try:
-        yield
-    except SentenceExpertsError:
-        raise
-    except Exception as error:
-        where = f" on {config.device}" if config.device else ""
-        raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
 
 
 @deferred_imports(*PACKAGES)  # the libraries look into some of them while a model is loaded
@@ -263,10 +262,14 @@ def _with_settings(
     """The model as the settings want it: itself, if it is so already or may be changed in place."""
     import torch
 
+    from sentence_experts.compat.sentence_transformers import with_own_tokenizer
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.layers.packed_forward import is_packed, use_packing
     from sentence_experts.models.pooling import pooling_of, set_pooling
 
+    if config.partial and not isinstance(model, ExpertEncoder):
+        name = "routes" if config.routes is not None else "max_resident_experts"
+        raise UsageError(f"`{name}` has no effect here: this model has no experts")
     device, length = torch.device(config.device or model.device), model.max_seq_length
     is_on_device = model.device.type == device.type and device.index in (None, model.device.index)
     wanted = {
@@ -282,8 +285,11 @@ def _with_settings(
         automatic = isinstance(model, ExpertEncoder) and model.without_auto_routes() is not model
         shares = changes <= {"pooling", "max_length"} and not automatic
         model = with_own_tokenizer(model) if shares else copy.deepcopy(model)
-    if "experts" in changes:
-        _choose_experts(model, config)
+    if isinstance(model, ExpertEncoder):
+        if config.routes is not None:
+            model.use_routes(config.routes)
+        if (limits := (config.max_resident_experts, config.max_resident_bytes)) != (None, None):
+            model.limit_experts(*limits)
     if "device" in changes:
         model.to(device)
     if "dtype" in changes:
@@ -295,28 +301,3 @@ def _with_settings(
     if "max_length" in changes:
         model.max_seq_length = config.max_length
     return model
-
-
-def _choose_experts(model: SentenceTransformer, config: LoadConfig) -> None:
-    """Have only some experts in memory."""
-    from sentence_experts.models.encoder import ExpertEncoder
-
-    if not isinstance(model, ExpertEncoder):
-        if config.routes is not None:
-            raise RouteError(f"this model has no experts, so `routes` {config.routes} cannot be loaded alone")
-        raise UsageError("this model has no experts that `max_resident_experts` could limit")
-    if config.routes is not None:
-        model.use_routes(config.routes)
-    if config.max_resident_experts is not None or config.max_resident_bytes is not None:
-        model.limit_experts(config.max_resident_experts, config.max_resident_bytes)
-
-
-def with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
-    """The same weights, with a pooling and a maximum length (the tokenizer's) of its own."""
-    from sentence_experts.compat.torch import sharing_weights
-
-    first = copy.copy(model[0])
-    if hasattr(first, "processor"):
-        first.processor = copy.deepcopy(first.processor)
-    name, _ = next(model.named_children())
-    return sharing_weights(model, **{name: first})

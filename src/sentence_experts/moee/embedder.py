@@ -19,7 +19,8 @@ from sentence_experts.compat.torch import sharing_weights
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.card import OWN, snippet_card
 from sentence_experts.models.sources import hub_commit, model_folder
-from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
+from sentence_experts.models.storage.fingerprint import weights_fingerprint
+from sentence_experts.models.storage.folder_fingerprint import source_fingerprint
 from sentence_experts.moee.alpha import Choice, choose_alpha
 from sentence_experts.moee.batches import read_states
 from sentence_experts.moee.config import BATCH, FAITHFUL, UNIT, UNQUANTIZED, MoeeConfig

@@ -163,7 +163,7 @@ def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
     noted = read_json(file.with_name(f"{file.name}.json"))
     made, result = (noted.get(key) or {} for key in ("settings", "result"))
     column, precision = made.get("column"), made.get("precision", FLOAT32)
-    if result.get("route_fingerprint") is None or column not in UNITS:
+    if made.get("fingerprint") is None or column not in UNITS:
         raise InputError(
             f"{file}: not vectors of a corpus: make them with `encode` from {corpus.papers}, of its column "
             "title or abstract"
@@ -172,8 +172,8 @@ def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
         raise InputError(f"{file}: vectors of other texts than those of {corpus.papers}")
     if precision not in (FLOAT32, FLOAT16) or file.suffix not in (NPY, PARQUET):
         raise InputError(f"{file}: vectors of {precision}; an index takes float32 and float16")
-    settings = {name: made[name] for name in ("route", "pooling", "max_length", "number_type")}
-    settings |= {"fingerprint": result["route_fingerprint"], "unit": column}
+    names = ("fingerprint", "route", "pooling", "max_length", "number_type")
+    settings = {**{name: made[name] for name in names}, "unit": column}
     store_vectors(corpus, settings, result.get("model", ""), _read(file))
 
 

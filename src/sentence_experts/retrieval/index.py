@@ -124,7 +124,7 @@ def vector_settings(encoder: BatchEncoder, route: str | None, unit: str) -> dict
     """What decides the vectors of texts: the key of an index."""
     if unit not in UNITS:
         raise UsageError(f"unknown text unit {unit!r}: choose {', '.join(UNITS)}")
-    return {**encoder.vector_settings(route, of_route=True), "unit": unit}
+    return {**encoder.vector_settings(route), "unit": unit}
 
 
 def index_folder(corpus: CorpusFolder, settings: Mapping[str, Any]) -> Path:
@@ -273,7 +273,7 @@ def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any]
     route, unit = settings["route"], settings["unit"]
     old = _intact(folder)
     stamp = _stamp(corpus.papers)
-    exact = {**encoder.exact_settings(route), **settings, "chunk_size": CHUNK_SIZE, "papers": stamp["sha256"]}
+    exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE, "papers": stamp["sha256"]}
     exact["older"] = None if old is None else old["files"][VECTORS]["sha256"]
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
     plan = _Plan(corpus, unit, folder if old else None)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentence_experts.compat.sentence_transformers import with_own_tokenizer
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
 from sentence_experts.errors import InputError
-from sentence_experts.models.loading import with_own_tokenizer
 from sentence_experts.serve.batcher import Piece, Vector
 
 if TYPE_CHECKING:

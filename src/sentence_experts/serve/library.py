@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from sentence_experts.compat.sentence_transformers import with_own_tokenizer
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
-from sentence_experts.models.loading import with_own_tokenizer
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.retrieval.index import index_folder, read_index, vector_settings
 from sentence_experts.retrieval.lenses import Lens

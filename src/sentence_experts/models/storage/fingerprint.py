@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.models.sources import source_name
-from sentence_experts.storage import RECORD, sha256_file, sha256_text, sha256_unchanging
+from sentence_experts.models.storage.folder_fingerprint import source_fingerprint
+from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-# Files of a model folder that do not change a vector.
-IGNORED_SUFFIXES = (".md", ".tmp", ".lock")
 _ATTRIBUTE = "sentence_experts_origin"
 
 
@@ -85,46 +83,24 @@ def name_of(model: SentenceTransformer) -> str:
     return source_name(getattr(config_of(model), "name_or_path", "") or type(model).__name__)
 
 
-def fingerprint_of(model: SentenceTransformer) -> str:
+def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     """The hash of everything in a model that decides a vector.
 
     That of its folder's files, or of its hub revision, if it is as `load` found it there; else that of its
     weights. A model may have a `fingerprint` of its own: that of an embedder whose folder lacks its weights.
+
+    Args:
+        model: a model in memory.
+        route: hash only what decides the vectors of this route, as far as the files tell it apart
+            (`folder_fingerprint`).
     """
     if (own := getattr(model, "fingerprint", None)) is not None:
         return str(own)
-    if (origin := unchanged_origin(model)) is None:
+    origin = unchanged_origin(model)
+    of_source = origin and source_fingerprint(origin.place, origin.commit, route)
+    if origin is None or of_source is None:
         return weights_fingerprint(model)
-    fingerprint = source_fingerprint(origin.place, origin.commit) or weights_fingerprint(model)
-    return sha256_text(fingerprint, origin.arithmetic) if origin.arithmetic else fingerprint
-
-
-def source_fingerprint(place: str, commit: str | None) -> str | None:
-    """The hash of a model's folder, or of its id and commit on the hub; None if neither is known."""
-    if Path(place).is_dir():
-        return folder_fingerprint(Path(place))
-    return sha256_text("hub", place, commit) if commit else None
-
-
-def path_fingerprint(path: Path) -> str:
-    """The hash of a file, or of a folder's files."""
-    return folder_fingerprint(path) if path.is_dir() else sha256_file(path)
-
-
-def folder_fingerprint(folder: Path) -> str:
-    """The SHA-256 over names and contents of a folder's files; cards, records and hidden files aside."""
-    files = sorted(
-        file.relative_to(folder)
-        for file in folder.rglob("*")
-        if file.is_file()
-        and file.suffix not in IGNORED_SUFFIXES
-        and file.name != RECORD
-        and not any(part.startswith((".", "checkpoint-")) for part in file.relative_to(folder).parts)
-    )
-    hashes = {}
-    for file in files:
-        hashes[file.as_posix()] = sha256_unchanging(folder / file)
-    return sha256_text(*(part for entry in hashes.items() for part in entry))
+    return sha256_text(of_source, origin.arithmetic) if origin.arithmetic else of_source
 
 
 def weights_fingerprint(model: SentenceTransformer) -> str:

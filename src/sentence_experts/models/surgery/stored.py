@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.models.encoder import ExpertEncoder, check_experts, model_output, save_to
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import fingerprint_of, path_fingerprint
+from sentence_experts.models.storage.fingerprint import fingerprint_of
+from sentence_experts.models.storage.folder_fingerprint import path_fingerprint
 from sentence_experts.storage import sha256_text
 
 Source = SentenceTransformer | str | Path

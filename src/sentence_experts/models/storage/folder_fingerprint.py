@@ -1,8 +1,8 @@
-"""What decides the vectors of one route, as one hash: other routes may come and go without changing it.
+"""The fingerprint of a model's folder, or of one of its routes: a hash of its files, read without torch.
 
-Of a saved model whose routes choose the experts: the shared weights, the expert and token of the route, its
-prompt, the tokenizer without other routes' tokens, and the rest of the folder's files without what only
-describes the model. Read from the files, without torch. Of any other model it is the hash of the whole model.
+A route's covers what decides its vectors: the shared weights, the expert and token of the route, its prompt,
+the tokenizer without other routes' tokens, and the rest of the folder's files without what only describes the
+model. So other routes may come and go without changing it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,60 +21,57 @@ from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING
 from sentence_experts.models.routing.known_routes import SETTINGS
 from sentence_experts.models.routing.route_classifier import AUTO
 from sentence_experts.models.routing.route_classifier import FOLDER as AUTO_FOLDER
-from sentence_experts.models.storage.fingerprint import (
-    IGNORED_SUFFIXES,
-    fingerprint_of,
-    unchanged_origin,
-)
 from sentence_experts.models.storage.shards import INDEX, WEIGHTS
 from sentence_experts.models.storage.weight_names import expert_of, of_expert
-from sentence_experts.storage import RECORD, read_json, sha256_settings, sha256_text, sha256_unchanging
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from sentence_experts.storage import (
+    RECORD,
+    read_json,
+    sha256_file,
+    sha256_settings,
+    sha256_text,
+    sha256_unchanging,
+)
 
 TOKENIZER = "tokenizer.json"
+IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # of files that do not change a vector
 # Keys of config.json that name routes, or what made the file; they decide no vector of this route.
-_NO_MATTER = (
+_IRRELEVANT = (
     *("architectures", "auto_map", "auto_routes", "experts", "experts_on_disk", "format_version"),
     *("routes", "transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
 )
 _MARKER = "\ufdd0"  # of domain tokens, in a normalizer (`route_tokens.MARKER`)
 
 
-def route_fingerprint(model: SentenceTransformer, route: str | None) -> str:
-    """The hash of everything in a model that decides the vectors of one route.
+def source_fingerprint(place: str, commit: str | None, route: str | None = None) -> str | None:
+    """The hash of a model's folder, or of its id and commit on the hub; None if neither is known."""
+    if Path(place).is_dir():
+        return folder_fingerprint(Path(place), route)
+    return sha256_text("hub", place, commit) if commit else None
 
-    Args:
-        model: a model in memory; one that is as `load` found it is hashed by its files.
-        route: a route of the model, or None for one without routes.
+
+def path_fingerprint(path: Path) -> str:
+    """The hash of a file, or of a folder's files."""
+    return folder_fingerprint(path) if path.is_dir() else sha256_file(path)
+
+
+def folder_fingerprint(folder: Path, route: str | None = None) -> str:
+    """The SHA-256 over names and contents of a folder's files; cards, records and hidden files aside.
+
+    With the name of a route of the saved model, where routes choose the experts, it covers only what decides
+    the vectors of that route.
     """
-    origin = unchanged_origin(model)
-    if origin is None or route is None or route == AUTO or not Path(origin.place).is_dir():
-        return fingerprint_of(model)
-    of_route = folder_route_fingerprint(Path(origin.place), route)
-    return fingerprint_of(model) if of_route is None else sha256_text(of_route, origin.arithmetic)
-
-
-def folder_route_fingerprint(folder: Path, route: str) -> str | None:
-    """The same of a saved model's folder; None where its routes do not choose the experts."""
-    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    if config.get("model_type") not in MODEL_TYPES or config.get("router", "route") != "route":
-        return None
-    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
-    prompt = (settings.get("prompts") or {}).get(route) or ""
+    config, prompt = ({}, "") if route is None else _routing(folder, route)
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
-    if not chosen or config.get("base_vocab_size") is None:
-        return None
+    if route == AUTO or not chosen or config.get("base_vocab_size") is None:
+        return sha256_text(*(part for file in _files(folder) for part in _name_and_hash(folder, file)))
     mine = max(chosen, key=lambda each: len(each["text"]))
     parts = [
         prompt,
-        sha256_settings({name: value for name, value in config.items() if name not in _NO_MATTER}),
+        sha256_settings({name: value for name, value in config.items() if name not in _IRRELEVANT}),
         _tokenizer_digest(folder / TOKENIZER, int(config["base_vocab_size"])),
         *_other_files(folder),
     ]
-    files = _weight_files(folder)
-    for file in files:
+    for file in _weight_files(folder):
         status = file.stat()
         parts += _weights_digest(
             file, status.st_size, status.st_mtime_ns, int(mine["expert"]),
@@ -83,16 +80,39 @@ def folder_route_fingerprint(folder: Path, route: str) -> str | None:
     return sha256_text("route", *parts)
 
 
+def _routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
+    """The config of a model whose routes choose the experts ({} for any other), and the route's prompt."""
+    config, settings = (
+        read_json(file) if file.is_file() else {} for file in (folder / "config.json", folder / SETTINGS)
+    )
+    if config.get("model_type") not in MODEL_TYPES or config.get("router", "route") != "route":
+        return {}, ""
+    return config, (settings.get("prompts") or {}).get(route) or ""
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files in a folder that may change a vector, relative to it."""
+    files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return [
+        file
+        for file in files
+        if file.suffix not in IGNORED_SUFFIXES
+        and file.name != RECORD
+        and not any(part.startswith((".", "checkpoint-")) for part in file.parts)
+    ]
+
+
+def _name_and_hash(folder: Path, file: Path) -> tuple[str, str]:
+    return file.as_posix(), sha256_unchanging(folder / file)
+
+
 def _other_files(folder: Path) -> Iterator[str]:
     """Names and hashes of the files beside weights, tokenizer and configs."""
-    special = {"config.json", SETTINGS, TOKENIZER, INDEX, RECORD, f"{MODELING}.py"}
-    for file in sorted(folder.rglob("*")):
-        inner = file.relative_to(folder)
-        hidden = any(part.startswith((".", "checkpoint-")) or part == AUTO_FOLDER for part in inner.parts)
-        if hidden or not file.is_file() or file.suffix in IGNORED_SUFFIXES or inner.as_posix() in special:
-            continue
-        if not (len(inner.parts) == 1 and file.suffix == ".safetensors"):
-            yield from (inner.as_posix(), sha256_unchanging(file))
+    special = {"config.json", SETTINGS, TOKENIZER, INDEX, f"{MODELING}.py"}
+    for file in _files(folder):
+        is_weights = len(file.parts) == 1 and file.suffix == ".safetensors"
+        if not is_weights and file.as_posix() not in special and AUTO_FOLDER not in file.parts:
+            yield from _name_and_hash(folder, file)
 
 
 def _weight_files(folder: Path) -> list[Path]:
