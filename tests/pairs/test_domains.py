@@ -169,7 +169,7 @@ def counts_of(domains: dict, **more: object) -> DomainCounts:
         config = PairsConfig.of(SETTINGS, domains={"domains": domains, **more})
         with opened(config, beside=corpus.path) as engine:
             papers, citations = engine.read(corpus.papers), engine.read(corpus.citations)
-            texts = engine.kept(folded_texts("abstract", papers, citations))
+            texts = engine.materialized(folded_texts("abstract", papers, citations))
             return domains_of_works(engine, "abstract", texts, papers, citations, config.domains)[1]
 
 

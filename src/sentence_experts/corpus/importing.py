@@ -98,28 +98,28 @@ def _holds_records(path: Path) -> bool:
         if kind := kind_of(path):
             return kind == "file" and path.is_file() and is_endnote(beginning(path))
         return path.name.lower().endswith(RECORD_SUFFIXES)
-    found = False
+    has_records = False
     for _, _, files in os.walk(path):
         for name in files:
             if kind_of(Path(name)):
                 return False
-            found = found or name.lower().endswith(RECORD_SUFFIXES)
-    return found
+            has_records = has_records or name.lower().endswith(RECORD_SUFFIXES)
+    return has_records
 
 
 def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    found = [find_record_files(path, config.format) for path in paths]
+    listings = [find_record_files(path, config.format) for path in paths]
     chosen = RecordFilter(
         config.topic, config.field, config.type, config.years, config.language,
         None if config.ids is None else _read_ids(config.ids), config.xpac,
     )  # fmt: skip
-    files = [file for files, _ in found for file in files]
+    files = [file for files, _ in listings for file in files]
     if len({file.name for file in files}) < len(files):  # of several folders
         files = [replace(file, name=file.path.as_posix()) for file in files]
-    deleted = [path for _, paths in found for path in paths]
+    deleted = [path for _, paths in listings for path in paths]
     return RecordFiles(files, deleted, chosen, min(config.workers or cores(), MAX_WORKERS_PER_CORE * cores()))
 
 

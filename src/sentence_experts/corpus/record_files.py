@@ -67,17 +67,17 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
     if not files:
         raise InputError(f"{path}: holds no file of records ({', '.join(RECORD_SUFFIXES)})")
     base = path.parent if path.is_file() else path
-    found = []
+    record_files = []
     for file in files:
         kind = format or format_of(file)
         if kind:
-            found.append(RecordFile(file.relative_to(base).as_posix(), file, kind))
-    if not any(file.format in FORMATS for file in found):
+            record_files.append(RecordFile(file.relative_to(base).as_posix(), file, kind))
+    if not any(file.format in FORMATS for file in record_files):
         raise InputError(
             f"{path}: its first records do not show their format; give `format` ({', '.join(FORMATS)}), or "
             "a table of your own as `papers`"
         )
-    return found, deleted
+    return record_files, deleted
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -97,14 +97,14 @@ class RecordFiles:
 
     def described(self) -> list[dict[str, Any]]:
         """Describe each file for the manifest: name, kind, size, SHA-256, and what is kept of it."""
-        kept = {name: value for name, value in asdict(self.chosen).items() if value}
+        filters = {name: value for name, value in asdict(self.chosen).items() if value}
         if self.chosen.names is not None:
-            kept["names"] = sha256_text(*sorted(self.chosen.names))
-        kept |= {"deleted": [sha256_file(path) for path in self.deleted]} if self.deleted else {}
+            filters["names"] = sha256_text(*sorted(self.chosen.names))
+        filters |= {"deleted": [sha256_file(path) for path in self.deleted]} if self.deleted else {}
         return [
             {"name": file.name, "kind": f"records of {file.format}", "size": file.path.stat().st_size}
             | {"sha256": sha256_file(file.path)}
-            | ({"kept": kept} if kept else {})
+            | ({"kept": filters} if filters else {})
             for file in self.files
         ]
 
@@ -218,8 +218,8 @@ def _deleted_numbers(files: list[Path]) -> np.ndarray:
         FROM read_csv(?, header = true, all_varchar = true, union_by_name = true)"""
     try:
         with duckdb.connect() as database:
-            found = database.execute(query, [[str(file) for file in files]]).fetchnumpy()["number"]
+            numbers = database.execute(query, [[str(file) for file in files]]).fetchnumpy()["number"]
     except duckdb.Error as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{files[0]}: not a list of deleted works with a column work_id: {first}") from error
-    return np.sort(np.ma.compressed(np.ma.asarray(found)).astype(np.int64))
+    return np.sort(np.ma.compressed(np.ma.asarray(numbers)).astype(np.int64))

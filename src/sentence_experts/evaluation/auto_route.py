@@ -128,7 +128,7 @@ def auto_route(
             fifth text measures the choices.
         save: keep the automatic routes in the model's folder; the model is otherwise left as it is. If they
             are there already, from the same data and settings, they are not learned again.
-        overwrite: replace automatic routes in the folder that were learned otherwise.
+        overwrite: replace automatic routes in the folder that were learned with other settings or texts.
 
     Raises:
         UsageError: neither pairs nor texts, a route that the model does not have or one without texts, or

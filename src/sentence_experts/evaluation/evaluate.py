@@ -181,10 +181,10 @@ def _evaluate_pairs(
     routers = {
         scorer.label: router_accuracy(scorer.encoder, table, scorer.routes) for scorer in _encoders(models)
     }
-    kept = {label: each for label, each in routers.items() if each is not None}
+    accuracies = {label: each for label, each in routers.items() if each is not None}
     by_article = config.cluster == "article"
     text_free = measure_text_free(table, pairs.works(), config.bootstrap, config.seed, by_article)
-    return replace(evaluation, routers=kept, text_free=text_free)
+    return replace(evaluation, routers=accuracies, text_free=text_free)
 
 
 def _scorers(

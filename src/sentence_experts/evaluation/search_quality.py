@@ -186,9 +186,9 @@ def evaluate_search(
             searcher = Searcher(encoder, folder, unit, data.papers)
             for lens in [searcher.lens(name) for name in route] or searcher.lenses:
                 vectors = searcher.encode(data.texts, lens)
-                found = [rows for rows, _ in searcher.vectors(lens).search(vectors, FUSED)]
-                both = [fused(list(each), _DEPTH + 1) for each in zip(found, by_words, strict=True)]
-                figures[run.label, lens.name, False] = data.figures(found)
+                by_vectors = [rows for rows, _ in searcher.vectors(lens).search(vectors, FUSED)]
+                both = [fused(list(each), _DEPTH + 1) for each in zip(by_vectors, by_words, strict=True)]
+                figures[run.label, lens.name, False] = data.figures(by_vectors)
                 figures[run.label, lens.name, True] = data.figures(both)
         settings = {"qrels": Path(qrels).name, "corpus": folder.path.name, "unit": unit, "seed": seed}
     evaluation = SearchEvaluation(
@@ -244,8 +244,8 @@ class _Measured:
         for query, of_query in judged.relevance.items():
             known: dict[int, float] = {}
             for name, grade in of_query.items():  # a paper may be judged under two of its ids
-                if (found := rows[name]) is not None:
-                    known[found] = max(grade, known.get(found, grade))
+                if (judged_row := rows[name]) is not None:
+                    known[judged_row] = max(grade, known.get(judged_row, grade))
             row = papers.row_of(query) if ":" in query or "/" in query else None
             known.pop(-1 if row is None else row, None)
             if not any(grade > 0 for grade in known.values()):
@@ -263,10 +263,10 @@ class _Measured:
         ndcg, recall = np.zeros(len(self.texts)), np.zeros(len(self.texts))
         discounts = 1 / np.log2(np.arange(2, _TOP + 2))
         for number, (ranking, grades) in enumerate(zip(rankings, self.grades, strict=True)):
-            found = [row for row in ranking.tolist() if row != self.own[number]][:_DEPTH]
-            gains = np.array([max(grades.get(row, 0.0), 0.0) for row in found[:_TOP]])
+            ranked = [row for row in ranking.tolist() if row != self.own[number]][:_DEPTH]
+            gains = np.array([max(grades.get(row, 0.0), 0.0) for row in ranked[:_TOP]])
             ideal = np.sort([max(grade, 0.0) for grade in grades.values()])[::-1][:_TOP]
             ndcg[number] = gains @ discounts[: len(gains)] / (ideal @ discounts[: len(ideal)])
             relevant = {row for row, grade in grades.items() if grade > 0}
-            recall[number] = len(relevant.intersection(found)) / len(relevant)
+            recall[number] = len(relevant.intersection(ranked)) / len(relevant)
         return ndcg, recall

@@ -3,7 +3,7 @@
 A prompt is a template with one `{text}`. The vector is read after the prompt's last words, so a long text is
 truncated at its own end and the prompt stays whole.
 
-The published code words them otherwise than the paper, and changes the texts: `PUBLISHED`, `as_published`.
+The published code words them differently from the paper, and changes the texts: `PUBLISHED`, `as_published`.
 """
 
 from __future__ import annotations

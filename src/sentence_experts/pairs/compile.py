@@ -114,9 +114,9 @@ def _compiled(
     rng = np.random.default_rng(settings.seed)
     sets = make_sets(graph, settings, rng)
     drawn, splits = sets.drawn, sets.drawn.splits
-    for told in (uneven := _uneven_split(sets, settings), describe_shortfall(drawn.shortfall)):
-        if told:
-            logger.warning(told)
+    for warning in (uneven := _uneven_split(sets, settings), describe_shortfall(drawn.shortfall)):
+        if warning:
+            logger.warning(warning)
     if near := describe_near(drawn.near):
         logger.info(near)
     known_links = graph.known_links(np.union1d(sets.sampled[TRAIN].left, sets.sampled[TRAIN].right))

@@ -1,4 +1,4 @@
-"""Negatives of validation and test, as `PairsConfig.negatives` says."""
+"""Negatives of validation and test, drawn as `PairsConfig.negatives` asks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from sentence_experts.pairs.splits import (
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """What was drawn.
+class DrawnNegatives:
+    """The negatives of the evaluation sets, and the positives that they belong to.
 
     Attributes:
         splits: the linked pairs of each split, without those of validation and test that got no negative.
@@ -51,14 +51,14 @@ def draw_negatives(
     assignment: Assignment,
     settings: PairsConfig,
     rng: np.random.Generator,
-) -> Drawn:
+) -> DrawnNegatives:
     """As many negatives as positives, per domain of each evaluation set.
 
     Raises:
         TooFewPairsError: there are too few.
     """
     if settings.negatives == "same-article":
-        return Drawn(*draw_same_article(graph, splits, assignment, rng), anchored=True)
+        return DrawnNegatives(*draw_same_article(graph, splits, assignment, rng), anchored=True)
     least = settings.negatives_min_cited if settings.negatives == "cited" else 0
     return draw_unlinked(graph, splits, assignment, settings.negatives, least, rng)
 
@@ -87,7 +87,7 @@ def draw_unlinked(
     negatives: str,
     min_cited: int,
     rng: np.random.Generator,
-) -> Drawn:
+) -> DrawnNegatives:
     """As many unlinked pairs as positives, per domain of each evaluation set: `matched`, `hard` or random.
 
     Raises:
@@ -95,12 +95,12 @@ def draw_unlinked(
     """
     requests = _requests(graph, splits, assignment)
     if not requests:
-        return Drawn(splits, _by_split([], []))
+        return DrawnNegatives(splits, _by_split([], []))
     linked = graph.links_among(np.unique(np.concatenate([request.pool for request in requests])))
     sampler = NegativeSampler(graph.works, linked, rng)
     if negatives in ("matched", "hard"):
         return _draw_matched(graph, splits, requests, sampler, linked, rng, negatives == "hard")
-    return Drawn(splits, _by_split(requests, sampler.draw(requests, min_cited)))
+    return DrawnNegatives(splits, _by_split(requests, sampler.draw(requests, min_cited)))
 
 
 def _requests(graph: LinkedWorks, splits: list[PairArrays], assignment: Assignment) -> list[Request]:
@@ -133,7 +133,7 @@ def _draw_matched(
     linked: Linked,
     rng: np.random.Generator,
     hard: bool,
-) -> Drawn:
+) -> DrawnNegatives:
     splits, of_requests = list(splits), []
     shortfall: dict[str, dict[str, dict[str, int]]] = {}
     near: dict[str, dict[str, dict[str, int]]] = {}
@@ -169,7 +169,7 @@ def _draw_matched(
             shortfall.setdefault(request.domain, {})[request.split] = {
                 "matched": len(negatives) - matched.nearest - len(others)
             } | counts
-    return Drawn(splits, _by_split(requests, of_requests), shortfall=shortfall, near=near)
+    return DrawnNegatives(splits, _by_split(requests, of_requests), shortfall=shortfall, near=near)
 
 
 def _allowed(request: Request, same_text: np.ndarray, linked: Linked, used: np.ndarray) -> Allowed:

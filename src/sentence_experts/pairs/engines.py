@@ -52,7 +52,7 @@ class Engine:
             raise InputError(f"{path}: damaged or no Parquet file ({reason}); make it again") from error
         return table
 
-    def kept(self, expression: ir.Table) -> ir.Table:
+    def materialized(self, expression: ir.Table) -> ir.Table:
         """Compute an expression once and store its rows on disk."""
         return self.read(self._written(expression))
 

@@ -78,12 +78,12 @@ class LinkGraph:
         self.retracted = int(engine.rows(with_text.aggregate(papers=with_text.count()))["papers"][0].as_py())
         if not settings.keep_retracted:
             texts = texts.anti_join(retracted, "paper_id")
-        self._texts = engine.kept(texts)
+        self._texts = engine.materialized(texts)
         domains, self.domain_counts = domains_of_works(
             engine, settings.unit, self._texts, papers, references, settings.domains, corpus.domains
         )
-        self._works = engine.kept(numbered_works(self._texts, domains))
-        self._wanted = engine.kept(with_texts_of(self._texts, self._works))
+        self._works = engine.materialized(numbered_works(self._texts, domains))
+        self._wanted = engine.materialized(with_texts_of(self._texts, self._works))
         works = engine.rows(self._works.select("work", "same_text", "year").order_by("work"))
         self._same_text = _wide(works["same_text"])
         self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
@@ -94,7 +94,7 @@ class LinkGraph:
             self._leave_out_long_lists(references, settings.max_references)
         self._few: ir.Table | None = None
         if settings.relation == "coupling":
-            self._few = engine.kept(references_of_few(self._citations, self._wanted, settings.rare))
+            self._few = engine.materialized(references_of_few(self._citations, self._wanted, settings.rare))
         self.pairs = self._linked_pairs(members)
         if len(self.pairs) == 0:
             raise NothingLinkedError(self._nothing_linked())
@@ -105,13 +105,13 @@ class LinkGraph:
         self._domain_names = np.array(names, dtype=object)
         groups = pa.array(np.arange(len(names), dtype=np.int32))
         named = self._engine.stored(pa.table({"domain": pa.array(names, pa.string()), "group": groups}))
-        members = self._engine.kept(numbered_members(self._works, domains, named))
+        members = self._engine.materialized(numbered_members(self._works, domains, named))
         columns = self._engine.rows(members.select("member", "work", "group").order_by("member"))
         self._work_of_member, self._group_of_member = _wide(columns["work"]), columns["group"].to_numpy()
         return members
 
     def _leave_out_long_lists(self, references: ir.Table, max_references: int) -> None:
-        self._long = self._engine.kept(long_lists(references, max_references))
+        self._long = self._engine.materialized(long_lists(references, max_references))
         left_out = self._citations.semi_join(self._long, "citing")
         for end in MEMBER_ENDS[self._settings.relation]:
             works = self._works.view()
@@ -269,8 +269,8 @@ class LinkGraph:
 
     def texts(self, works: np.ndarray) -> list[str]:
         """The texts of works (ascending numbers)."""
-        found: list[str] = self._named(works)["text"].to_pylist()
-        return found
+        texts: list[str] = self._named(works)["text"].to_pylist()
+        return texts
 
     def _named(self, works: np.ndarray) -> pa.Table:
         """`paper_id` and `text` of works (ascending numbers)."""

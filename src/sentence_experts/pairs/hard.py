@@ -41,8 +41,8 @@ def near_first(
     near = [np.empty((0, 2), dtype=np.int64)]
     for _ in range(MAX_ROUNDS):
         some, used = np.flatnonzero(free), keys_of(works[np.concatenate(near)])
-        found = some[_near_pairs(vectors[some], works[some], allowed, used)]
-        if not len(chosen := _taken_in_order(found, free)):
+        candidates = some[_near_pairs(vectors[some], works[some], allowed, used)]
+        if not len(chosen := _taken_in_order(candidates, free)):
             break
         near.append(chosen)
     pairs = works[np.concatenate(near)]
@@ -82,8 +82,8 @@ def _near_pairs(vectors: csr_array, works: np.ndarray, allowed: Allowed, used: n
         similarities.append(values[nearest])
     pairs, first = np.unique(np.concatenate(places), axis=0, return_index=True)
     order = np.lexsort((pairs[:, 1], pairs[:, 0], -np.concatenate(similarities)[first]))
-    found: np.ndarray = pairs[order]
-    return found
+    ordered: np.ndarray = pairs[order]
+    return ordered
 
 
 def _largest(products: csr_array, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -111,13 +111,13 @@ def _taken_in_order(pairs: np.ndarray, free: np.ndarray) -> np.ndarray:
 
 
 def describe_near(counts: Mapping[str, Mapping[str, Mapping[str, int]]] | None) -> str | None:
-    """How many negatives of each set are near each other (`Drawn.near`); None if they are not hard."""
+    """A sentence about how many negatives (`DrawnNegatives.near`) are near; None if they are not hard."""
     if not counts:
         return None
     of_sets = [each for by_split in counts.values() for each in by_split.values()]
     near, every = (sum(each[name] for each in of_sets) for name in ("near", "all"))
-    found = f"hard negatives: {near:,} of {every:,} join texts that are near each other by TF-IDF"
+    rest = "; the other works had no unlinked text near them and were matched at random"
     return (
-        f"{found}; the other works had no unlinked text near them and were matched at random" * (near < every)
-        or found
+        f"hard negatives: {near:,} of {every:,} join texts that are near each other by TF-IDF"
+        f"{rest if near < every else ''}"
     )

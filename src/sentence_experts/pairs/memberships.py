@@ -57,14 +57,14 @@ def domains_of_works(
         years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
     elif found_in is not None:
         inside = engine.read(found_in)
-        inside = inside if votes else engine.kept(inside.semi_join(texts, "paper_id"))
+        inside = inside if votes else engine.materialized(inside.semi_join(texts, "paper_id"))
     else:
-        return engine.kept(texts.select("paper_id", domain=ibis.literal(ONE_DOMAIN))), None
+        return engine.materialized(texts.select("paper_id", domain=ibis.literal(ONE_DOMAIN))), None
     if not votes:
         return inside, counts
     outside = within_years(domains_of_cited(texts, papers, citations, inside), texts, years)
     of_works = inside.semi_join(texts, "paper_id").select("paper_id", "domain")
-    return engine.kept(of_works.union(outside)), counts
+    return engine.materialized(of_works.union(outside)), counts
 
 
 def _classified(engine: Engine, papers: ir.Table, rules: DomainRules) -> tuple[list[pa.Table], DomainCounts]:

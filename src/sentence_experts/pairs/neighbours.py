@@ -38,11 +38,11 @@ class Neighbours:
         `texts` are the corpus's works with a text (`folded_texts`), `wanted` those with a text of `works`.
         """
         self._engine = engine
-        self.citations = engine.kept(citations_touching(identified, wanted))
-        nodes = engine.kept(number_nodes(works, wanted, self.citations))
-        self.texts = engine.kept(same_texts(texts, nodes))
-        self._numbered = engine.kept(numbered_citations(self.citations, nodes))
-        self._of_texts = engine.kept(citations_of_texts(self._numbered, self.texts))
+        self.citations = engine.materialized(citations_touching(identified, wanted))
+        nodes = engine.materialized(number_nodes(works, wanted, self.citations))
+        self.texts = engine.materialized(same_texts(texts, nodes))
+        self._numbered = engine.materialized(numbered_citations(self.citations, nodes))
+        self._of_texts = engine.materialized(citations_of_texts(self._numbered, self.texts))
 
     def times_cited(self, works: int) -> np.ndarray:
         """How many papers cite each work: shape (works,)."""
@@ -67,9 +67,9 @@ class Neighbours:
         mentions far from the anchor; ordered. `works` is their number."""
         texts = self.texts.select("paper_id", text="same_text")
         cited = self.citations.join(texts, self.citations.cited == texts.paper_id)
-        cited = self._engine.kept(cited.select("citing", "text").distinct())
+        cited = self._engine.materialized(cited.select("citing", "text").distinct())
         named = mentions.join(texts, mentions.cited == texts.paper_id)
-        named = self._engine.kept(named.select("citing", "paragraph", "text").distinct())
+        named = self._engine.materialized(named.select("citing", "paragraph", "text").distinct())
         pairs = self._engine.stored(
             pa.table({"pair": np.arange(len(anchor)), "anchor": anchor, "near": near})
         )

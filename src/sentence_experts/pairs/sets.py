@@ -9,7 +9,7 @@ import numpy as np
 
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS, PairsConfig
-from sentence_experts.pairs.drawing import Drawn, draw_negatives
+from sentence_experts.pairs.drawing import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.splits import (
     SPLIT_METHODS,
@@ -39,7 +39,7 @@ class Sets:
     assignment: Assignment
     before: list[int]
     sampled: list[PairArrays]
-    drawn: Drawn
+    drawn: DrawnNegatives
 
 
 def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:

@@ -17,18 +17,18 @@ ALL_DOMAINS = "all"
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published figure and where it stands: a printed number, or a bar of a drawing.
+    """One published figure and where it stands: a printed number, or a bar of a chart.
 
     Attributes:
         table, row, column: its place in the paper.
         group: what several columns have in common: a set of pairs, or a type of task; else "".
         metric: what was measured, such as "f1_max" or "nDCG@10".
-        value: absolute: a gain is added to the figure that it is a gain over. None if it is only drawn.
-        printed: as it stands in the paper; None if it is only drawn.
+        value: absolute: a gain is added to the figure that it is a gain over. None of a bar.
+        printed: as it stands in the paper; None of a bar.
         gain: whether it is printed as a gain.
         decimals: number of printed decimals.
         domain, model, prompt: what the whole table is of, if it is of one.
-        highest: of a drawing, whether the paper's text says that it is the highest of its row.
+        highest: of a bar, whether the paper's text says that it is the highest of its row.
     """
 
     table: str
@@ -98,7 +98,7 @@ class PublishedTable(Strict):
 
 
 class PublishedDrawing(Strict):
-    """A figure whose values are only drawn: what the paper's text says of it.
+    """A chart whose values the paper does not print: what its text says about them.
 
     Attributes:
         figure: its name.

@@ -83,7 +83,7 @@ class LanceVectors:
         wanted = max(top_k, _AT_LEAST)
         if places is not None:
             wanted = min(round(2 * top_k * len(self._vectors) / len(places)) + 10, len(self._vectors))
-        found = (
+        candidates = (
             self._table.search(query, vector_column_name="vector")
             .distance_type("dot")
             .nprobes(self._probes)
@@ -94,13 +94,13 @@ class LanceVectors:
             .to_numpy()
         )
         if places is not None:
-            found = found[np.isin(found, places, assume_unique=True)]
-            if len(found) < min(top_k, len(places)):
+            candidates = candidates[np.isin(candidates, places, assume_unique=True)]
+            if len(candidates) < min(top_k, len(places)):
                 return nearest(self._vectors, query[None], top_k, places)[0]
-        found = np.sort(found)
-        scores = np.asarray(self._vectors[found] @ query, np.float32)
+        candidates = np.sort(candidates)
+        scores = np.asarray(self._vectors[candidates] @ query, np.float32)
         best = np.argsort(-scores, kind="stable")[:top_k]
-        return found[best], scores[best]
+        return candidates[best], scores[best]
 
 
 def build(place: Path, vectors: Vectors) -> None:

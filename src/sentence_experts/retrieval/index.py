@@ -95,9 +95,9 @@ class RouteVectors:
         """The vectors of papers, (papers, dimensions); zeros for a paper without text."""
         wanted = np.asarray(rows, np.int64)
         places = np.minimum(np.searchsorted(self.rows, wanted), len(self.rows) - 1)
-        found: Vectors = np.array(self.vectors[places], np.float32)
-        found[self.rows[places] != wanted] = 0
-        return found
+        vectors: Vectors = np.array(self.vectors[places], np.float32)
+        vectors[self.rows[places] != wanted] = 0
+        return vectors
 
     def sample_places(self) -> NDArray[np.int64]:
         """The places of at most 10,000 of the vectors, evenly spread over the corpus."""

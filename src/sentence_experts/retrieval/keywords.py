@@ -64,10 +64,10 @@ class KeywordIndex:
         scores = self.scores(query)
         if allowed is not None:
             scores[~allowed] = 0
-        found = np.flatnonzero(scores)
-        if len(found) > top_k:
-            found = found[scores[found] >= np.partition(scores[found], -top_k)[-top_k]]
-        return found[np.argsort(-scores[found], kind="stable")][:top_k]
+        rows = np.flatnonzero(scores)
+        if len(rows) > top_k:
+            rows = rows[scores[rows] >= np.partition(scores[rows], -top_k)[-top_k]]
+        return rows[np.argsort(-scores[rows], kind="stable")][:top_k]
 
 
 def words_of(text: str) -> list[str]:

@@ -72,15 +72,15 @@ class Papers:
 
         `domains` are there too if the corpus has a table of them.
         """
-        found = []
+        facts = []
         for row in rows:
             group = int(np.searchsorted(self._starts, row, side="right")) - 1
             fields = self._group(group).slice(int(row - self._starts[group]), 1).to_pylist()[0]
             fields["link"] = paper_url(fields)
             if self._rules is not None or self.corpus.domains is not None:
                 fields["domains"] = self._domains.get(fields["paper_id"], [])
-            found.append(fields)
-        return found
+            facts.append(fields)
+        return facts
 
     def _group(self, number: int) -> pa.Table:
         with self._reading:
@@ -139,10 +139,10 @@ class Papers:
 
     def rows_of(self, ids: Sequence[str]) -> list[int | None]:
         """The row of each of these papers, by an id of any kind; None where it is not there."""
-        found: dict[str, int] = {}
+        by_id: dict[str, int] = {}
         names = {given: _names(given) for given in ids}
         for number, column in enumerate(_ID_COLUMNS):
-            wanted = [of[number] for given, of in names.items() if given not in found and of[number]]
+            wanted = [of[number] for given, of in names.items() if given not in by_id and of[number]]
             if not wanted:
                 continue
             values = self.column(column)
@@ -150,12 +150,12 @@ class Papers:
             first: dict[str | None, int] = {}
             for value, row in zip(values.take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True):
                 first.setdefault(value, row)
-            found |= {
+            by_id |= {
                 given: first[value]
                 for given, of in names.items()
-                if given not in found and (value := of[number]) in first
+                if given not in by_id and (value := of[number]) in first
             }
-        return [found.get(given) for given in ids]
+        return [by_id.get(given) for given in ids]
 
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
         """Whether each paper passes the filters, (papers,); None if there are none.
@@ -210,15 +210,15 @@ class Papers:
         fitting: set[str] = set()
         for pattern in wanted:
             fits = _pattern(pattern).fullmatch
-            found = {value for value in known if fits(value.strip().casefold())}
-            if not found:
+            matching = {value for value in known if fits(value.strip().casefold())}
+            if not matching:
                 counts = list(self.values(parameter))
                 shown = ", ".join(counts[:_NAMED]) + (", ..." if len(counts) > _NAMED else "")
                 raise InputError(
                     f"`{parameter}`: no paper of {self.corpus.path} has {pattern!r}; there are "
                     f"{shown or 'none'}"
                 )
-            fitting |= found
+            fitting |= matching
         return fitting
 
     def values(self, column: str, rows: Sequence[int] | None = None) -> dict[str, int]:

@@ -89,8 +89,8 @@ def search(
         RouteError: the model needs a route, or does not know this one.
 
     Example:
-        >>> found = search("model", "corpus", "memory replay", route="neuroscience", unit="title", top_k=3)
-        >>> len(found.to_pandas())
+        >>> result = search("model", "corpus", "memory replay", route="neuroscience", unit="title", top_k=3)
+        >>> len(result.to_pandas())
         3
     """
     config = SearchConfig.of(config, **settings)
@@ -116,9 +116,9 @@ def search(
         else:
             vectors = searcher.encode(texts, lens)
             hits = searcher.search(vectors, lens, config.top_k, filters, config.hybrid, texts)
-        found = [_described(searcher, *each, lens, config) for each in zip(hits, vectors, strict=True)]
+        results = [_described(searcher, *each, lens, config) for each in zip(hits, vectors, strict=True)]
     encoder.log_low_confidence()
-    return SearchResult(texts, found)
+    return SearchResult(texts, results)
 
 
 def _opened(model: Any, config: SearchConfig, load_config: LoadConfig | None) -> BatchEncoder:
@@ -137,9 +137,9 @@ def _described(
     """Hits with the facts of their papers, and the sentence of each abstract nearest to the query."""
     rows = [hit.row for hit in hits]
     spans = searcher.best_sentences(query, rows, lens) if config.sentences else [None] * len(rows)
-    found = []
+    described = []
     for hit, facts, span in zip(hits, searcher.facts(rows), spans, strict=True):
         sentence = {"sentence": facts["abstract"][slice(*span)]} if span else {}
         scores = {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile}
-        found.append({**scores, **facts, **sentence})
-    return found
+        described.append({**scores, **facts, **sentence})
+    return described

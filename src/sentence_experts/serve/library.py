@@ -129,7 +129,7 @@ class Library:
         """
         if names is None:
             names = [self._models.first.name]
-        found: dict[str, View] = {}
+        views: dict[str, View] = {}
         for place, name in enumerate(dict.fromkeys(names)):
             of_name = {
                 each.name: each for each in self.views.values() if name in (each.name, each.served.name)
@@ -141,12 +141,12 @@ class Library:
                     f"no lens {name!r}; there are {known}",
                     field if field == "lens" else f"{field}.{place}",
                 )
-            found |= of_name
-        if not found:
+            views |= of_name
+        if not views:
             raise RequestError(
                 422, "name at least one lens, or leave it out for all of the first model", "lenses"
             )
-        return list(found.values())
+        return list(views.values())
 
     def follow(self) -> None:
         """Begin to encode the corpus for models that were replaced; until then the one before answers."""

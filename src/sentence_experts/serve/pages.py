@@ -53,9 +53,9 @@ async def static(name: str) -> Response:
 @cache
 def _static() -> dict[str, tuple[bytes, str]]:
     """Content and type of each file by name."""
-    found = files("sentence_experts.serve").joinpath("static").iterdir()
+    entries = files("sentence_experts.serve").joinpath("static").iterdir()
     suffix = lambda name: name[name.rfind(".") :]  # noqa: E731
-    return {each.name: (each.read_bytes(), TYPES[suffix(each.name)]) for each in found if each.is_file()}
+    return {each.name: (each.read_bytes(), TYPES[suffix(each.name)]) for each in entries if each.is_file()}
 
 
 @cache

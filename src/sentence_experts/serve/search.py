@@ -138,11 +138,11 @@ async def _search(
     engine: Engine, library: Library, asked: SearchRequest, views: Sequence[View]
 ) -> dict[str, Any]:
     liked, vectors = await _vectors(engine, library, asked, views)
-    found = await _per_lens(
+    results = await _per_lens(
         library, views, vectors, lambda view, vector: _one_lens(view, vector, asked, liked, library)
     )
-    rows = list(dict.fromkeys(hit.row for hits, _ in found for hit in hits))
-    hits = {view.name: each for view, (each, _) in zip(views, found, strict=True)}
+    rows = list(dict.fromkeys(hit.row for hits, _ in results for hit in hits))
+    hits = {view.name: each for view, (each, _) in zip(views, results, strict=True)}
     filters = Filters.of(asked.year, asked.types, asked.journals, asked.domains)
     ranks = await _per_lens(
         library,
@@ -150,7 +150,7 @@ async def _search(
         vectors,
         lambda view, vector: _standings(view, vector, rows, hits[view.name], filters, liked),
     )
-    compare = partial(_compared, library, asked, views, vectors, found, rows, ranks, liked)
+    compare = partial(_compared, library, asked, views, vectors, results, rows, ranks, liked)
     return await asyncio.get_running_loop().run_in_executor(library.pool, compare)
 
 
@@ -178,13 +178,13 @@ async def _vectors(
     assert asked.query is not None
     if not asked.query.strip():
         raise RequestError(422, "is empty", "query")
-    found: dict[str, Vectors] = {}
+    by_view: dict[str, Vectors] = {}
     for served in {id(view.served): view.served for view in views}.values():
         of_model = [view for view in views if view.served is served]
         routes = [view.lens.query_route for view in of_model]
         rows = await _embed(engine, served, [asked.query] * len(of_model), routes)
-        found |= {view.name: row for view, row in zip(of_model, rows, strict=True)}
-    return [], [found[view.name] for view in views]
+        by_view |= {view.name: row for view, row in zip(of_model, rows, strict=True)}
+    return [], [by_view[view.name] for view in views]
 
 
 async def _embed(
@@ -235,10 +235,10 @@ def _hits(
     view: View, vector: Vectors, top_k: int, filters: Filters, liked: Sequence[int], asked: SearchRequest
 ) -> list[Hit]:
     hybrid = asked.hybrid and asked.query is not None
-    found = view.searcher.search(
+    hits = view.searcher.search(
         vector[None], view.lens, top_k + len(liked), filters, hybrid, [asked.query or ""]
     )[0]
-    rest = [hit for hit in found if hit.row not in liked][:top_k]
+    rest = [hit for hit in hits if hit.row not in liked][:top_k]
     return [Hit(rank, hit.score, hit.row, hit.percentile) for rank, hit in enumerate(rest, start=1)]
 
 
@@ -247,14 +247,14 @@ def _compared(
     asked: SearchRequest,
     views: Sequence[View],
     vectors: Sequence[Vectors],
-    found: Sequence[tuple[list[Hit], list[int]]],
+    results: Sequence[tuple[list[Hit], list[int]]],
     rows: Sequence[int],
     ranks: Sequence[Sequence[dict[str, Any] | None]],
     liked: Sequence[int],
 ) -> dict[str, Any]:
     searcher = library.searcher
     place = {row: number for number, row in enumerate(rows)}
-    alone = found_by_one([[hit.row for hit in hits] for hits, _ in found])
+    alone = found_by_one([[hit.row for hit in hits] for hits, _ in results])
     facts = searcher.facts([*liked, *rows])
     like = [_shown(each) for each in facts[: len(liked)]]
     wanted = stems(asked.query or " ".join(_text(each) for each in like))
@@ -262,7 +262,7 @@ def _compared(
     for each in map(_shown, facts[len(liked) :]):
         papers.append({**each, "terms": common_terms(wanted, _text(each)), "ranks": {}})
     lenses, maps = [], _maps(views, vectors, rows)
-    for view, (hits, _), of_lens, where in zip(views, found, ranks, maps, strict=True):
+    for view, (hits, _), of_lens, where in zip(views, results, ranks, maps, strict=True):
         for paper, standing in zip(papers, of_lens, strict=True):
             paper["ranks"][view.name] = standing
         lenses.append({
@@ -275,7 +275,7 @@ def _compared(
             ],
             "map": where,
         })  # fmt: skip
-    near = sorted({row for _, each in found for row in each})
+    near = sorted({row for _, each in results for row in each})
     return {
         "query": asked.query,
         "like": like,
@@ -295,20 +295,20 @@ def _standings(
     liked: Sequence[int],
 ) -> list[dict[str, Any] | None]:
     """Rank, percentile and cosine of each paper under a lens; None for a paper that it has no vector of."""
-    found = {hit.row: hit for hit in hits}
+    by_row = {hit.row: hit for hit in hits}
     cosines = (view.searcher.vectors(view.lens).of_rows(rows) @ vector).tolist()
-    found_at: list[dict[str, Any] | None] = []
+    standings: list[dict[str, Any] | None] = []
     ranks = view.searcher.ranks(vector, rows, view.lens, filters, liked)
     for row, cosine, (rank, share) in zip(rows, cosines, ranks, strict=True):
         if rank is None or share is None:
-            found_at.append(None)
+            standings.append(None)
             continue
-        if row in found:  # with the words of the query, the order is not that of the cosines
-            rank, share = found[row].rank, found[row].percentile
+        if row in by_row:  # with the words of the query, the order is not that of the cosines
+            rank, share = by_row[row].rank, by_row[row].percentile
         else:
             rank = max(rank, len(hits) + 1)
-        found_at.append({"rank": rank, "percentile": round(share, 3), "score": round(cosine, 5)})
-    return found_at
+        standings.append({"rank": rank, "percentile": round(share, 3), "score": round(cosine, 5)})
+    return standings
 
 
 def _maps(views: Sequence[View], vectors: Sequence[Vectors], rows: Sequence[int]) -> list[dict[str, Any]]:

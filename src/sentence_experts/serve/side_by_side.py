@@ -53,8 +53,8 @@ def stem(word: str) -> str:
 
 
 def _stems(text: str) -> Iterable[tuple[str, str]]:
-    for found in _WORD.finditer(text):
-        word = found[0]
+    for match in _WORD.finditer(text):
+        word = match[0]
         if MIN_LETTERS <= len(word) <= MAX_LETTERS and word.lower() not in _COMMON:
             yield stem(word), word
 

@@ -111,7 +111,7 @@ def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
     lock_file = hidden_beside(path, ".lock")
     if path.is_dir() and not os.access(path.parent, os.W_OK):
         lock_file = path / ".lock"
-    told = False
+    announced = False
     while True:
         try:
             lock_file.parent.mkdir(parents=True, exist_ok=True)
@@ -133,9 +133,9 @@ def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
             continue
         if not wait:
             raise InUseError(f"{path} is in use by {holder}; wait for it, or give another `out`")
-        if not told:
+        if not announced:
             logger.info(f"{path}: waiting for {holder}")
-            told = True
+            announced = True
         time.sleep(_POLL_SECONDS)
 
 

@@ -143,10 +143,10 @@ def _closing(text: str, place: int, sign: str) -> int:
     """The place of the brace or quote that closes a value; quotes inside braces do not."""
     depth = 0
     for match in re.compile(r'[{}"]').finditer(text, place):
-        found = match.group()
-        if found == sign and depth == 0:
+        symbol = match.group()
+        if symbol == sign and depth == 0:
             return match.start()
-        depth += (found == "{") - (found == "}")
+        depth += (symbol == "{") - (symbol == "}")
         if not 0 <= depth <= _MAX_DEPTH:
             raise _BrokenError("its braces do not match")
     raise _BrokenError("a value is never closed")

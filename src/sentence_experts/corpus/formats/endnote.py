@@ -38,8 +38,8 @@ def read_endnote(path: Path) -> Iterator[dict[str, Any]]:
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        found = syntax_error(error)
-        raise RecordError(found.reason, found.detail) from error
+        fault = syntax_error(error)
+        raise RecordError(fault.reason, fault.detail) from error
     for record in root.iter("record"):
         yield {"record": record}
 
@@ -70,5 +70,5 @@ def to_paper(record: dict[str, Any]) -> Paper:
 
 
 def _text(node: Any, path: str) -> str | None:
-    found = node.find(path)
-    return "".join(found.itertext()).strip() or None if found is not None else None
+    element = node.find(path)
+    return "".join(element.itertext()).strip() or None if element is not None else None

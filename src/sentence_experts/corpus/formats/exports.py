@@ -102,18 +102,18 @@ def exported_paper(
     title, abstract, journal = without_tags(title), without_tags(abstract), without_tags(journal)
     if not title and not abstract:
         raise RecordError("no-text", "neither title nor abstract")
-    found = {"doi": normalise_doi(doi), "pmid": normalise_pmid(pmid), "pmcid": normalise_pmcid(pmcid)}
+    identifiers = {"doi": normalise_doi(doi), "pmid": normalise_pmid(pmid), "pmcid": normalise_pmcid(pmcid)}
     for text in filter(None, addresses):
         for kind, value in _identifiers_in(text):
-            found[kind] = found[kind] or value
-    unreadable = (doi or "").strip()[:SHOWN] if found["doi"] is None else ""
+            identifiers[kind] = identifiers[kind] or value
+    unreadable = (doi or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
     if _SHORT_DOI.fullmatch(unreadable):
         unreadable += " (a short DOI: replace it by the one that it stands for)"
     number = year_in(year)
     return Paper(
-        doi=found["doi"],
-        pmid=found["pmid"],
-        pmcid=found["pmcid"],
+        doi=identifiers["doi"],
+        pmid=identifiers["pmid"],
+        pmcid=identifiers["pmcid"],
         other=f"text:{sha256_text(title or '', abstract or '', journal or '', str(number))[:16]}",
         unreadable_doi=unreadable or None,
         title=title,

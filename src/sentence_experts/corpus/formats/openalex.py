@@ -138,12 +138,12 @@ def abstract_of(index: Any) -> str | None:
 
 def _numbers(works: Any, own: int) -> tuple[int, ...]:
     """The distinct numbers of the works in a list, in its order, without the work itself."""
-    found = []
+    numbers = []
     for work in works if isinstance(works, list) else ():
         digits = work.rpartition("W")[2] if isinstance(work, str) else ""
         if digits.isascii() and digits.isdigit() and 0 < len(digits) < 16:
-            found.append(int(digits))
-    return tuple(dict.fromkeys(number for number in found if number and number != own))
+            numbers.append(int(digits))
+    return tuple(dict.fromkeys(number for number in numbers if number and number != own))
 
 
 def _pmid(value: str | None) -> str | None:

@@ -56,8 +56,8 @@ class OpenAlex:
     def paper(self, one: str) -> Paper | None:
         """A work in the journal as a paper; None if no search has found it."""
         answer = self._requests.stored(f"openalex/{one}", fits(OpenAlexRecord))
-        found = None if answer is None or answer.body is None else to_paper(json.loads(answer.body))
-        return found if isinstance(found, Paper) else None
+        paper = None if answer is None or answer.body is None else to_paper(json.loads(answer.body))
+        return paper if isinstance(paper, Paper) else None
 
     def _records(self, page: OpenAlexPage) -> Iterator[dict[str, Any]]:
         """The works of a page; one of another shape is set aside."""

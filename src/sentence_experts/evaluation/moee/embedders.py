@@ -119,8 +119,8 @@ def evaluate_parts(
         UsageError, InputError: as `evaluate` and `load_embedder`.
 
     Example:
-        >>> found = evaluate_parts("language-model", "pairs", bootstrap=0, parts=["hs", "rw"])
-        >>> sorted(set(found.to_pandas()["model"]))
+        >>> evaluation = evaluate_parts("language-model", "pairs", bootstrap=0, parts=["hs", "rw"])
+        >>> sorted(set(evaluation.to_pandas()["model"]))
         ['language-model-hs', 'language-model-rw']
     """
     if isinstance(model, MoeEmbedder):

@@ -69,8 +69,8 @@ def quantize(
         InputError: the texts cannot be read.
 
     Example:
-        >>> found = quantize("model", ["Drought in rice", "Sleep and memory", "Wheat rust"] * 4, "in-8-bits")
-        >>> found.to_pandas()["texts"].tolist()
+        >>> model = quantize("model", ["Drought in rice", "Sleep and memory", "Wheat rust"] * 4, "in-8-bits")
+        >>> model.to_pandas()["texts"].tolist()
         [3]
     """
     config, out = QuantizeConfig.of(config, **settings), Path(out)

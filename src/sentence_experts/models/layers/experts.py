@@ -81,12 +81,12 @@ class IdleExpert(nn.ModuleDict):
 
     Attributes:
         blueprint: the expert's modules, on no device (meta) where their weights wait on disk.
-        kept: the expert, where it waits on the CPU.
+        waiting: the expert, where it waits on the CPU.
     """
 
     blueprint: nn.ModuleDict
-    kept: nn.ModuleDict | None
+    waiting: nn.ModuleDict | None
 
-    def __init__(self, blueprint: nn.ModuleDict, kept: nn.ModuleDict | None = None) -> None:
+    def __init__(self, blueprint: nn.ModuleDict, waiting: nn.ModuleDict | None = None) -> None:
         super().__init__()
-        hide(self, blueprint=blueprint, kept=kept)
+        hide(self, blueprint=blueprint, waiting=waiting)

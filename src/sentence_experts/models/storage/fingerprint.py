@@ -97,7 +97,7 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     if (own := getattr(model, "fingerprint", None)) is not None:
         return str(own)
     origin = unchanged_origin(model)
-    of_source = origin and source_fingerprint(origin.place, origin.commit, route)
+    of_source = None if origin is None else source_fingerprint(origin.place, origin.commit, route)
     if origin is None or of_source is None:
         return weights_fingerprint(model)
     return sha256_text(of_source, origin.arithmetic) if origin.arithmetic else of_source

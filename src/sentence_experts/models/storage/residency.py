@@ -155,10 +155,10 @@ class Residency:
             for path, experts in self._blocks().items():
                 place = experts.idle(number)
                 names = _names(path, number, place.blueprint)
-                if place.kept is None:
+                if place.waiting is None:
                     weights |= self._read(list(names))
                 else:
-                    weights |= {name: place.kept.state_dict()[own] for name, own in names.items()}
+                    weights |= {name: place.waiting.state_dict()[own] for name, own in names.items()}
         return {name: weight.to(self._model.dtype) for name, weight in weights.items()}
 
     def bytes_per_expert(self) -> int:
@@ -209,7 +209,7 @@ class Residency:
         """Put an idle expert back into every block."""
         for path, experts in self._blocks().items():
             place = experts.idle(number)
-            expert = place.kept
+            expert = place.waiting
             if expert is None:
                 expert = copy.deepcopy(place.blueprint)
                 names = _names(path, number, expert)
@@ -246,7 +246,7 @@ class Residency:
         for number in dropped:
             for path, experts in self._blocks().items():
                 place = experts.expert(number)
-                expert = place.kept if isinstance(place, IdleExpert) else place
+                expert = place.waiting if isinstance(place, IdleExpert) else place
                 if expert is None:
                     continue
                 weights, names = expert.state_dict(), _names(path, number, expert)
@@ -272,7 +272,7 @@ def _names(path: str, number: int, expert: nn.ModuleDict) -> dict[str, str]:
 
 def _idle(expert: nn.ModuleDict, waiting: str) -> IdleExpert:
     """The placeholder of an expert that waits on disk or CPU."""
-    held = expert.kept if isinstance(expert, IdleExpert) else expert
+    held = expert.waiting if isinstance(expert, IdleExpert) else expert
     if held is None:
         assert isinstance(expert, IdleExpert)
         return expert  # it waits on disk
