@@ -2,6 +2,7 @@
 # imports each name when it is first used.
 
 from .config import Config
+from .corpus.adding import add_to_corpus
 from .corpus.config import FetchConfig, ImportConfig
 from .corpus.fetching import estimate_fetch, fetch_corpus
 from .corpus.importing import import_corpus
@@ -95,6 +96,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "add_expert",
+    "add_to_corpus",
     "analyse",
     "audit",
     "auto_route",

@@ -1,4 +1,4 @@
-"""`sentence-experts corpus import|fetch|show`: articles and citations come in."""
+"""`sentence-experts corpus import|add|fetch|show`: articles and citations come in."""
 
 from __future__ import annotations
 
@@ -48,31 +48,56 @@ def register(app: typer.Typer) -> None:
         cls=Group, no_args_is_help=True, help="Bring articles and their citations into a corpus."
     )
     add_verb(corpus, import_)
+    add_verb(corpus, add)
     add_verb(corpus, fetch, find_config=find_plan)
     add_verb(corpus, show_)
     app.add_typer(corpus, name="corpus")
 
 
+SourcePaths = Annotated[
+    list[Path] | None, typer.Argument(metavar="SOURCE...", help="Folders, archives and files")
+]
+Papers = Annotated[
+    Path | None,
+    typer.Option(
+        help="Table of papers (Parquet, CSV, TSV or JSON lines, also .gz) with the columns id (or doi, "
+        "pmid), title, abstract and, if known, year, subjects, mesh, keywords, doi, pmid, pmcid"
+    ),
+]
+Citations = Annotated[
+    Path | None,
+    typer.Option(
+        help="Table of citations with the columns citing, cited (paper ids, DOIs, PMIDs or PMCIDs) and, "
+        "if known, cited_title, cited_year"
+    ),
+]
+
+
+def add(
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
+    config: ImportConfig,
+    sources: SourcePaths = None,
+    papers: Papers = None,
+    citations: Citations = None,
+) -> None:
+    """Add sources to a corpus: works that it has are completed, others are new papers.
+
+    Sources are as for `corpus import`. Vectors of the corpus stay: the next search or `index build` encodes
+    the new papers alone. An interrupted run continues when the same command is given again.
+
+    Example: sentence-experts corpus add library new.bib
+    """
+    from sentence_experts.corpus.adding import add_to_corpus
+
+    _show_corpus(add_to_corpus(corpus, sources or [], config, papers=papers, citations=citations))
+
+
 def import_(
     config: ImportConfig,
     out: Out,
-    sources: Annotated[
-        list[Path] | None, typer.Argument(metavar="SOURCE...", help="Folders, archives and files")
-    ] = None,
-    papers: Annotated[
-        Path | None,
-        typer.Option(
-            help="Table of papers (Parquet, CSV, TSV or JSON lines, also .gz) with the columns id, title, "
-            "abstract and, if known, year, subjects, mesh, keywords, doi, pmid, pmcid"
-        ),
-    ] = None,
-    citations: Annotated[
-        Path | None,
-        typer.Option(
-            help="Table of citations with the columns citing, cited (paper ids, DOIs, PMIDs or PMCIDs) and, "
-            "if known, cited_title, cited_year"
-        ),
-    ] = None,
+    sources: SourcePaths = None,
+    papers: Papers = None,
+    citations: Citations = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Read articles into a corpus: two Parquet tables, papers and citations.

@@ -18,13 +18,14 @@ from sentence_experts.corpus.building import (
     corpus_output,
 )
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.formats.archives import Source, find_sources, kind_of
+from sentence_experts.corpus.corpus_source import CorpusSource
+from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.endnote import is_endnote
 from sentence_experts.corpus.formats.exports import beginning
 from sentence_experts.corpus.formats.record_filter import RecordFilter
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, find_record_files
-from sentence_experts.corpus.tables import CorpusFolder, corpus_in_memory
+from sentence_experts.corpus.tables import MANIFEST, CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.user_tables import UserTables
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tables import Table
@@ -50,7 +51,8 @@ def import_corpus(
         sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives of JATS or PubMed
             articles, in any mix; with `format`, or where there are no such, files and folders of JSON, JSON
             lines (also `.gz`) or Parquet records of OpenAlex, Semantic Scholar, Crossref or Europe PMC, and
-            exports: RIS, NBIB, BibTeX, Web of Science's text, CSV of PubMed and Zotero, EndNote's XML.
+            exports: RIS, NBIB, BibTeX, Web of Science's text, CSV of PubMed and Zotero, EndNote's XML. The
+            folder of a corpus is a source too.
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
         config: settings; those given by name come before it.
         overwrite: begin anew, in place of another corpus in `out`.
@@ -69,16 +71,33 @@ def import_corpus(
     """
     config = ImportConfig.of(config, **settings)
     paths = [sources] if isinstance(sources, str | Path) else sources
-    articles, of_records = _sorted([Path(path) for path in paths], config)
+    if out is None:
+        read = gather_sources(paths, config, papers, citations)
+        return corpus_in_memory(lambda folder: _import(folder, read, config, False))
+    return _import(Path(out), gather_sources(paths, config, papers, citations), config, overwrite)
+
+
+def gather_sources(
+    sources: Iterable[Path | str], config: ImportConfig, papers: Table | None, citations: Table | None
+) -> Sources:
+    """Find the files of all sources, and check them.
+
+    Raises:
+        InputError: as `import_corpus`.
+        UsageError: there are none.
+    """
+    paths = [Path(path) for path in sources]
+    corpora = [path for path in paths if (path / MANIFEST).is_file()]
+    articles, of_records = _sorted([path for path in paths if path not in corpora], config)
     files = find_sources(articles)
-    extras: list[TableSource] = [_record_files(of_records, config)] if of_records else []
+    extras: list[TableSource] = [CorpusSource(CorpusFolder.open(path)) for path in corpora]
+    if of_records:
+        extras.append(_record_files(of_records, config))
     if tables := UserTables.of(papers, citations):
         extras.append(tables)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
-    if out is None:
-        return corpus_in_memory(lambda folder: _import(folder, files, extras, config, False))
-    return _import(Path(out), files, extras, config, overwrite)
+    return Sources.of(files, extras)
 
 
 def _sorted(paths: list[Path], config: ImportConfig) -> tuple[list[Path], list[Path]]:
@@ -143,11 +162,8 @@ def _read_ids(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-def _import(
-    out: Path, sources: list[Source], extras: list[TableSource], config: ImportConfig, overwrite: bool
-) -> CorpusFolder:
+def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
-        read = Sources.of(sources, extras)
         if place.begin({"sources": read.described}) == "finished":
             return CorpusFolder.open(place.path)
         corpus = build_corpus(place, read, config.workers, memory=config.memory)

@@ -1,0 +1,108 @@
+"""`add_to_corpus`: more sources for a finished corpus."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sentence_experts.corpus.building import corpus_output
+from sentence_experts.corpus.config import ImportConfig
+from sentence_experts.corpus.importing import gather_sources, import_corpus
+from sentence_experts.corpus.tables import MANIFEST, REJECTED, CorpusFolder
+from sentence_experts.errors import UsageError
+from sentence_experts.storage import hidden_beside
+from sentence_experts.tables import Table
+
+logger = logging.getLogger(__name__)
+
+
+def add_to_corpus(
+    corpus: CorpusFolder | Path | str,
+    sources: Iterable[Path | str] | Path | str = (),
+    config: ImportConfig | None = None,
+    *,
+    papers: Table | None = None,
+    citations: Table | None = None,
+    **settings: Any,
+) -> CorpusFolder:
+    """Add sources to a corpus: works that it has already are completed, others are new papers.
+
+    Its vectors stay, and the next `build_index` encodes the new papers alone. Pairs are compiled anew.
+
+    Args:
+        corpus: a finished corpus, or its folder. It is replaced when the new one is whole.
+        sources: as for `import_corpus`.
+        config: settings of reading; those given by name come before it.
+        papers: a table of papers, as for `import_corpus`.
+        citations: a table of citations between them.
+
+    Raises:
+        InputError: as `import_corpus`, or there is no corpus.
+        UsageError: nothing to add.
+
+    Example:
+        >>> from sentence_experts import import_corpus
+        >>> rice = import_corpus(papers=[{"id": "1", "title": "Rice", "abstract": ""}])
+        >>> add_to_corpus(rice, papers=[{"id": "2", "title": "Sleep", "abstract": ""}])
+        CorpusFolder('...', 2 papers, 0 citations)
+    """
+    config = ImportConfig.of(config, **settings)
+    folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
+    merged = hidden_beside(folder, ".adding")
+    if (folder / MANIFEST).is_file() or not (merged / MANIFEST).is_file():
+        before = CorpusFolder.open(folder)
+        paths = [sources] if isinstance(sources, str | Path) else list(sources)
+        given = gather_sources(paths, config, papers, citations).described
+        if {source["sha256"] for source in given} <= _hashes(before.manifest.get("sources", [])):
+            logger.info(f"{folder}: has all of these sources already")
+            return before
+        every = [folder, *paths]
+        try:
+            import_corpus(every, merged, config, papers=papers, citations=citations)
+        except UsageError:  # left by an interrupted run with other sources
+            import_corpus(every, merged, config, overwrite=True, papers=papers, citations=citations)
+        _report(before, CorpusFolder.open(merged))
+    else:
+        logger.info(f"{folder}: going on with an interrupted addition")
+    return _exchanged(folder, CorpusFolder.open(merged))
+
+
+def _hashes(sources: list[dict[str, Any]]) -> set[str]:
+    """The hashes of sources, and of those behind a corpus among them."""
+    return {source["sha256"] for source in sources}.union(
+        *(_hashes(source.get("sources", [])) for source in sources)
+    )
+
+
+def _report(before: CorpusFolder, after: CorpusFolder) -> None:
+    old, new = (pq.read_table(corpus.papers, columns=["paper_id"])["paper_id"] for corpus in (before, after))
+    added = pc.sum(pc.invert(pc.is_in(new, old))).as_py() or 0
+    renamed = pc.sum(pc.invert(pc.is_in(old, new))).as_py() or 0
+    logger.info(
+        f"{before.path}: {added - renamed:,} new papers, {len(new):,} in all"
+        + (f"; {renamed:,} have a better identifier" if renamed > 0 else "")
+    )
+
+
+def _exchanged(folder: Path, merged: CorpusFolder) -> CorpusFolder:
+    """Put the merged corpus in the place of the old one; a run that was stopped here can go on."""
+    with corpus_output(folder, overwrite=True) as place:
+        place.begin({"sources": merged.manifest["sources"]})
+        tables = list(merged.manifest["tables"])
+        for name in (*tables, REJECTED, MANIFEST):
+            (folder / name).unlink(missing_ok=True)
+            try:
+                os.link(merged.path / name, folder / name)
+            except OSError:  # a file system without links
+                shutil.copy2(merged.path / name, folder / name)
+        place.result = {"request": merged.manifest["request"]}
+        place.finish(MANIFEST, *tables)
+    shutil.rmtree(merged.path)
+    return CorpusFolder.open(folder)
