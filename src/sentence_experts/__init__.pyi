@@ -39,9 +39,10 @@ from .models.surgery.grow import add_expert, drop_expert
 from .moee.config import MoeeConfig
 from .moee.embedder import MoeEmbedder
 from .pairs.compile import compile_pairs
-from .pairs.config import ImportPairsConfig, PairsConfig
+from .pairs.config import ImportPairsConfig, PairsConfig, SuggestDomainsConfig
 from .pairs.dataset import Pairs
 from .pairs.importing import import_pairs
+from .pairs.suggesting import count_links, suggest_domains
 from .report.write import write_report
 from .reproduce.config import ReproduceConfig
 from .reproduce.run import reproduce_recipe
@@ -89,6 +90,7 @@ __all__ = [
     "SentenceExpertsError",
     "ServeConfig",
     "SimilarityConfig",
+    "SuggestDomainsConfig",
     "Tasks",
     "TasksConfig",
     "TrainConfig",
@@ -104,6 +106,7 @@ __all__ = [
     "compare",
     "compile_pairs",
     "compile_tasks",
+    "count_links",
     "create_app",
     "drop_expert",
     "encode",
@@ -124,6 +127,7 @@ __all__ = [
     "search",
     "serve",
     "similarity",
+    "suggest_domains",
     "train",
     "tune",
     "write_report",

@@ -1,4 +1,4 @@
-"""`sentence-experts corpus import|add|fetch|show`: articles and citations come in."""
+"""`sentence-experts corpus import|add|fetch|show|suggest-domains`: articles and citations come in."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sentence_experts.cli.console import results, show
 from sentence_experts.cli.help import Group
 from sentence_experts.cli.options import CORPUS, Overwrite, add_verb
 from sentence_experts.corpus.config import COUNTED, FetchConfig, ImportConfig
+from sentence_experts.pairs.config import SuggestDomainsConfig
 from sentence_experts.recipes import find_plan
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder
 
 Out = Annotated[Path, typer.Option(metavar="CORPUS", help="Folder to write the corpus to")]
+_SHOWN_VALUES = 5
 _ROWS = {
     "papers": "papers",
     "with_title": "  with a title",
@@ -51,6 +53,7 @@ def register(app: typer.Typer) -> None:
     add_verb(corpus, add)
     add_verb(corpus, fetch, find_config=find_plan)
     add_verb(corpus, show_)
+    add_verb(corpus, suggest_domains, "suggest-domains")
     app.add_typer(corpus, name="corpus")
 
 
@@ -158,19 +161,45 @@ def show_(
         typer.Option("--list", metavar="|".join(COUNTED), help="List the values of this column instead"),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of values listed, the most frequent ones")] = 50,
+    links: Annotated[
+        bool, typer.Option("--links", help="Also count what links papers, for each relation and unit")
+    ] = False,
 ) -> None:
-    """Show what a corpus holds; with --list, its subjects, MeSH headings, keywords, journals, ...
+    """Show what a corpus holds: counts, years, and the most frequent subjects, headings, topics, licences.
 
-    Example: sentence-experts corpus show corpus --list subjects
+    Example: sentence-experts corpus show corpus --links
+
+    All subjects: sentence-experts corpus show corpus --list subjects
     """
     from sentence_experts.corpus.tables import CorpusFolder
 
     opened = CorpusFolder.open(corpus)
     if column is None:
         _show_corpus(opened)
+        _show_values(opened)
+        if links:
+            _show_links(opened)
         return
     for value, papers in opened.count_values(column, top).items():
         show(f"{papers:>9,}  {value}")
+
+
+def suggest_domains(
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
+    out: Annotated[Path, typer.Option(help="YAML file to write the rules to")],
+    config: SuggestDomainsConfig,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file")] = False,
+) -> None:
+    """Write a first domains.yaml, of the subjects, headings or topics that most papers have.
+
+    Merge, rename and drop domains as your question needs, and give the file to pairs compile.
+
+    Example: sentence-experts corpus suggest-domains corpus --out domains.yaml
+    """
+    from sentence_experts.pairs.suggesting import suggest_domains as suggested
+
+    suggested(corpus, out, config, overwrite)
+    show(out.read_text(encoding="utf-8").rstrip())
 
 
 def _show_corpus(corpus: CorpusFolder) -> None:
@@ -189,6 +218,33 @@ def _show_corpus(corpus: CorpusFolder) -> None:
         results.print(_by_domain(corpus.manifest["fetch"]["domains"]))
     if counts["rejected"]:
         show(f"What was set aside is listed in {corpus.rejected}")
+
+
+def _show_values(corpus: CorpusFolder) -> None:
+    """The most frequent values of each column that has any."""
+    table = Table(title="Most frequent", title_justify="left")
+    for name in ("what", "values", "most frequent (papers)"):
+        table.add_column(name, justify="right" if name == "values" else "left")
+    for column in COUNTED:
+        values = corpus.count_values(column)
+        if values:
+            first = list(values.items())[:_SHOWN_VALUES]
+            table.add_row(column, f"{len(values):,}", "; ".join(f"{one} ({count:,})" for one, count in first))
+    results.print(table)
+    years = [int(year) for year in corpus.count_values("year")]
+    if years:
+        show(f"years {min(years)} to {max(years)}; --list COLUMN lists all values of a column")
+
+
+def _show_links(corpus: CorpusFolder) -> None:
+    from sentence_experts.pairs.suggesting import count_links
+
+    table = Table(title="What links papers (`pairs compile --relation --unit`)", title_justify="left")
+    for name in ("relation", "unit", "linked pairs", "papers in them"):
+        table.add_column(name, justify="right" if "p" in name else "left")
+    for row in count_links(corpus):
+        table.add_row(row["relation"], row["unit"], f"{row['pairs']:,}", f"{row['works']:,}")
+    results.print(table)
 
 
 def _by_domain(domains: dict[str, dict[str, Any]]) -> Table:

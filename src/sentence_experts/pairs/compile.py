@@ -32,6 +32,7 @@ from sentence_experts.pairs.splits import (
     seen_in_training,
 )
 from sentence_experts.pairs.unit import linked_works
+from sentence_experts.progress import progress
 from sentence_experts.storage import sha256_text
 
 logger = logging.getLogger(__name__)
@@ -80,9 +81,13 @@ def compile_pairs(
 
 
 def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
-    with opened(config, beside=out) as engine:
+    with opened(config, beside=out) as engine, progress("compile pairs", 2) as advance:
+        advance(0, "linking works")
         graph, chosen, why = linked_works(corpus, config, engine)
+        logger.info(f"{chosen.relation} links {_by_domain(graph)}")
+        advance(1, "splitting and drawing negatives")
         pairs, known_links, works, made = _compiled(graph, chosen)
+        advance(1)
     manifest = {
         "unit_chosen": why,
         "domain_rules": _rules_text(config.domains),
@@ -94,6 +99,14 @@ def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) 
         **made,
     }
     return Pairs.in_memory(pairs, known_links, manifest, works)
+
+
+def _by_domain(graph: LinkGraph) -> str:
+    """The number of linked pairs, and of their works, in each domain."""
+    domains, counts = np.unique(graph.pairs.domain.astype(str), return_counts=True)
+    listed = [f"{domain} {count:,}" for domain, count in zip(domains, counts.tolist(), strict=True)]
+    works = len(np.union1d(graph.pairs.left, graph.pairs.right))
+    return f"{len(graph.pairs):,} pairs of {works:,} papers: {', '.join(listed)}"
 
 
 def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:

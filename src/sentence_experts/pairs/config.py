@@ -1,5 +1,5 @@
-"""The settings of `compile_pairs` (what makes a pair, how pairs are split and sampled, on which engine) and
-of `import_pairs`."""
+"""The settings of `compile_pairs` (what makes a pair, how pairs are split and sampled, on which engine),
+of `import_pairs` and `suggest_domains`."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class PairsConfig(Config):
 
 
 class ImportPairsConfig(Config):
-    """Settings of `import_pairs`."""
+    """Settings of `import_pairs` and `suggest_domains`."""
 
     anchor: str = Field("anchor", description="Column of the first text of each pair")
     positive: str = Field("positive", description="Column of the second text of each pair")
@@ -248,3 +248,13 @@ class ImportPairsConfig(Config):
     @classmethod
     def _check_fractions(cls, value: Any) -> Any:
         return check_shares(value, "0.6,0.2,0.2")
+
+
+class SuggestDomainsConfig(Config):
+    """Settings of `suggest_domains`."""
+
+    by: Literal["auto", "subjects", "mesh", "keywords", "journals", "topics", "subfields", "fields"] = Field(
+        "auto", description="What sorts the papers; auto takes what sorts most of them"
+    )
+    most: int = Field(6, ge=2, le=100, description="Maximum number of domains")
+    min_papers: int = Field(50, ge=1, description="Minimum number of papers of a domain")

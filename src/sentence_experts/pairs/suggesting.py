@@ -1,0 +1,159 @@
+"""What a corpus has to make pairs of: what links its papers, and domains that its papers fall into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from sentence_experts.corpus.tables import Corpus, CorpusFolder, open_corpus
+from sentence_experts.errors import InputError
+from sentence_experts.names import DOMAIN
+from sentence_experts.pairs.config import PairsConfig, SuggestDomainsConfig
+from sentence_experts.pairs.domains import COLUMNS, descriptor_of
+from sentence_experts.pairs.engines import opened
+from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
+from sentence_experts.pairs.links import RELATIONS
+from sentence_experts.pairs.unit import UNITS
+from sentence_experts.progress import progress
+from sentence_experts.storage import write_text
+
+_ROWS_PER_BATCH = 10_000
+_TRIED_PER_DOMAIN = 4  # values of a column that are tried for each domain
+# A value that most papers have separates nothing.
+_MAX_SHARE = 0.6
+# In this order, if several sort as many papers.
+_BY = ("subjects", "subfields", "fields", "mesh", "topics", "keywords", "journals")
+
+
+def count_links(corpus: Corpus) -> list[dict[str, Any]]:
+    """Count the pairs of works that each relation links, by the unit of text that works have.
+
+    Returns:
+        Rows of `relation`, `unit`, `pairs` and `works`.
+
+    Example:
+        >>> rows = count_links("corpus")
+        >>> rows[0]["relation"], rows[0]["unit"]
+        ('co-citation', 'abstract')
+    """
+    rows = []
+    with open_corpus(corpus) as folder, progress("what links papers", len(RELATIONS) * len(UNITS)) as advance:
+        for relation in RELATIONS:
+            for unit in UNITS:
+                settings = PairsConfig.of(None, relation=relation, unit=unit)
+                with opened(settings, beside=None) as engine:
+                    try:
+                        pairs = LinkGraph(folder, settings, engine).pairs
+                        works = len({*pairs.left.tolist(), *pairs.right.tolist()})
+                        rows.append({"pairs": len(pairs), "works": works})
+                    except NothingLinkedError:
+                        rows.append({"pairs": 0, "works": 0})
+                rows[-1] |= {"relation": relation, "unit": unit}
+                advance(note=f"{relation}, {unit}s")
+    return rows
+
+
+def suggest_domains(
+    corpus: Corpus,
+    out: Path | str | None = None,
+    config: SuggestDomainsConfig | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> dict[str, Any]:
+    """A first `domains.yaml` for `compile_pairs`, of the subjects, headings or topics of a corpus.
+
+    The values are chosen one by one, each the one that brings most papers that are in no domain yet. Merge,
+    rename and drop domains as your question needs.
+
+    Args:
+        corpus: a corpus, or its folder.
+        out: the file to write; without, only the rules are returned.
+        config: the settings; `settings` override its fields, by name.
+        overwrite: replace `out`.
+
+    Returns:
+        The rules, as `compile_pairs` takes them for `domains`.
+
+    Raises:
+        InputError: nothing sorts the papers into two domains, or `out` exists.
+
+    Example:
+        >>> words = ["Rice", "Sleep"] * 4
+        >>> rows = [{"paper_id": str(n), "title": "T", "subjects": [w]} for n, w in enumerate(words)]
+        >>> suggest_domains(rows, min_papers=3)
+        {'domains': {'sleep': {'subjects': ['Sleep']}, 'rice': {'subjects': ['Rice']}}}
+    """
+    config = SuggestDomainsConfig.of(config, **settings)
+    with open_corpus(corpus) as folder:
+        tried = {by: _chosen(folder, by, config) for by in (_BY if config.by == "auto" else (config.by,))}
+    by = max(tried, key=lambda key: sum(tried[key].values()))
+    if len(tried[by]) < 2:
+        raise InputError(
+            f"no {'column' if config.by == 'auto' else config.by} sorts the papers into two domains of "
+            f"{config.min_papers:,} papers or more; lower `min_papers`, or write the rules with words of "
+            "titles (`title`)"
+        )
+    names: dict[str, str] = {}
+    for value in tried[by]:
+        names[_name(value, names)] = value
+    rules = {"domains": {name: {by: [value]} for name, value in names.items()}}
+    if out is not None:
+        _write(Path(out), rules, {name: tried[by][value] for name, value in names.items()}, overwrite)
+    return rules
+
+
+def _chosen(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict[str, int]:
+    """Value -> the papers that it brings beside those of the values before it."""
+    common = corpus.count_values(COLUMNS[by], _TRIED_PER_DOMAIN * config.most)
+    papers = pq.read_metadata(corpus.papers).num_rows
+    most = _MAX_SHARE * papers
+    common = {value: count for value, count in common.items() if config.min_papers <= count <= most}
+    having: dict[str, set[int]] = {value: set() for value in common}
+    for number, values in enumerate(_values(corpus, by)):
+        for value in values:
+            if value in having:
+                having[value].add(number)
+    chosen: dict[str, int] = {}
+    taken: set[int] = set()
+    while having and len(chosen) < config.most:
+        best = max(having, key=lambda value: (len(having[value] - taken), common[value], value))
+        new = having.pop(best) - taken
+        if len(new) < config.min_papers:
+            break
+        chosen[best] = len(new)
+        taken |= new
+    return chosen
+
+
+def _values(corpus: CorpusFolder, by: str) -> Iterator[Iterable[str]]:
+    column = COLUMNS[by]
+    with pq.ParquetFile(corpus.papers) as file:
+        for batch in file.iter_batches(_ROWS_PER_BATCH, columns=[column]):
+            for value in batch.column(0).to_pylist():
+                values = [value] if isinstance(value, str) else value or ()
+                yield map(descriptor_of, values) if by == "mesh" else values
+
+
+def _name(value: str, taken: Iterable[str]) -> str:
+    """A name of a domain, such as `cell_biology` of "Cell biology"."""
+    name = re.sub(r"[^a-z0-9]+", "_", value.lower()).strip("_")[:40].rstrip("_")
+    name = name if DOMAIN.pattern.fullmatch(name) else f"domain_{name}".rstrip("_")
+    number = 1
+    while (numbered := name if number == 1 else f"{name}_{number}") in taken:
+        number += 1
+    return numbered
+
+
+def _write(out: Path, rules: dict[str, Any], counts: dict[str, int], overwrite: bool) -> None:
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
+    lines = ["several: first      # papers in several domains: first | drop | each", "domains:"]
+    for name, rule in rules["domains"].items():
+        written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()
+        lines.append(f"  {name}: {written}  # {counts[name]:,} papers that no domain above has")
+    write_text(out, "\n".join(lines) + "\n")

@@ -1,0 +1,80 @@
+"""What links the papers of a corpus, and the domains that they fall into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.errors import InputError
+from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.pairs.suggesting import count_links, suggest_domains
+
+SUBJECTS = ("Cell biology", "Plants: rice & wheat", "2D materials")
+
+
+def papers(count: int = 60) -> list[dict]:
+    return [
+        {
+            "paper_id": f"p{n:02d}", "title": f"Title {n}", "abstract": f"Abstract {n}" if n % 2 else None,
+            "subjects": ["Research", SUBJECTS[n % 3]], "mesh": ["*Asthma/therapy"] if n < 10 else [],
+        }
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def test_suggested_domains_are_those_that_sort_most_papers(tmp_path: Path) -> None:
+    file = tmp_path / "domains.yaml"
+    rules = suggest_domains(papers(), file, min_papers=5)
+    assert set(rules["domains"]) == {
+        "cell_biology",
+        "plants_rice_wheat",
+        "domain_2d_materials",
+    }  # not Research
+    read = DomainRules.read(file)
+    classify = read.classifier()
+    assert all(len(classify(paper)) == 1 for paper in papers())
+    assert "# 20 papers" in file.read_text()
+    with pytest.raises(InputError, match="exists; give another `out`"):
+        suggest_domains(papers(), file, min_papers=5)
+    assert suggest_domains(papers(), file, min_papers=5, most=2, overwrite=True) != rules
+
+
+def test_papers_without_anything_to_sort_them_by() -> None:
+    with pytest.raises(InputError, match="no column sorts the papers into two domains of 50 papers"):
+        suggest_domains(papers())
+    with pytest.raises(InputError, match="no mesh sorts"):
+        suggest_domains(papers(), by="mesh", min_papers=5)
+
+
+def test_links_are_counted_as_pairs_compile_finds_them() -> None:
+    citations = [
+        {"citing": f"c{n}", "cited": f"p{(3 * n + k) % 60:02d}"} for n in range(20) for k in range(4)
+    ]
+    found = {(row["relation"], row["unit"]): row for row in count_links((papers(), citations))}
+    assert len(found) == 6
+    pairs = compile_pairs((papers(), citations), unit="title", split="random", fractions=(0.4, 0.3, 0.3))
+    assert found["co-citation", "title"]["pairs"] == pairs.manifest["link_counts"]["1"]
+    assert 0 < found["co-citation", "abstract"]["pairs"] < found["co-citation", "title"]["pairs"]
+    assert found["citation", "title"] == {"relation": "citation", "unit": "title", "pairs": 0, "works": 0}
+
+
+def test_progress_names_the_domains(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    citations = [
+        {"citing": f"c{n}", "cited": f"p{(3 * n + k) % 60:02d}"} for n in range(20) for k in range(4)
+    ]
+    rules = {"even": {"title": ["Title *0", "Title *2"]}, "rest": {"title": ["Title"]}}
+    compile_pairs(
+        (papers(), citations), unit="title", split="random", fractions=(0.4, 0.3, 0.3), domains=rules
+    )
+    (line,) = [line for line in caplog.messages if line.startswith("co-citation links")]
+    assert "rest" in line
+
+
+def test_suggested_domains_of_an_imported_corpus(tmp_path: Path) -> None:
+    rows = [{"id": str(n), "title": f"T {n}", "abstract": "", "topic": f"Topic {n % 2}"} for n in range(8)]
+    corpus = import_corpus(papers=rows, workers=1)
+    assert suggest_domains(corpus, by="topics", min_papers=4)["domains"]["topic_1"] == {"topics": ["Topic 1"]}
