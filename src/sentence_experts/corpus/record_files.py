@@ -70,6 +70,9 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
     record_files = []
     for file in files:
         kind = format or format_of(file)
+        # A note or a table of a folder may be about its records.
+        if kind == "unknown" and path.is_dir() and file.suffix.lower() in (".txt", ".csv"):
+            continue
         if kind:
             record_files.append(RecordFile(file.relative_to(base).as_posix(), file, kind))
     if not any(file.format in FORMATS for file in record_files):
