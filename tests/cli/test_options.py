@@ -200,6 +200,8 @@ def test_help_and_notes_name_flags_and_defaults(capsys: pytest.CaptureFixture[st
     console.show_logs()
     app([], standalone_mode=False)
     assert "warning: lower --steps, or MODEL..." in capsys.readouterr().err
+    logging.getLogger("sentence_experts.x").warning("lower `steps`")
+    assert "warning: lower `steps`" in capsys.readouterr().err  # no verb runs any more
 
 
 def test_settings_of_several_functions_are_declared_once() -> None:

@@ -26,7 +26,7 @@ VERBS = {
     "auto_route": "auto-route",
 }
 
-# Of the verb that runs: what the package logs names its flags.
+# Of the verb that runs, whose flags the package's log names; empty while none runs.
 parameters: list[Any] = []
 
 # Names of files, domains and models may hold brackets and colons, which are no markup.

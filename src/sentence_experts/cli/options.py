@@ -75,6 +75,8 @@ class Verb(TyperCommand):
             raise
         except EOFError as error:  # which typer takes for the end of a dialogue
             raise InputError(f"a file that was read ends too early, it is truncated ({error})") from error
+        finally:
+            console.parameters.clear()
 
 
 def one_of(**given: Any) -> Any:

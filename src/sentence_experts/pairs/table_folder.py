@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TableFolder:
+class TableFolder(ABC):
     """Tables by file name, in memory or in a folder.
 
     Attributes:
@@ -180,9 +181,9 @@ class TableFolder:
         return self.open(out)
 
     @classmethod
+    @abstractmethod
     def open(cls, path: Path | str) -> Self:
         """Open a folder of this kind."""
-        raise NotImplementedError
 
 
 def kind_of(source: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import ClassVar
@@ -28,20 +29,20 @@ _SECONDS_PER_REQUEST = 0.25
 """Duration of a usual answer, for estimates."""
 
 
-class RecordSource:
+class RecordSource(ABC):
     """A source of articles, with ids of its own."""
 
+    @abstractmethod
     def count(self, query: str) -> int:
         """The number of articles that a query finds."""
-        raise NotImplementedError
 
     def examples(self, query: str) -> list[str]:
         """The titles of a few of them."""
         return []
 
+    @abstractmethod
     def find(self, query: str) -> list[str]:
         """The ids that a query finds."""
-        raise NotImplementedError
 
     def cost(self, articles: int) -> tuple[int, float]:
         """(requests, seconds) to fetch a number of articles."""
@@ -59,13 +60,13 @@ class RecordSource:
         """The articles that do not come as XML, with their ids."""
         yield from ()
 
+    @abstractmethod
     def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
         """The names of those that are kept."""
-        raise NotImplementedError
 
+    @abstractmethod
     def provenance(self, ids: list[str]) -> Iterator[Provenance]:
         """Where each of those that are kept came from."""
-        raise NotImplementedError
 
     def left_out(self, ids: list[str]) -> Iterator[Rejection]:
         """Those that were not there, or that the settings leave out."""
@@ -77,7 +78,7 @@ class _EntrezSource(RecordSource):
 
     _database: ClassVar[str]
     _also: str
-    """What every query also says."""
+    """A term that is added to every query."""
 
     def __init__(self, requests: Requests, config: FetchConfig) -> None:
         self._requests = requests
@@ -236,13 +237,13 @@ class _SearchedSource(RecordSource):
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
+    @abstractmethod
     def query(self, query: str) -> str:
         """The query as the service is asked, without retracted papers unless they are kept."""
-        raise NotImplementedError
 
+    @abstractmethod
     def address(self, one: str) -> str:
         """The address of a record."""
-        raise NotImplementedError
 
     @override
     def count(self, query: str) -> int:
