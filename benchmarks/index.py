@@ -1,12 +1,14 @@
 """Nearest neighbours in a large corpus: exact and LanceDB as `search` uses them, beside FAISS and DuckDB.
 
     OMP_NUM_THREADS=1 python benchmarks/index.py --papers 100000
+    OMP_NUM_THREADS=1 python benchmarks/index.py --papers 1000000 --routes 1 --folder /tmp/index
 
 Vectors of 384 numbers lie between those of two random eLife titles (all-MiniLM-L6-v2), with noise; three
 routes have three sets of them. Each way runs in a process of its own, on one core, and answers the same
 queries without a filter and behind filters that 2% and 0.1% of the papers pass. Recall is that of the ten
 nearest, as exact search finds them; the page cache is warm. Where other programs share the machine, compare
-CPU times: seconds of the clock hold waiting.
+CPU times: seconds of the clock hold waiting. With `--folder` an interrupted call goes on with the ways that
+are not measured yet.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,25 +31,22 @@ from numpy.typing import NDArray
 
 WAYS = ("exact", "lancedb", "faiss flat", "faiss hnsw", "duckdb")
 SHARES = {"all": 1.0, "2%": 0.02, "0.1%": 0.001}
-TOP, ROUTES = 10, 3
+TOP = 10
 Vectors = NDArray[np.float32]
 # Finds the places of the nearest vectors of a query, of a route, among some places.
 Search = Callable[[Vectors, int, Any], Any]
 
 
-def make(folder: Path, papers: int, queries: int) -> None:
+def make(folder: Path, papers: int, routes: int, queries: int) -> None:
     """Write the vectors, queries and filters, and what exact search finds."""
-    from measuring import elife_texts
-    from sentence_experts import load
     from sentence_experts.retrieval.exact import nearest
 
-    titles, _ = elife_texts(1000)
-    real = np.asarray(load("minilm", device="cpu").encode(titles, normalize_embeddings=True), np.float32)
+    real = _titles(folder / "titles.npy")
     dice = np.random.default_rng(0)
     for name, share in SHARES.items():
         passes = np.sort(dice.choice(papers, max(round(share * papers), TOP), replace=False))
         np.save(folder / f"places-{name}.npy", passes)
-    for route in range(ROUTES):
+    for route in range(routes):
         target = np.lib.format.open_memmap(
             folder / f"vectors{route}.npy", "w+", np.float32, (papers, real.shape[1])
         )
@@ -62,6 +62,18 @@ def make(folder: Path, papers: int, queries: int) -> None:
             np.save(folder / f"truth{route}-{name}.npy", np.stack(found))
 
 
+def _titles(file: Path) -> Vectors:
+    """The vectors of titles, which those of the papers lie between."""
+    if not file.exists():
+        from measuring import elife_texts
+        from sentence_experts import load
+
+        titles, _ = elife_texts(1000)
+        np.save(file, load("minilm", device="cpu").encode(titles, normalize_embeddings=True))
+    vectors: Vectors = np.load(file).astype(np.float32)
+    return vectors
+
+
 def _between(real: Vectors, count: int, dice: np.random.Generator) -> Vectors:
     first, second = (real[dice.integers(0, len(real), count)] for _ in range(2))
     share = dice.random((count, 1), np.float32)
@@ -72,6 +84,10 @@ def _between(real: Vectors, count: int, dice: np.random.Generator) -> Vectors:
     return scaled
 
 
+def _routes(folder: Path) -> int:
+    return len(list(folder.glob("vectors*.npy")))
+
+
 def _vectors(folder: Path, route: int) -> Vectors:
     matrix: Vectors = np.load(folder / f"vectors{route}.npy", mmap_mode="r")
     return matrix
@@ -79,7 +95,7 @@ def _vectors(folder: Path, route: int) -> Vectors:
 
 def build(way: str, folder: Path) -> None:
     """Build what a way needs, once."""
-    for route in range(ROUTES):
+    for route in range(_routes(folder)):
         vectors, file = _vectors(folder, route), folder / f"{way.replace(' ', '-')}{route}"
         if way == "lancedb":
             from sentence_experts.retrieval import approximate
@@ -100,6 +116,7 @@ def build(way: str, folder: Path) -> None:
             import duckdb
             import pyarrow as pa
 
+            file.unlink(missing_ok=True)  # of an interrupted build
             width = vectors.shape[1]
             column = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).ravel()), width)
             table = pa.table({"place": pa.array(np.arange(len(vectors))), "vector": column})
@@ -112,8 +129,9 @@ def build(way: str, folder: Path) -> None:
 
 def opened(way: str, folder: Path) -> Search:
     """The search of a way, over all routes."""
-    files = [folder / f"{way.replace(' ', '-')}{route}" for route in range(ROUTES)]
-    matrices = [_vectors(folder, route) for route in range(ROUTES)]
+    routes = range(_routes(folder))
+    files = [folder / f"{way.replace(' ', '-')}{route}" for route in routes]
+    matrices = [_vectors(folder, route) for route in routes]
     if way == "exact":
         from sentence_experts.retrieval.exact import nearest
 
@@ -167,7 +185,7 @@ def measure(way: str, folder: Path) -> dict[str, Any]:
     for name in SHARES:
         places = None if name == "all" else np.load(folder / f"places-{name}.npy")
         recalls, seconds, cpu = [], [], []
-        for route in range(ROUTES):
+        for route in range(_routes(folder)):
             queries = np.load(folder / f"queries{route}.npy")
             truth = np.load(folder / f"truth{route}-{name}.npy")
             search(queries[0], route, places)
@@ -199,11 +217,33 @@ def _in_process(*arguments: str) -> str:
     return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def measured(way: str, folder: Path) -> dict[str, Any]:
+    """Build and search in processes of their own; what was measured before is read."""
+    file = folder / f"measured-{way.replace(' ', '-')}.json"
+    if not file.exists():
+        started, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        _in_process("--step", "build", way, str(folder))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+        built = {"build_s": time.perf_counter() - started, "build_cpu_s": cpu}
+        found = json.loads(_in_process("--step", "search", way, str(folder)))
+        file.write_text(json.dumps(built | found), encoding="utf-8")
+        for made in folder.glob(f"{way.replace(' ', '-')}[0-9]"):  # one way at a time on the disk
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+    one: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    print(way, json.dumps(one), flush=True)
+    return one
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--papers", type=int, default=100_000)
+    parser.add_argument("--routes", type=int, default=3)
     parser.add_argument("--queries", type=int, default=30, help="per route")
     parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
+    parser.add_argument(
+        "--folder", type=Path, help="keeps vectors and results, to go on after an interruption"
+    )
     parser.add_argument("--step", nargs=3, metavar=("STEP", "WAY", "FOLDER"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
@@ -215,17 +255,13 @@ def main() -> None:
         return
     from measuring import table, versions, write
 
-    ways: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as name:
-        make(Path(name), given.papers, given.queries)
-        for way in given.ways:
-            started, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            _in_process("--step", "build", way, name)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
-            built = {"build_s": time.perf_counter() - started, "build_cpu_s": cpu}
-            ways[way] = built | json.loads(_in_process("--step", "search", way, name))
-            print(way, json.dumps(ways[way]), flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(exist_ok=True)
+        if not (folder / "made").exists():
+            make(folder, given.papers, given.routes, given.queries)
+            (folder / "made").touch()
+        ways = {way: measured(way, folder) for way in given.ways}
     rows = [
         [
             way,
@@ -241,9 +277,9 @@ def main() -> None:
     heads = ["way", "build CPU s", "open s", *(f"recall@10 {share}" for share in SHARES)]
     heads += [*(f"CPU ms {share}" for share in SHARES), "p95 ms", "RSS MB"]
     libraries = ("lancedb", "faiss-cpu", "duckdb", "numpy")
-    result = {"papers": given.papers, "routes": ROUTES, "ways": ways, "versions": versions(*libraries)}
-    text = f"# Index: {given.papers:,} papers, {ROUTES} routes, 384 numbers, one core\n\n{table(heads, rows)}"
-    write(f"index_{given.papers}", result, text)
+    result = {"papers": given.papers, "routes": given.routes, "ways": ways, "versions": versions(*libraries)}
+    title = f"# Index: {given.papers:,} papers, {given.routes} routes, 384 numbers, one core"
+    write(f"index_{given.papers}", result, f"{title}\n\n{table(heads, rows)}")
 
 
 if __name__ == "__main__":

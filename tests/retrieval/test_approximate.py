@@ -10,7 +10,8 @@ from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.retrieval import approximate
 from sentence_experts.retrieval.approximate import LanceVectors
 from sentence_experts.retrieval.exact import nearest
-from sentence_experts.retrieval.index import RouteVectors, route_vectors
+from sentence_experts.retrieval.index import route_vectors
+from sentence_experts.retrieval.vectors import RouteVectors
 
 pytest.importorskip("lancedb")
 
@@ -80,6 +81,22 @@ def test_rows_of_the_corpus_are_returned(vectors, near):
     odd = np.zeros(4002, bool)
     odd[101::2] = True
     assert (index.search(vectors[:1], 5, odd)[0][0] >= 101).all()
+
+
+def test_of_several_passages_the_best_one_counts(vectors, near):
+    papers, spans = np.arange(2000) // 8, np.zeros((2000, 2), np.int64)
+    index, exact = (RouteVectors(vectors, papers, each, spans) for each in (near, None))
+    allowed = papers[::8] % 2 == 0
+    for choice in (None, allowed):
+        found, truth = (each.search(vectors[::100] * 3, 10, choice) for each in (index, exact))
+        assert recall(found, truth) >= 0.97
+        for (rows, scores), (places, _) in zip(
+            found, index.nearest(vectors[::100] * 3, 10, choice), strict=True
+        ):
+            assert len(set(rows.tolist())) == 10
+            assert papers[places].tolist() == rows.tolist()
+            assert (np.diff(scores) <= 0).all()
+            assert choice is None or choice[rows].all()
 
 
 def test_a_large_corpus_is_indexed_when_it_is_first_opened(tmp_path, plain, monkeypatch):

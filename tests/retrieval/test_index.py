@@ -15,8 +15,10 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.retrieval import exact
 from sentence_experts.retrieval import index as index_module
-from sentence_experts.retrieval.index import RouteVectors, route_vectors, texts_of
+from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.search import search
+from sentence_experts.retrieval.texts import texts_of
+from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.storage import write_json, write_parquet
 
 UNIT = "title+abstract"

@@ -75,6 +75,9 @@ def evaluate_models(
         typer.Option(help="With --qrels: the queries. Default: queries.jsonl or queries.tsv beside it"),
     ] = None,
     corpus: Annotated[Path | None, typer.Option(help="With --qrels: the corpus that is searched")] = None,
+    passages: Annotated[
+        bool, typer.Option("--passages", help="With --qrels: search passages of full texts")
+    ] = False,
 ) -> None:
     """Measure models on pairs of papers (--pairs), MTEB (--mteb), your tasks (--tasks) or search (--qrels).
 
@@ -102,7 +105,7 @@ def evaluate_models(
     data = one_of(pairs=pairs, mteb=mteb, tasks=tasks, qrels=qrels)
     named, others = named_models(models or [], baseline or [], name, seeds)
     if qrels is not None:
-        _evaluate_search({**named, **others}, qrels, corpus, queries, out, config)
+        _evaluate_search({**named, **others}, qrels, corpus, queries, passages, out, config)
         return
     evaluation = evaluate(named, data, config, out, overwrite, baseline=others)
     from sentence_experts.report.write import write_report  # imports torch: after the checks
@@ -111,13 +114,21 @@ def evaluate_models(
 
 
 def _evaluate_search(
-    models: Any, qrels: Path, corpus: Path | None, queries: Path | None, out: Path, config: EvaluateConfig
+    models: Any,
+    qrels: Path,
+    corpus: Path | None,
+    queries: Path | None,
+    passages: bool,
+    out: Path,
+    config: EvaluateConfig,
 ) -> None:
     from sentence_experts.evaluation.search_quality import evaluate_search
+    from sentence_experts.retrieval.config import PaperTexts
 
     if corpus is None:
         raise UsageError("`qrels` needs the corpus that is searched: give `corpus`")
-    evaluation = evaluate_search(models, qrels, corpus, queries, out, config, seed=config.seed)
+    texts = PaperTexts(passages=passages).texts
+    evaluation = evaluate_search(models, qrels, corpus, queries, out, config, unit=texts, seed=config.seed)
     from sentence_experts.report.write import write_report
 
     title, headings, rows = evaluation.summary()

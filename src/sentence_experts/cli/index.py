@@ -1,4 +1,4 @@
-"""`sentence-experts index build|show`: the vectors of a corpus."""
+"""`sentence-experts index build|show|export`: the vectors of a corpus."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     )
     add_verb(index, build)
     add_verb(index, show_)
+    add_verb(index, export)
     app.add_typer(index, name="index")
 
 
@@ -66,6 +67,27 @@ def show_(corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)]
     from sentence_experts.retrieval.build import CorpusIndex
 
     _show(CorpusIndex.open(corpus))
+
+
+def export(
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
+    uri: Annotated[
+        str, typer.Argument(metavar="URI", help="A folder, or file://, s3://, gs:// or az:// with a path")
+    ],
+    table: Annotated[str, typer.Option(help="Name of the table; one of this name is replaced")] = "papers",
+) -> None:
+    """Write papers and vectors as one table of LanceDB, on object storage too, for other programs.
+
+    The table has a row for each paper, with a column of vectors for each route, and indexes for filters and
+    words. DuckDB, Spark and Ray read it. Credentials come from the environment (AWS_ACCESS_KEY_ID, ...).
+
+    Example: sentence-experts index export corpus s3://bucket/papers
+    """
+    from sentence_experts.retrieval.build import CorpusIndex
+    from sentence_experts.retrieval.table import write_table
+
+    columns = write_table(CorpusIndex.open(corpus), uri, table)
+    show(f"{uri}: table {table}, with the vectors {', '.join(columns)}")
 
 
 def _show(index: CorpusIndex) -> None:

@@ -38,7 +38,8 @@ def search(
     """Find the papers of a corpus that are nearest to a text, or to other papers (--like).
 
     The corpus is encoded the first time, or before by `index build`; its vectors are stored beside it. Each
-    hit: rank, cosine, year, title, id, link, and the sentence of the abstract that is nearest to the query.
+    hit: rank, cosine, year, title, id, link, and the sentence of the abstract that is nearest to the query;
+    with --passages the best passage instead.
 
     Example: sentence-experts search runs/experts/model --corpus corpus "drought in rice" --route crops -k 5
 
@@ -79,5 +80,6 @@ def _show(query: str, papers: list[dict[str, Any]]) -> None:
         show(f"{line}{paper.get('title') or '(no title)'}{retracted}  {paper['paper_id']}")
         if paper.get("link"):
             show(f"{'':12}{paper['link']}")
-        if paper.get("sentence"):
-            show(f"{'':12}{textwrap.shorten(paper['sentence'], 300, placeholder=' ...')}")
+        text, most = (paper.get("passage"), 600) if paper.get("passage") else (paper.get("sentence"), 300)
+        if text:
+            show(f"{'':12}{textwrap.shorten(text, most, placeholder=' ...')}")

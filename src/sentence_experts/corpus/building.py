@@ -28,6 +28,8 @@ from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
 from sentence_experts.corpus.parts import CorpusPart, open_parts, read_rejections, write_rejections
 from sentence_experts.corpus.resolving import SCRATCH, resolving
 from sentence_experts.corpus.tables import (
+    BODIES,
+    BODIES_SCHEMA,
     CITATIONS,
     CITATIONS_SCHEMA,
     DOMAINS,
@@ -58,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 JOURNAL = "journal.sqlite"
-OURS = (PARTIAL, PAPERS, CITATIONS, MENTIONS, MANIFEST, DOMAINS, PROVENANCE)
+OURS = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE)
 # The answers of services, and the list that says why a run found nothing.
 KEPT = (REJECTED, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
 MAX_WORKERS_PER_CORE = 4
@@ -93,30 +95,32 @@ class Sources:
         extras: papers and citations that are no XML documents.
         described: name, kind, size and SHA-256 of each, documents first.
         state: of the files, to notice a change.
+        full_text: whether the text of bodies is kept.
     """
 
     sources: Sequence[Source]
     extras: Sequence[TableSource]
     described: list[dict[str, Any]]
     state: str
+    full_text: bool = False
 
     @classmethod
-    def of(cls, sources: Sequence[Source], extras: Sequence[TableSource]) -> Sources:
+    def of(cls, sources: Sequence[Source], extras: Sequence[TableSource], full_text: bool = False) -> Sources:
         """The sources as they are now."""
         state = _state_of(sources)
         described: list[dict[str, Any]] = []
         for source in sources:
             size, digest = source_hash(source)
             described.append({"name": source.name, "kind": source.kind, "size": size, "sha256": digest})
-        return cls(
-            sources, extras, described + [each for extra in extras for each in extra.described()], state
-        )
+        described += [each for extra in extras for each in extra.described()]
+        return cls(sources, extras, described, state, full_text)
 
     def request(self) -> str:
         """A hash of what decides the corpus."""
         described = json.dumps(self.described, sort_keys=True)
         # MENTIONS: parts of an earlier version, without them, are others.
-        return sha256_text(FORMAT, str(FORMAT_VERSION), __version__, MENTIONS, described)
+        kept = [BODIES] if self.full_text else []
+        return sha256_text(FORMAT, str(FORMAT_VERSION), __version__, MENTIONS, described, *kept)
 
     def check_unchanged(self) -> None:
         """Refuse to finish a corpus of sources that were replaced meanwhile.
@@ -180,7 +184,7 @@ def _build(
         logger.info(f"going on with an interrupted import in {out}")
     remove_leftovers(parts.folder)
     shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
-    ignored = parse_sources(list(read.sources), parts, workers)
+    ignored = parse_sources(list(read.sources), parts, workers, read.full_text)
     first = len(read.sources)
     for extra in read.extras:
         extra.parse(parts, first)
@@ -213,6 +217,10 @@ def _write_corpus(
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
+        (out / BODIES).unlink(missing_ok=True)
+        if resolved.has_bodies:
+            write_stream(out / BODIES, resolved.bodies(), BODIES_SCHEMA)
+        tables = [PAPERS, CITATIONS, MENTIONS, *([BODIES] if resolved.has_bodies else [])]
         rejections += resolved.duplicates()
         counts = resolved.counts()
         stated = resolved.stated_papers()
@@ -234,7 +242,7 @@ def _write_corpus(
         "request": read.request(),
         "sources": described,
         "counts": counts,
-        "tables": {name: sha256_file(out / name) for name in (PAPERS, CITATIONS, MENTIONS)},
+        "tables": {name: sha256_file(out / name) for name in tables},
     }
     if fetch:
         fetched = fetch.finish(out)
@@ -267,7 +275,7 @@ def _check_counts(out: Path, parts: PartStore, counts: Mapping[str, Any], stated
 def _nothing_read(out: Path, parts: PartStore, sources: list[str], rejected: list[Rejection]) -> InputError:
     """The error of a corpus without papers; leaves only the list of what was set aside."""
     parts.remove()
-    for name in (PAPERS, CITATIONS, MENTIONS):
+    for name in (PAPERS, CITATIONS, MENTIONS, BODIES):
         (out / name).unlink(missing_ok=True)
     where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
     if not rejected:

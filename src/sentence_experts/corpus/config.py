@@ -63,6 +63,11 @@ class ImportConfig(Config):
     xpac: bool = Field(
         False, description="Keep the works of OpenAlex's extension pack too, which lack most data"
     )
+    full_text: bool = Field(
+        False,
+        description="Keep the full texts of JATS articles too, to search their passages; a column full_text "
+        "of a table of papers is kept anyway",
+    )
     workers: Workers = None
     memory: str | None = Field(
         None, description="Memory limit of joining papers and references, such as 4GB; the rest goes to disk"

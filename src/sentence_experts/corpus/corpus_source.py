@@ -17,7 +17,7 @@ from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore
 
-_PAPERS_PER_PART = 20_000
+_PAPERS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 _ROWS_PER_BATCH = 10_000
 _TEXTS = (
     *("title", "abstract", "year", "article_type", "journal", "licence", "topic", "subfield", "field"),
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class CorpusSource:
-    """The papers, citations and mentions of a corpus (a `building.TableSource`)."""
+    """The papers, citations, mentions and full texts of a corpus (a `building.TableSource`)."""
 
     corpus: CorpusFolder
 
@@ -46,19 +46,23 @@ class CorpusSource:
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the corpus's rows as parts."""
-        cited = _Sorted(_rows(self.corpus, "citations"))
-        mentioned = _Sorted(_rows(self.corpus, "mentions"))
+        cited = _Sorted(_rows(self.corpus, "citations"), "citing")
+        mentioned = _Sorted(_rows(self.corpus, "mentions"), "citing")
+        bodies = _Sorted(_rows(self.corpus, "bodies") if self.corpus.bodies else iter(()), "paper_id")
+        at_once = _FULL_TEXTS_PER_PART if self.corpus.bodies else _PAPERS_PER_PART
         total = pq.read_metadata(self.corpus.papers).num_rows
         number = -1
         with progress("papers of the corpus", total) as advance:
-            for number, group in enumerate(in_groups(_rows(self.corpus, "papers"), _PAPERS_PER_PART)):
+            for number, group in enumerate(in_groups(_rows(self.corpus, "papers"), at_once)):
                 part = CorpusPart(first_source, number)
                 if number == 0 and self.corpus.rejected.is_file():
                     part.rejections += read_rejections(self.corpus.rejected)
                 for row in group:
                     self._cited_by_others(part, cited.before(row["paper_id"]))
                     references = cited.of(row["paper_id"])
-                    part.add(_paper(row, references, mentioned.of(row["paper_id"])), row["paper_id"])
+                    paper = _paper(row, references, mentioned.of(row["paper_id"]))
+                    body = tuple((each["section"], each["text"]) for each in bodies.of(row["paper_id"]))
+                    part.add(replace(paper, body=body), row["paper_id"])
                 if not parts.is_done(part_key(first_source, number)):
                     part.write(parts)
                 advance(len(group))
@@ -75,10 +79,10 @@ class CorpusSource:
 
 
 class _Sorted:
-    """Rows in the order of `citing`, taken paper by paper."""
+    """Rows in the order of a column of paper ids, taken paper by paper."""
 
-    def __init__(self, rows: Iterator[Row]) -> None:
-        self._groups = groupby(rows, key=itemgetter("citing"))
+    def __init__(self, rows: Iterator[Row], column: str) -> None:
+        self._groups = groupby(rows, key=itemgetter(column))
         self._next = next(self._groups, None)
 
     def before(self, paper: str | None) -> Iterator[Row]:

@@ -57,7 +57,7 @@ def import_corpus(
         config: settings; those given by name come before it.
         overwrite: begin anew, in place of another corpus in `out`.
         papers: a table of papers (a file or data frame): `id`, `title`, `abstract`, and if known `year`,
-            `subjects`, `mesh`, `keywords`, `doi`, `pmid`, `pmcid`, ... (`user_tables`).
+            `subjects`, `mesh`, `keywords`, `doi`, `pmid`, `pmcid`, `full_text`, ... (`user_tables`).
         citations: a table of citations between them: `citing`, `cited`.
 
     Raises:
@@ -97,7 +97,7 @@ def gather_sources(
         extras.append(tables)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
-    return Sources.of(files, extras)
+    return Sources.of(files, extras, config.full_text)
 
 
 def _sorted(paths: list[Path], config: ImportConfig) -> tuple[list[Path], list[Path]]:

@@ -33,6 +33,7 @@ class Job:
     name: str
     number: int
     documents: tuple[Document, ...]
+    full_text: bool = False
 
 
 def run_job(job: Job, parts: PartStore) -> int:
@@ -43,7 +44,7 @@ def run_job(job: Job, parts: PartStore) -> int:
     gc.disable()
     try:
         for document in job.documents:
-            _parse_document(document, job.name, part)
+            _parse_document(document, job, part)
         part.write(parts)
     finally:
         if collecting:
@@ -56,17 +57,18 @@ _OF_ONE_RECORD = frozenset({"no-metadata", "no-pmid"})
 _MAX_NAMED_RECORDS = 1000  # per document; further ones are only counted
 
 
-def _parse_document(document: Document, source: str, part: CorpusPart) -> None:
+def _parse_document(document: Document, job: Job, part: CorpusPart) -> None:
     position = unnamed = 0
     before = len(part.rejections)
 
     def reject(reason: str, detail: str, record: int | None = None) -> None:
         named = None if record is None else str(record)
-        part.rejections.append(Rejection(source, document.name, named, reason, detail))
+        part.rejections.append(Rejection(job.name, document.name, named, reason, detail))
 
     try:
         with ExitStack() as stack:
-            for position, outcome in enumerate(read_articles(_content(document, stack)), start=1):
+            outcomes = read_articles(_content(document, stack), job.full_text)
+            for position, outcome in enumerate(outcomes, start=1):
                 if isinstance(outcome, UnreadableArticleError):
                     of_one = outcome.reason in _OF_ONE_RECORD
                     if of_one and len(part.rejections) - before >= _MAX_NAMED_RECORDS:

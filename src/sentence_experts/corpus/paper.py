@@ -83,6 +83,8 @@ class Paper:
     mentions: tuple[Mention, ...] = ()
     has_body: bool = False
     """Whether the record has the article's text, where citations are mentioned."""
+    body: tuple[tuple[str | None, str], ...] = ()
+    """(title of the section, text) in reading order, where full texts are kept."""
     version: int | None = None
     """The version of a PubMed record, or the day of an OpenAlex record (YYYYMMDD); others have none."""
     unreadable_doi: str | None = None

@@ -35,9 +35,9 @@ class _Reading:
     rejections: list[Rejection] = field(default_factory=list)
 
 
-def parse_sources(sources: list[Source], parts: PartStore, workers: int) -> int:
+def parse_sources(sources: list[Source], parts: PartStore, workers: int, full_text: bool = False) -> int:
     """Parse every source into parts, except those that are there; returns the number of members that are no
-    documents."""
+    documents. `full_text` keeps the text of bodies."""
     ignored = 0
     with ExitStack() as stack:
         advance = stack.enter_context(progress("articles"))
@@ -47,7 +47,7 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int) -> int:
             pool = ProcessPoolExecutor(workers, mp_context=DetachedContext(), initializer=follow_parent)
             stack.enter_context(pool)
         for index, source in enumerate(sources):
-            ignored += _parse_source(index, source, parts, pool, workers, advance)
+            ignored += _parse_source(index, source, parts, pool, workers, full_text, advance)
     return ignored
 
 
@@ -84,6 +84,7 @@ def _parse_source(
     parts: PartStore,
     pool: ProcessPoolExecutor | None,
     workers: int,
+    full_text: bool,
     advance: Advance,
 ) -> int:
     if (ignored := ignored_if_done(index, parts)) is not None:
@@ -93,7 +94,7 @@ def _parse_source(
     try:
         for number, group in enumerate(_groups(source, reading)):
             reading.parts += 1
-            job = Job(index, source.name, number, tuple(group))
+            job = Job(index, source.name, number, tuple(group), full_text)
             if parts.is_done(part_key(index, job.number)):
                 advance(len(job.documents))
             elif pool is None or job.documents[0].stream is not None:

@@ -1,8 +1,8 @@
 """What parsing leaves behind: papers and references as their documents state them, in resumable parts.
 
-A part holds some consecutive documents of a source, in four files: papers, references, their mentions in the
-text, and rejections. The papers are written last, so a part whose papers are there is whole, and an
-interrupted run need not parse it again.
+A part holds some consecutive documents of a source, in several files: papers, references, their mentions in
+the text, full texts where they are kept, and rejections. The papers are written last, so a part whose papers
+are there is whole, and an interrupted run need not parse it again.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ STATED_MENTIONS = pa.schema([
     ("section_kind", pa.string()), ("paragraph", pa.int32()), ("sentence", pa.int32()),
     ("bracket", pa.int32()), ("position", pa.int32()), ("context", pa.string()),
 ])  # fmt: skip
+STATED_BODIES = pa.schema([
+    *_PLACE, ("position", pa.int32()), ("section", pa.string()), ("text", pa.string()),
+])  # fmt: skip
 _REPEATED = [
     "section_title",
     "section_kind",
@@ -61,6 +64,7 @@ _REPEATED = [
 ]  # columns of few values
 REFERENCES = ".references.parquet"
 MENTIONS = ".mentions.parquet"
+BODIES = ".bodies.parquet"
 REJECTED = ".rejected.jsonl"
 
 _PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-4])
@@ -69,7 +73,7 @@ _CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
 
 def open_parts(folder: Path, **settings: Any) -> PartStore:
     """The parts in a folder, if they were made with the same settings; else an empty folder."""
-    return PartStore.open(folder, settings, ".papers.parquet", (REFERENCES, MENTIONS, REJECTED))
+    return PartStore.open(folder, settings, ".papers.parquet", (REFERENCES, MENTIONS, BODIES, REJECTED))
 
 
 def in_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -102,6 +106,7 @@ class CorpusPart:
         self._papers: list[tuple[Any, ...]] = []
         self._references: list[tuple[Any, ...]] = []
         self._mentions: list[tuple[Any, ...]] = []
+        self._bodies: list[tuple[Any, ...]] = []
         # Of references by number alone, which are ten times as many as papers: record, first place, numbers.
         self._numbers: list[tuple[int, int, Sequence[int]]] = []
         self.rejections: list[Rejection] = []
@@ -119,6 +124,7 @@ class CorpusPart:
         if paper.cites_openalex:
             self._numbers.append((record, len(paper.citations), paper.cites_openalex))
         self._mentions += [(*self._key, record, *mention, None) for mention in paper.mentions]
+        self._bodies += [(*self._key, record, place, *each) for place, each in enumerate(paper.body)]
 
     def delete(self, deletion: Deletion, member: str | None) -> None:
         """Note, in its place among the papers, that an earlier record is deleted."""
@@ -154,6 +160,8 @@ class CorpusPart:
             write_rejections(parts.path(key, REJECTED), self.rejections)
         _write(parts, key, REFERENCES, self._all_references())
         _write(parts, key, MENTIONS, table_of(self._mentions, STATED_MENTIONS))
+        if self._bodies:
+            _write(parts, key, BODIES, table_of(self._bodies, STATED_BODIES))
         _write(parts, key, None, table_of(self._papers, STATED_PAPERS))
         return len(self._papers)
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from sentence_experts.corpus import resolving_sql as sql
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import MENTIONS, REFERENCES
+from sentence_experts.corpus.parts import BODIES, MENTIONS, REFERENCES
 from sentence_experts.storage import PartStore
 
 SCRATCH = "resolving"  # folder of temporary files
@@ -36,10 +36,10 @@ _SPOT = "((source::BIGINT << 44) | (part::BIGINT << 20) | record)"
 
 
 class Resolved:
-    """A resolved corpus inside DuckDB."""
+    """A resolved corpus inside DuckDB; `has_bodies` tells whether any full text was kept."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
-        self._database = database
+    def __init__(self, database: duckdb.DuckDBPyConnection, has_bodies: bool) -> None:
+        self._database, self.has_bodies = database, has_bodies
 
     def papers(self) -> Iterator[pa.RecordBatch]:
         """The papers in the order of their ids, as in `PAPERS_SCHEMA`."""
@@ -52,6 +52,10 @@ class Resolved:
     def mentions(self) -> Iterator[pa.RecordBatch]:
         """The mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
         return self._stream(sql.MENTIONS_IN_ORDER)
+
+    def bodies(self) -> Iterator[pa.RecordBatch]:
+        """The full texts in the order of the papers, as in `BODIES_SCHEMA`, if there are any."""
+        return self._stream(sql.BODIES_IN_ORDER)
 
     def stated_papers(self) -> int:
         """The number of all records that were read, before duplicates are found."""
@@ -91,7 +95,9 @@ def resolving(
         database.execute("SET enable_progress_bar = false")
         database.execute("CREATE TABLE source_names (source INTEGER, name VARCHAR)")
         database.executemany("INSERT INTO source_names VALUES (?, ?)", list(enumerate(source_names)))
-        for view, suffix in (("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)):
+        views = [("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)]
+        has_bodies = bool(parts.keys(BODIES))
+        for view, suffix in views + [("bodies", BODIES)] * has_bodies:
             files = _quoted(parts.path("*", suffix))
             database.execute(
                 f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
@@ -102,7 +108,7 @@ def resolving(
             database.execute(statement)
         for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.COMPLETE):
             database.execute(statement)
-        yield Resolved(database)
+        yield Resolved(database, has_bodies)
 
 
 def _quoted(path: Path) -> str:

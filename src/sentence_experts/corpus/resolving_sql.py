@@ -330,6 +330,14 @@ MENTIONS_IN_ORDER = """
         UNION ALL SELECT citing, cited, place, NULL, 'other', place, 1,
             row_number() OVER (PARTITION BY citing, place ORDER BY cited), 0, 0 FROM numbered
     ) ORDER BY citing, paragraph, position, reference, cited"""
+# Of a paper with several records, the text of the best one that has any.
+BODIES_IN_ORDER = """
+    WITH best AS (
+        SELECT key, arg_min(spot, place) AS spot FROM works SEMI JOIN all_bodies USING (spot) GROUP BY key
+    )
+    SELECT i.paper_id, b.section, b.text
+    FROM best JOIN identified i USING (key) JOIN all_bodies b ON b.spot = best.spot
+    ORDER BY i.paper_id, b.position"""
 # A record without a member only completes others, as an abstract apart from its paper does.
 DUPLICATES = """
     SELECT w.source_name, w.member, w.key, 'duplicate',

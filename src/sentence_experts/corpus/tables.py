@@ -38,6 +38,7 @@ FORMAT_VERSION = 1
 PAPERS = "papers.parquet"
 CITATIONS = "citations.parquet"
 MENTIONS = "mentions.parquet"
+BODIES = "bodies.parquet"
 MANIFEST = "manifest.json"
 REJECTED = "rejected.jsonl"
 DOMAINS = "domains.parquet"
@@ -98,6 +99,14 @@ MENTIONS_SCHEMA = pa.schema([
 `paragraph` are numbers within the paper, `sentence` and `bracket` (a group of citations) within the
 paragraph; `position` counts the characters of the paragraph before it, a citation as one. `section_kind` is
 introduction, methods, results, discussion or other."""
+
+BODIES_SCHEMA = pa.schema([
+    pa.field("paper_id", pa.string(), nullable=False),
+    pa.field("section", pa.string()),
+    pa.field("text", pa.string(), nullable=False),
+])  # fmt: skip
+"""Full texts, where they are kept: one row per stretch of text in one section, in reading order, papers as
+in `PAPERS_SCHEMA`. `section` is the title of the innermost section."""
 
 DOMAINS_SCHEMA = pa.schema([
     pa.field("paper_id", pa.string(), nullable=False),
@@ -205,6 +214,12 @@ class CorpusFolder:
         return path
 
     @property
+    def bodies(self) -> Path | None:
+        """The table of full texts (`BODIES_SCHEMA`), if they were kept (`full_text`)."""
+        path = self.path / BODIES
+        return path if BODIES in self.manifest.get("tables", {}) and path.is_file() else None
+
+    @property
     def rejected(self) -> Path:
         """The records that were set aside, one JSON object a line."""
         return self.path / REJECTED
@@ -221,7 +236,7 @@ class CorpusFolder:
         Raises:
             InputError: a table is not as it was written.
         """
-        optional = (name for name in (MENTIONS, DOMAINS) if name in self.manifest.get("tables", {}))
+        optional = (name for name in (MENTIONS, BODIES, DOMAINS) if name in self.manifest.get("tables", {}))
         tables = (PAPERS, CITATIONS, *(name for name in optional if (self.path / name).is_file()))
         hashes = {name: sha256_file(self.path / name) for name in tables}
         for name, expected in self.manifest.get("tables", {}).items():
@@ -269,8 +284,8 @@ class CorpusFolder:
         return {str(value): int(papers) for value, papers in rows}
 
     def to_pandas(self, table: str = "papers") -> pd.DataFrame:
-        """A table of the corpus: "papers", "citations", "mentions", or, if it was fetched, "domains" or
-        "provenance".
+        """A table of the corpus: "papers", "citations", "mentions", with full texts "bodies", or, if it was
+        fetched, "domains" or "provenance".
 
         Raises:
             InputError: the corpus has no such table.

@@ -46,13 +46,15 @@ from sentence_experts.tables import (
     read_rows,
 )
 
-_ROWS_PER_PART = 20_000
+_ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
+FULL_TEXT = "full_text"
 _PAPER_COLUMNS = ("id", "title", "abstract")
 _IDS = ("doi", "pmid", "pmcid", "openalex", "s2")
 _MORE_PAPER_COLUMNS = (
     *_IDS,
     *("year", "article_type", "journal", "licence"),
     *("retracted", "subjects", "mesh", "keywords", "topic", "subfield", "field", "language"),
+    FULL_TEXT,
 )
 _CITATION_COLUMNS = ("citing", "cited")
 _MORE_CITATION_COLUMNS = ("cited_title", "cited_year")
@@ -146,7 +148,8 @@ def _parse(
     table: Table, name: str, parts: PartStore, source: int, add: Callable[[CorpusPart, Row, int], None]
 ) -> None:
     numbered = enumerate(read_rows(table), start=1)
-    for number, group in missing_groups(parts, source, numbered, _ROWS_PER_PART):
+    rows = _FULL_TEXTS_PER_PART if FULL_TEXT in read_columns(table) else _ROWS_PER_PART
+    for number, group in missing_groups(parts, source, numbered, rows):
         part = CorpusPart(source, number)
         for row_number, row in group:
             try:
@@ -171,6 +174,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
     if stated and doi is None:
         detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
         part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
+    full_text = _text(row.get(FULL_TEXT))
     paper = Paper(
         doi=doi,
         pmid=normalise_pmid(_text(row.get("pmid"))) or by_id.pmid,
@@ -192,6 +196,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         subjects=_list(row.get("subjects")),
         mesh=_list(row.get("mesh")),
         keywords=_list(row.get("keywords")),
+        body=((None, full_text),) if full_text else (),
     )
     part.add(paper, f"row {number}")
 

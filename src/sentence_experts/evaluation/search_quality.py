@@ -160,7 +160,7 @@ def evaluate_search(
         out: folder for search.json.
         config: how texts are encoded.
         route: the routes to measure; by default every lens of a model.
-        unit: the text of a paper.
+        unit: the text of a paper, or "passages" of its full text.
         seed: of the bootstrap.
 
     Raises:

@@ -106,7 +106,6 @@ class LanceVectors:
 def build(place: Path, vectors: Vectors) -> None:
     """Write the table of LanceDB with its index."""
     import lancedb
-    from lancedb.index import IvfPq
 
     count, dimensions = vectors.shape
     kind = pa.list_(pa.float32(), dimensions)
@@ -119,21 +118,25 @@ def build(place: Path, vectors: Vectors) -> None:
             numbers = pa.array(np.arange(start, start + len(block)))
             yield pa.record_batch([numbers, column], schema=schema)
 
-    pieces = max(number for number in range(1, dimensions // 4 + 1) if dimensions % number == 0)
     with replacing_folder(place) as temporary:
         table = lancedb.connect(str(temporary)).create_table(
             TABLE, pa.RecordBatchReader.from_batches(schema, batches()), schema=schema
         )
-        table.create_index(
-            "vector",
-            config=IvfPq(
-                distance_type="dot",
-                num_partitions=_partitions(count),
-                num_sub_vectors=pieces,
-                max_iterations=_ITERATIONS,
-                sample_rate=_SAMPLE_RATE,
-            ),
-        )
+        table.create_index("vector", config=ivf(count, dimensions))
+
+
+def ivf(count: int, dimensions: int) -> Any:
+    """How LanceDB indexes so many vectors of length 1."""
+    from lancedb.index import IvfPq
+
+    pieces = max(number for number in range(1, dimensions // 4 + 1) if dimensions % number == 0)
+    return IvfPq(
+        distance_type="dot",
+        num_partitions=_partitions(count),
+        num_sub_vectors=pieces,
+        max_iterations=_ITERATIONS,
+        sample_rate=_SAMPLE_RATE,
+    )
 
 
 def _partitions(count: int) -> int:

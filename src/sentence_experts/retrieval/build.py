@@ -21,13 +21,12 @@ from sentence_experts.retrieval.config import IndexConfig
 from sentence_experts.retrieval.index import (
     FOLDER,
     INDEX,
-    UNITS,
     index_state,
-    papers_fingerprint,
     route_vectors,
     store_vectors,
 )
 from sentence_experts.retrieval.lenses import lens_of, lenses_of
+from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint
 from sentence_experts.storage import read_json
 
 if TYPE_CHECKING:
@@ -42,9 +41,10 @@ class CorpusIndex:
 
     Attributes:
         corpus: the corpus.
-        parts: one dict for each model, route and unit: `route` (None without routes), `unit`, `model`,
-            `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged", as what
-            version 0.1.0 wrote is too) and `folder`.
+        parts: one dict for each model, route and unit: `route` (None without routes), `unit`, `passages`
+            (whether a paper has several vectors), `fingerprint` (of the route), `model`, `texts`,
+            `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged", as what version
+            0.1.0 wrote is too) and `folder`.
     """
 
     corpus: CorpusFolder
@@ -88,6 +88,8 @@ def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
     return {
         "route": settings.get("route"),
         "unit": settings.get("unit", ""),
+        "passages": settings.get("unit") == PASSAGES,
+        "fingerprint": settings.get("fingerprint", ""),
         "model": noted.get("model", ""),
         "texts": texts,
         "dimensions": dimensions,
@@ -143,7 +145,7 @@ def build_index(
             check_route(model, route)
         model = BatchEncoder(load(model, load_config), config.batch_size)
     for route in _routes(model.known_routes, config):
-        route_vectors(model, opened, route, config.unit)
+        route_vectors(model, opened, route, config.texts, config.window, config.overlap)
     model.log_low_confidence()
     return CorpusIndex.open(opened)
 
@@ -168,7 +170,7 @@ def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
             f"{file}: not vectors of a corpus: make them with `encode` from {corpus.papers}, of its column "
             "title or abstract"
         )
-    if made.get("input") != papers_fingerprint(corpus):
+    if made.get("input") != texts_fingerprint(corpus, column):
         raise InputError(f"{file}: vectors of other texts than those of {corpus.papers}")
     if precision not in (FLOAT32, FLOAT16) or file.suffix not in (NPY, PARQUET):
         raise InputError(f"{file}: vectors of {precision}; an index takes float32 and float16")

@@ -5,15 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sentence_experts.config import BatchSize, Config
 from sentence_experts.retrieval.filters import Filters
+from sentence_experts.retrieval.texts import PASSAGES
 
 Unit = Annotated[Literal["title+abstract", "abstract", "title"], Field(description="Text of a paper")]
 
 
-class SearchConfig(Config):
+class PaperTexts(Config):
+    """Which text of a paper is searched."""
+
+    unit: Unit = "title+abstract"
+    passages: bool = Field(
+        False,
+        description="Search title, abstract and full text, if the corpus has it, in overlapping passages as "
+        "long as the model reads; a paper counts by its best one",
+    )
+
+    @model_validator(mode="after")
+    def _check_unit(self) -> PaperTexts:
+        if self.passages and self.unit != "title+abstract":
+            raise ValueError("`passages` are of title, abstract and full text: leave out `unit`")
+        return self
+
+    @property
+    def texts(self) -> str:
+        """The unit, or "passages"."""
+        return PASSAGES if self.passages else self.unit
+
+
+class SearchConfig(PaperTexts):
     """Settings of `search`."""
 
     route: str | None = Field(
@@ -24,7 +47,6 @@ class SearchConfig(Config):
     query_route: str | None = Field(None, description="Route for queries, if it is another one")
     document_route: str | None = Field(None, description="Route for papers, if it is another one")
     top_k: int = Field(10, ge=1, description="Maximum number of papers per query")
-    unit: Unit = "title+abstract"
     like: list[str] | None = Field(
         None, description="Papers of the corpus, by DOI, PMID, PMCID or id: find papers like them"
     )
@@ -42,7 +64,7 @@ class SearchConfig(Config):
         None, description="YAML rules that sort papers into domains, as for `compile_pairs`"
     )
     sentences: bool = Field(
-        True, description="Find the sentence of each abstract that is nearest to the query"
+        True, description="Find the sentence of each abstract, or passage, that is nearest to the query"
     )
     batch_size: BatchSize = None
 
@@ -52,11 +74,22 @@ class SearchConfig(Config):
         return Filters.of(self.year, self.type or (), self.journal or (), self.domain or ())
 
 
-class IndexConfig(Config):
+class IndexConfig(PaperTexts):
     """Settings of `build_index`."""
 
     route: list[str] | None = Field(
         None, description="Routes to encode with, or all. Default: the one that `search` takes by default"
     )
-    unit: Unit = "title+abstract"
+    window: int | None = Field(
+        None, ge=8, description="Tokens of a passage. Default: as many as the model reads of a text"
+    )
+    overlap: int | None = Field(
+        None, ge=0, description="Tokens that a passage has in common with the next one. Default: a fifth"
+    )
     batch_size: BatchSize = None
+
+    @model_validator(mode="after")
+    def _check_windows(self) -> IndexConfig:
+        if not self.passages and (self.window is not None or self.overlap is not None):
+            raise ValueError("`window` and `overlap` are of passages: give `passages` too")
+        return self

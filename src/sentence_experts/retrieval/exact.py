@@ -20,7 +20,11 @@ Ranking: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float32]]"
 
 
 def nearest(
-    vectors: Vectors, queries: Vectors, top_k: int, places: NDArray[np.int64] | None = None
+    vectors: Vectors,
+    queries: Vectors,
+    top_k: int,
+    places: NDArray[np.int64] | None = None,
+    papers: NDArray[np.int64] | None = None,
 ) -> list[Ranking]:
     """The nearest rows of a matrix for each query, best first; equal scores stand in the matrix's order.
 
@@ -29,6 +33,7 @@ def nearest(
         queries: (queries, dimensions), of any length.
         top_k: maximum number of rows per query.
         places: the rows to look at, ascending; None for all.
+        papers: (rows,), ascending: the paper that each row is a passage of; of each the best is found.
 
     Raises:
         UsageError: `top_k` is less than 1, or the queries have another number of dimensions.
@@ -43,10 +48,11 @@ def nearest(
     queries = unit(np.asarray(queries, np.float32))
     step = max(_MAX_SCORES // max(len(vectors), 1), 1)
     rankings: list[Ranking] = []
+    starts = None if papers is None else starts_of(papers if places is None else papers[places])
     for start in range(0, len(queries), step):
         scores = all_scores(vectors, queries[start : start + step], places)
         for row in scores:
-            best = _best(row, top_k)
+            best = _best(row, top_k) if starts is None else _best_of_papers(row, top_k, starts)
             rankings.append((best if places is None else places[best], row[best]))
     return rankings
 
@@ -72,3 +78,16 @@ def _best(scores: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
     lowest = np.partition(scores, scores.size - top_k)[scores.size - top_k]
     candidates = np.flatnonzero(scores >= lowest)
     return candidates[np.argsort(-scores[candidates], kind="stable")][:top_k]
+
+
+def _best_of_papers(scores: NDArray[np.float32], top_k: int, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The best passage of each of the best papers."""
+    papers = _best(np.maximum.reduceat(scores, starts), top_k) if len(scores) else starts
+    ends = np.append(starts, len(scores))
+    found = [starts[one] + np.argmax(scores[starts[one] : ends[one + 1]]) for one in papers]
+    return np.array(found, np.int64)
+
+
+def starts_of(papers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each paper's passages begin in (passages,) papers."""
+    return np.flatnonzero(np.diff(papers, prepend=-1))

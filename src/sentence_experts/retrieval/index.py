@@ -1,9 +1,10 @@
 """The vectors of a corpus under one route, built once and kept beside it.
 
 They stand in `CORPUS/.vectors/KEY/`: `vectors.npy` (texts, dimensions; float32, length 1), `rows.npy` (each
-one's row in `papers.parquet`), `texts.npy` (16 bytes of each text's SHA-256) and `index.json`. KEY is a hash
-of what decides a vector, without the corpus: when the corpus changes, texts that it had before keep their
-vectors and only the others are encoded.
+one's row in `papers.parquet`), `texts.npy` (16 bytes of each text's SHA-256), with passages `spans.npy`
+(where each begins and ends in its paper's text), and `index.json`. KEY is a hash of what decides a vector,
+without the corpus: when the corpus changes, texts that it had before keep their vectors and only the others
+are encoded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import itertools
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.progress import progress
 from sentence_experts.retrieval.approximate import LanceVectors
-from sentence_experts.retrieval.exact import Ranking, all_scores, nearest
+from sentence_experts.retrieval.passages import Span, Windows
+from sentence_experts.retrieval.texts import PASSAGES, UNITS, are_of, stamp, stamps, texts_of
+from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.storage import (
     PartStore,
     check_version,
@@ -45,79 +47,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNITS = {"title+abstract": ("title", "abstract"), "abstract": ("abstract",), "title": ("title",)}
-SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
 CHUNK_SIZE = 1024  # texts lost at most by an interruption
 FORMAT_VERSION = 2  # of `index.json`
 FOLDER = ".vectors"
-VECTORS, ROWS, TEXTS, INDEX = "vectors.npy", "rows.npy", "texts.npy", "index.json"
+VECTORS, ROWS, TEXTS, SPANS, INDEX = "vectors.npy", "rows.npy", "texts.npy", "spans.npy", "index.json"
 _DIGEST = 16  # bytes of a text's hash
 _COPIED = 65_536  # vectors copied at once
-_SAMPLE = 10_000  # vectors that percentiles are estimated from
-
-
-@dataclass(frozen=True)
-class RouteVectors:
-    """The vectors of a corpus under one route and text unit.
-
-    Attributes:
-        vectors: (texts, dimensions), of length 1, mapped into memory.
-        rows: (texts,), ascending: the row of each in papers.parquet.
-        near: finds neighbours approximately, in a large corpus.
-    """
-
-    vectors: Vectors
-    rows: NDArray[np.int64]
-    near: LanceVectors | None = None
-
-    def search(self, queries: Vectors, top_k: int, allowed: NDArray[np.bool_] | None = None) -> list[Ranking]:
-        """The nearest papers for each query of shape (queries, dimensions): their rows and cosines.
-
-        Papers with equal scores stand in the order of the corpus. `allowed`, of shape (papers of the
-        corpus,), selects the papers to search.
-
-        Raises:
-            UsageError: `top_k` is less than 1, or the queries come from another model.
-        """
-        places = None if allowed is None else np.flatnonzero(allowed[self.rows])
-        if self.near is not None and top_k >= 1 and queries.shape[-1] == self.vectors.shape[1]:
-            rankings = self.near.search(queries, top_k, places)
-        else:
-            rankings = nearest(self.vectors, queries, top_k, places)
-        return [(self.rows[best], scores) for best, scores in rankings]
-
-    def scores(self, query: Vectors) -> NDArray[np.float32]:
-        """The cosine of every text with a query of shape (dimensions,): (texts,), beside `rows`."""
-        scores: NDArray[np.float32] = all_scores(self.vectors, unit_length(query.reshape(1, -1)))[0]
-        return scores
-
-    def of_rows(self, rows: Any) -> Vectors:
-        """The vectors of papers, (papers, dimensions); zeros for a paper without text."""
-        wanted = np.asarray(rows, np.int64)
-        places = np.minimum(np.searchsorted(self.rows, wanted), len(self.rows) - 1)
-        vectors: Vectors = np.array(self.vectors[places], np.float32)
-        vectors[self.rows[places] != wanted] = 0
-        return vectors
-
-    def sample_places(self) -> NDArray[np.int64]:
-        """The places of at most 10,000 of the vectors, evenly spread over the corpus."""
-        count = len(self.rows)
-        return np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64)
-
-
-def papers_fingerprint(corpus: CorpusFolder, noted: Mapping[str, Any] = {}) -> str:
-    """The SHA-256 of the table of papers, which `noted` saves if it describes the same file.
-
-    Raises:
-        InputError: the table has changed since it was written.
-    """
-    stamp, status = noted.get("papers_file", {}), corpus.papers.stat()
-    same = (stamp.get("bytes"), stamp.get("changed_ns")) == (status.st_size, status.st_mtime_ns)
-    digest: str = stamp["sha256"] if same else sha256_file(corpus.papers)
-    expected = corpus.manifest.get("tables", {}).get(corpus.papers.name)
-    if expected and digest != expected:
-        raise InputError(f"{corpus.papers} has changed since it was written: make it again with `overwrite`")
-    return digest
 
 
 def vector_settings(encoder: BatchEncoder, route: str | None, unit: str) -> dict[str, Any]:
@@ -133,28 +68,46 @@ def index_folder(corpus: CorpusFolder, settings: Mapping[str, Any]) -> Path:
 
 
 def route_vectors(
-    encoder: BatchEncoder, corpus: CorpusFolder, route: str | None = None, unit: str = "title+abstract"
+    encoder: BatchEncoder,
+    corpus: CorpusFolder,
+    route: str | None = None,
+    unit: str = "title+abstract",
+    window: int | None = None,
+    overlap: int | None = None,
 ) -> RouteVectors:
     """The vectors of a corpus: read if they are there and unchanged, otherwise computed.
 
     Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
     computing the same vectors, this one waits for them.
 
+    Args:
+        encoder, corpus, route: the model, the corpus and the route of its papers.
+        unit: the text of a paper, or "passages".
+        window, overlap: tokens of a passage, and of them those in common with the next; by default those of
+            the vectors that are there, or else of `Windows.of`.
+
     Raises:
-        UsageError: an unknown unit.
+        UsageError: an unknown unit, or windows that the model does not read.
         InputError: no paper has that text, the vectors cannot be written beside the corpus, or a newer
             version of this package wrote them.
         RouteError: the model needs a route, or does not know this one.
     """
     settings = vector_settings(encoder, route := encoder.chosen_route(route), unit)
     folder = index_folder(corpus, settings)
-    if (known := read_index(folder, corpus)) is not None:
+    windows = None
+    if unit == PASSAGES:
+        noted = (_intact(folder) or {}).get("windows", {})
+        if window is None and overlap is None and noted:
+            windows = Windows(**noted)
+        else:
+            windows = Windows.of(encoder, route, window, overlap)
+    if (known := read_index(folder, corpus, windows)) is not None:
         return known
     try:
         with locked(folder, f"encode the corpus ({unit})", wait=True):
-            if (known := read_index(folder, corpus, warn=True)) is None:
-                _build(encoder, corpus, settings, folder)
-                known = read_index(folder, corpus)
+            if (known := read_index(folder, corpus, windows, warn=True)) is None:
+                _build(encoder, corpus, settings, folder, windows)
+                known = read_index(folder, corpus, windows)
     except PermissionError as error:
         raise InputError(f"{folder.parent}: vectors cannot be written beside the corpus: {error}") from error
     if known is None:
@@ -162,16 +115,22 @@ def route_vectors(
     return known
 
 
-def read_index(folder: Path, corpus: CorpusFolder, warn: bool = False) -> RouteVectors | None:
-    """The vectors in a folder if they are whole and those of the corpus as it is.
+def read_index(
+    folder: Path, corpus: CorpusFolder, windows: Windows | None = None, warn: bool = False
+) -> RouteVectors | None:
+    """The vectors in a folder if they are whole, and those of the corpus as it is and of these windows.
 
     Raises:
         InputError: a newer version of this package wrote them.
     """
     noted = _intact(folder, warn)
-    if noted is None or papers_fingerprint(corpus, noted) != noted["papers_file"]["sha256"]:
+    if noted is None or not are_of(noted, corpus, noted["settings"]["unit"]):
         return None
-    return _opened(folder)
+    if windows is not None and noted.get("windows") != windows.to_json():
+        return None
+    vectors = np.load(folder / VECTORS, mmap_mode="r")
+    spans = np.load(folder / SPANS, mmap_mode="r") if SPANS in noted["files"] else None
+    return RouteVectors(vectors, np.load(folder / ROWS), LanceVectors.open(folder, vectors), spans)
 
 
 def index_state(folder: Path, corpus: CorpusFolder) -> str:
@@ -182,13 +141,8 @@ def index_state(folder: Path, corpus: CorpusFolder) -> str:
     """
     if (noted := _intact(folder)) is None:
         return "damaged"
-    same = papers_fingerprint(corpus, noted) == noted["papers_file"]["sha256"]
+    same = are_of(noted, corpus, noted["settings"]["unit"])
     return "whole" if same else "of an older corpus"
-
-
-def _opened(folder: Path) -> RouteVectors:
-    vectors = np.load(folder / VECTORS, mmap_mode="r")
-    return RouteVectors(vectors, np.load(folder / ROWS), LanceVectors.open(folder, vectors))
 
 
 def _intact(folder: Path, warn: bool = False) -> dict[str, Any] | None:
@@ -205,10 +159,8 @@ def _intact(folder: Path, warn: bool = False) -> dict[str, Any] | None:
         settings = noted["settings"] if noted.get("format_version") == FORMAT_VERSION else {}
         papers_file, whole = noted["papers_file"], int(noted["texts"]) > 0
         if sha256_settings(settings)[:16] == folder.name and isinstance(papers_file["sha256"], str) and whole:
-            stamps = noted["files"]
-            changed = [
-                name for name in (VECTORS, ROWS, TEXTS) if not _is_unchanged(folder / name, stamps[name])
-            ]
+            files = [VECTORS, ROWS, TEXTS, *([SPANS] if settings["unit"] == PASSAGES else [])]
+            changed = [name for name in files if not _is_unchanged(folder / name, noted["files"][name])]
     except (InputError, OSError, TypeError, KeyError, ValueError, AttributeError):
         pass
     version = noted.get("format_version") if isinstance(noted, dict) else None
@@ -221,12 +173,6 @@ def _intact(folder: Path, warn: bool = False) -> dict[str, Any] | None:
     return None
 
 
-def _stamp(file: Path) -> dict[str, Any]:
-    """What tells a file from any other: its hash, and its size and time, by which it is known faster."""
-    status = file.stat()
-    return {"sha256": sha256_file(file), "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
-
-
 def _is_unchanged(file: Path, stamp: Mapping[str, Any]) -> bool:
     status = file.stat()
     if status.st_size != stamp["bytes"]:
@@ -237,8 +183,9 @@ def _is_unchanged(file: Path, stamp: Mapping[str, Any]) -> bool:
 class _Plan:
     """Which texts of a corpus have a vector already, and which must be encoded, in the corpus's order."""
 
-    def __init__(self, corpus: CorpusFolder, unit: str, old: Path | None) -> None:
-        self._corpus, self._unit = corpus, unit
+    def __init__(self, pieces: Iterator[tuple[int, str, Span | None]], old: Path | None) -> None:
+        """Plan the texts in `pieces`: row of the paper, text, and where a passage stands in its paper's."""
+        self._pieces = pieces
         known = [] if old is None else np.load(old / TEXTS).view(f"V{_DIGEST}").ravel().tolist()
         # Text -> place: in the older vectors (negative, from -1), or among the new ones (from 0).
         self._places: dict[bytes, int] = {digest: -1 - place for place, digest in enumerate(known)}
@@ -246,6 +193,12 @@ class _Plan:
         self.rows: list[int] = []
         self.sources: list[int] = []
         self.digests: list[bytes] = []
+        self.spans: list[Span] = []
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the files that are written."""
+        return [VECTORS, ROWS, TEXTS, *([SPANS] if self.spans else [])]
 
     def chunks(self) -> Iterator[list[str]]:
         """The texts to encode."""
@@ -255,7 +208,7 @@ class _Plan:
 
     def _missing(self) -> Iterator[str]:
         new = 0
-        for row, text in texts_of(self._corpus, self._unit):
+        for row, text, span in self._pieces:
             digest = hashlib.sha256(text.encode()).digest()[:_DIGEST]
             place = self._places.get(digest)
             if is_new := place is None:
@@ -265,18 +218,37 @@ class _Plan:
             self.sources.append(place)
             self.digests.append(digest)
             self.reused += place < 0
+            self.spans += [] if span is None else [span]
             if is_new:
                 yield text
 
 
-def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any], folder: Path) -> None:
+def _build(
+    encoder: BatchEncoder,
+    corpus: CorpusFolder,
+    settings: dict[str, Any],
+    folder: Path,
+    windows: Windows | None,
+) -> None:
     route, unit = settings["route"], settings["unit"]
     old = _intact(folder)
-    stamp = _stamp(corpus.papers)
-    exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE, "papers": stamp["sha256"]}
+    noted: dict[str, Any] = stamps(corpus, unit)
+    exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE}
+    exact |= {"texts": [file["sha256"] for file in noted.values()]}
     exact["older"] = None if old is None else old["files"][VECTORS]["sha256"]
+    pieces: Iterator[tuple[int, str, Span | None]]
+    if windows is None:
+        pieces = ((row, text, None) for row, text in texts_of(corpus, unit))
+    else:
+        exact["windows"] = noted["windows"] = windows.to_json()
+        pieces = windows.cut(texts_of(corpus, unit), encoder)
+        if corpus.bodies is None:
+            logger.info(
+                f"{corpus.path} has no full texts (`full_text` of `import_corpus`): only abstracts of more "
+                f"than {windows.size} tokens are cut"
+            )
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
-    plan = _Plan(corpus, unit, folder if old else None)
+    plan = _Plan(pieces, folder if old else None)
     with progress(f"encoding the corpus ({unit})") as advance:
         encode = lambda texts: encoder.encode(texts, route, normalize=True)  # noqa: E731
         files = encode_chunks(encode, plan.chunks(), parts, advance)
@@ -287,7 +259,7 @@ def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any]
         logger.info(f"{plan.reused:,} of {len(plan.rows):,} texts were encoded before")
     older = np.load(folder / VECTORS, mmap_mode="r") if old else None
     write = lambda path: _write_vectors(path, plan.sources, files, older)  # noqa: E731
-    _store(folder, settings, encoder.name, stamp, plan, write)
+    _store(folder, settings, encoder.name, noted, plan, write)
     parts.remove()
 
 
@@ -300,14 +272,15 @@ def store_vectors(
         InputError: their number is another one, they are not finite, or no paper has the text.
     """
     folder = index_folder(corpus, settings)
-    plan, stamp = _Plan(corpus, settings["unit"], None), _stamp(corpus.papers)
+    unit = settings["unit"]
+    plan, noted = _Plan(((*each, None) for each in texts_of(corpus, unit)), None), stamps(corpus, unit)
     for _ in plan.chunks():
         pass
     count = pq.read_metadata(corpus.papers).num_rows
     if len(vectors) != count:
         raise InputError(f"{len(vectors):,} vectors for the {count:,} papers of {corpus.papers}")
     if not plan.rows:
-        raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[settings['unit']])}")
+        raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
 
     def write(path: Path) -> None:
         target = np.lib.format.open_memmap(path, "w+", np.float32, (len(plan.rows), vectors.shape[1]))
@@ -319,14 +292,14 @@ def store_vectors(
         target.flush()
 
     with locked(folder, "store vectors", wait=True):
-        _store(folder, dict(settings), model, stamp, plan, write)
+        _store(folder, dict(settings), model, noted, plan, write)
 
 
 def _store(
     folder: Path,
     settings: dict[str, Any],
     model: str,
-    papers_file: dict[str, Any],
+    noted: dict[str, Any],
     plan: _Plan,
     write: Callable[[Path], None],
 ) -> None:
@@ -334,15 +307,17 @@ def _store(
         write(temporary / VECTORS)
         write_npy(temporary / ROWS, np.array(plan.rows, dtype=np.int64))
         write_npy(temporary / TEXTS, np.frombuffer(b"".join(plan.digests), np.uint8).reshape(-1, _DIGEST))
-        noted = {
+        if plan.spans:
+            write_npy(temporary / SPANS, np.array(plan.spans, np.int64))
+        notes = {
             "format_version": FORMAT_VERSION,
             "settings": settings,
             "model": model,
             "texts": len(plan.rows),
-            "papers_file": papers_file,
-            "files": {name: _stamp(temporary / name) for name in (VECTORS, ROWS, TEXTS)},
+            **noted,
+            "files": {name: stamp(temporary / name) for name in plan.files},
         }
-        write_json(temporary / INDEX, noted)
+        write_json(temporary / INDEX, notes)
     _remove_old_versions(folder.parent)
 
 
@@ -374,15 +349,3 @@ def _remove_old_versions(root: Path) -> None:
             continue
         if isinstance(version, int) and version < FORMAT_VERSION:
             shutil.rmtree(index.parent, ignore_errors=True)
-
-
-def texts_of(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
-    """(row in papers.parquet, text) of each paper that has the unit's text."""
-    columns = UNITS[unit]
-    row = 0
-    for batch in pq.ParquetFile(corpus.papers).iter_batches(columns=list(columns)):
-        for record in batch.to_pylist():
-            text = SEPARATOR.join(record[name] for name in columns if record[name])
-            if text.strip():
-                yield row, text
-            row += 1

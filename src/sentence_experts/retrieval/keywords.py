@@ -2,7 +2,8 @@
 
 A table of every word's papers in five arrays is all that BM25 needs, so it stands on scikit-learn's counts
 and NumPy instead of a search engine: a query reads the lists of its own words only. Words are runs of letters
-and digits in lower case, neither stemmed nor stopped: rare words count, frequent ones hardly.
+and digits in lower case without the endings of plural and tense; words that stand in any paper count only in
+queries that have no others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
-from sentence_experts.retrieval.index import FOLDER, papers_fingerprint, texts_of
+from sentence_experts.retrieval.index import FOLDER
+from sentence_experts.retrieval.texts import texts_fingerprint, texts_of
 from sentence_experts.storage import locked, replacing_folder, sha256_text, write_npy, write_text
 
 if TYPE_CHECKING:
@@ -27,8 +30,21 @@ if TYPE_CHECKING:
 
 K1, B = 1.2, 0.75  # Robertson's usual values, as in Lucene
 WORD = re.compile(r"\w+")
+_MIN_LETTERS = 3  # of a stem
 WORDS, STARTS, ROWS, WEIGHTS = "words.txt", "starts.npy", "rows.npy", "weights.npy"
-_VERSION = "bm25 1"
+_VERSION = "bm25 2"
+# Words that stand in any paper; they say little about what a text is about.
+_COMMON_TEXT = (
+    "a an as at be by do he if in is it me my no of on or so to up us we "
+    "about above across after against all also although among and any are around based because been "
+    "before being below between both but can could did does due during each either few for from further "
+    "had has have here how however into its itself let like many may might more most much must nor not "
+    "now off once one only onto other our out over own per same several shall she should show showed "
+    "shown shows since some such than that the their them then there these they this those through thus "
+    "too two under until upon use used using very via was well were what when where whether which while "
+    "who whose why will with within without would yet you your"
+)
+COMMON = frozenset(_COMMON_TEXT.split())
 FUSED = 200  # papers of each ranking that are fused, however many are asked for
 
 
@@ -53,7 +69,7 @@ class KeywordIndex:
     def scores(self, query: str) -> NDArray[np.float32]:
         """The BM25 score of every paper, (papers,); 0 for those without any word of the query."""
         scores = np.zeros(self.papers, np.float32)
-        for word in dict.fromkeys(words_of(query)):
+        for word in dict.fromkeys(words_of(query, of_query=True)):
             if (number := self.words.get(word)) is not None:
                 here = slice(self.starts[number], self.starts[number + 1])
                 scores[self.rows[here]] += self.weights[here]  # a paper stands in a list once
@@ -70,9 +86,30 @@ class KeywordIndex:
         return rows[np.argsort(-scores[rows], kind="stable")][:top_k]
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case."""
-    return WORD.findall(text.lower())
+def words_of(text: str, of_query: bool = False) -> list[str]:
+    """The stems of a text's words in lower case; of a query without common words, if it has others."""
+    words = WORD.findall(text.lower())
+    if of_query:
+        words = [word for word in words if word not in COMMON] or words
+    return [stem(word) for word in words]
+
+
+@lru_cache(1 << 16)
+def stem(word: str) -> str:
+    """A word without the endings of plural and tense, roughly.
+
+    >>> stem("Memories"), stem("memory"), stem("replayed"), stem("class")
+    ('memory', 'memory', 'replay', 'class')
+    """
+    word = word.lower().replace("’", "'").removesuffix("'s")
+    for ending, instead in (("ies", "y"), ("ing", ""), ("ed", ""), ("s", "")):
+        if (
+            word.endswith(ending)
+            and len(word) - len(ending) >= _MIN_LETTERS
+            and not word.endswith(("ss", "us"))
+        ):
+            return word[: -len(ending)] + instead
+    return word
 
 
 def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
@@ -81,7 +118,7 @@ def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
     Raises:
         InputError: no paper has that text, or they cannot be written beside the corpus.
     """
-    key = sha256_text(_VERSION, unit, papers_fingerprint(corpus))[:16]
+    key = sha256_text(_VERSION, unit, texts_fingerprint(corpus, unit))[:16]
     folder = corpus.path / FOLDER / f"words-{unit}-{key}"
     if not (folder / WORDS).is_file():
         try:

@@ -25,6 +25,7 @@ from sentence_experts.corpus.identifiers import (
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.retrieval.export import paper_url
 from sentence_experts.retrieval.filters import Filters
+from sentence_experts.retrieval.texts import joined, sections_of
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder
@@ -81,6 +82,12 @@ class Papers:
                 fields["domains"] = self._domains.get(fields["paper_id"], [])
             facts.append(fields)
         return facts
+
+    def texts(self, rows: Sequence[int], unit: str) -> list[str]:
+        """The texts of papers as a unit has them, full texts too."""
+        facts = self.facts(rows)
+        sections = sections_of(self.corpus, [one["paper_id"] for one in facts])
+        return [joined(one, unit, sections[one["paper_id"]]) for one in facts]
 
     def _group(self, number: int) -> pa.Table:
         with self._reading:
@@ -250,6 +257,10 @@ class Papers:
         citing, cited = self._links
         among = np.isin(citing, wanted) & np.isin(cited, wanted)
         return list(zip(citing[among].tolist(), cited[among].tolist(), strict=True))
+
+    def domains_of(self, ids: Sequence[str]) -> list[list[str]]:
+        """The domains of papers, by their ids."""
+        return [self._domains.get(one, []) for one in ids]
 
     @cached_property
     def _links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -30,8 +30,9 @@ class SearchResult:
     Attributes:
         queries: the texts that were searched for.
         papers: per query, best first: dicts of `rank` (from 1), `score` (cosine), `percentile` (the share of
-            the corpus's papers with a lower cosine), `link`, what the corpus knows of the paper, and
-            `sentence`, the one of its abstract that is nearest to the query.
+            the corpus's papers with a lower cosine), `link`, what the corpus knows of the paper, with
+            passages the best `passage`, and `sentence`, the one of the abstract or passage that is nearest to
+            the query.
     """
 
     queries: list[str]
@@ -108,7 +109,7 @@ def search(
         liked = papers.find(config.like or ())
         _check_routes(model, config)
         encoder = model if isinstance(model, BatchEncoder) else _opened(model, config, load_config)
-        searcher = Searcher(encoder, folder, config.unit, papers)
+        searcher = Searcher(encoder, folder, config.texts, papers)
         lens = lens_of(encoder.known_routes, config.route, config.query_route, config.document_route)
         if config.like:
             hits = [searcher.like(config.like, lens, config.top_k, filters)]
@@ -135,11 +136,13 @@ def _described(
     searcher: Searcher, hits: Sequence[Hit], query: Vectors, lens: Lens, config: SearchConfig
 ) -> list[dict[str, Any]]:
     """Hits with the facts of their papers, and the sentence of each abstract nearest to the query."""
-    rows = [hit.row for hit in hits]
-    spans = searcher.best_sentences(query, rows, lens) if config.sentences else [None] * len(rows)
-    described = []
-    for hit, facts, span in zip(hits, searcher.facts(rows), spans, strict=True):
-        sentence = {"sentence": facts["abstract"][slice(*span)]} if span else {}
+    described = searcher.facts([hit.row for hit in hits])
+    passages = searcher.passages(hits, lens)
+    texts = passages or [facts.get("abstract") or "" for facts in described]
+    spans = searcher.best_sentences(query, texts, lens) if config.sentences else [None] * len(texts)
+    results = []
+    for hit, facts, text, span in zip(hits, described, texts, spans, strict=True):
         scores = {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile}
-        described.append({**scores, **facts, **sentence})
-    return described
+        passage = {"passage": text} if passages else {}
+        results.append({**scores, **facts, **passage, **({"sentence": text[slice(*span)]} if span else {})})
+    return results

@@ -18,10 +18,11 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.exact import Ranking
 from sentence_experts.retrieval.filters import Filters
-from sentence_experts.retrieval.index import RouteVectors, route_vectors
+from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
 from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
 from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.vectors import RouteVectors
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.tables import CorpusFolder
@@ -33,6 +34,8 @@ _ROUNDING = 1e-6  # by which the same cosine may differ between one product and 
 class Hit:
     """A paper found: `rank` from 1, `score` the cosine, `row` its row in papers.parquet.
 
+    `place` is that of the vector, of the best passage where papers have several, in those of the lens.
+
     `percentile` is the share of the corpus's papers with a lower cosine, from 0 to 100: cosines of two models
     or routes cannot be compared, percentiles can. It is exact up to 10,000 papers, and estimated from as many
     above.
@@ -42,6 +45,7 @@ class Hit:
     score: float
     row: int
     percentile: float
+    place: int
 
 
 class Searcher:
@@ -50,7 +54,7 @@ class Searcher:
     Attributes:
         encoder: the model.
         papers: the corpus's table.
-        unit: the text of a paper.
+        unit: the text of a paper, or "passages".
         lenses: every lens of the model (`lenses_of`).
     """
 
@@ -69,7 +73,6 @@ class Searcher:
         self.papers = papers or Papers(corpus)
         self.lenses = lenses_of(encoder.known_routes)
         self._vectors: dict[str | None, RouteVectors] = {}
-        self._samples: dict[str | None, Vectors] = {}
 
     def lens(self, name: str | Lens | None = None) -> Lens:
         """The lens of this name; None for the default route, or the only lens.
@@ -95,7 +98,7 @@ class Searcher:
         route = self.lens(lens).document_route
         if route not in self._vectors:
             vectors = route_vectors(self.encoder, self.corpus, route, self.unit)
-            self._samples[route] = np.array(vectors.vectors[vectors.sample_places()])
+            vectors.sample  # noqa: B018  # read now: threads search afterwards
             self._vectors[route] = vectors
         return self._vectors[route]
 
@@ -142,7 +145,7 @@ class Searcher:
         if hybrid and texts is None:
             raise UsageError("`hybrid` needs the texts of the queries: give `texts` too")
         depth = max(top_k, FUSED) if hybrid else top_k
-        rankings = self.vectors(lens).search(queries, depth, allowed)
+        rankings = self.vectors(lens).nearest(queries, depth, allowed)
         if hybrid:
             together = zip(queries, texts or (), rankings, strict=True)
             rankings = [self._fused(lens, *each, depth, top_k, allowed) for each in together]
@@ -158,8 +161,9 @@ class Searcher:
         top_k: int,
         allowed: NDArray[np.bool_] | None,
     ) -> Ranking:
-        rows = fused([ranking[0], self.keywords.search(text, depth, allowed)], top_k)
-        return rows, self.vectors(lens).of_rows(rows) @ unit_length(query[None])[0]
+        vectors = self.vectors(lens)
+        by_words = self.keywords.search(text, depth, allowed)
+        return vectors.best_places(query, fused([vectors.rows[ranking[0]], by_words], top_k))
 
     @cached_property
     def keywords(self) -> KeywordIndex:
@@ -180,18 +184,14 @@ class Searcher:
         all. Both are None for a paper without text, and estimated from 10,000 papers in a large corpus.
         """
         vectors, lens = self.vectors(lens), self.lens(lens)
-        allowed, texts = self._allowed(filters, without), vectors.rows
+        allowed, texts = self._allowed(filters, without), vectors.papers
         places = np.minimum(np.searchsorted(texts, rows), len(texts) - 1)
-        if vectors.near is None:
-            scores, compared = vectors.scores(query), texts
-            own = scores[places]
-        else:
-            query = unit_length(query[None])[0]
-            scores = self._samples[lens.document_route] @ query
-            compared, own = texts[vectors.sample_places()], vectors.vectors[places] @ query
+        compared = vectors if vectors.near is None else vectors.sample
+        scores = compared.scores(query)
+        own = scores[places] if compared is vectors else vectors.best_places(query, rows)[1]
         passing, count = scores, len(texts)
         if allowed is not None:
-            passing, count = scores[allowed[compared]], int(allowed[texts].sum())
+            passing, count = scores[allowed[compared.papers]], int(allowed[texts].sum())
         passing, everything = np.sort(passing), np.sort(scores)
         better = len(passing) - np.searchsorted(passing, own + _ROUNDING, side="right")
         ranks = 1 + np.rint(better * (count / max(len(passing), 1))).astype(int)
@@ -221,7 +221,7 @@ class Searcher:
         allowed = self._allowed(filters, rows)
         lens = self.lens(lens)
         query = self.mean_vector(rows, lens)
-        return self._hits(lens, self.vectors(lens).search(query, top_k, allowed)[0], query[0])
+        return self._hits(lens, self.vectors(lens).nearest(query, top_k, allowed)[0], query[0])
 
     def _allowed(self, filters: Filters | None, without: Sequence[int]) -> NDArray[np.bool_] | None:
         """Whether each paper passes the filters and is not one of some others."""
@@ -243,11 +243,21 @@ class Searcher:
         return unit_length(mean)
 
     def _hits(self, lens: Lens, ranking: Ranking, query: Vectors) -> list[Hit]:
-        rows, scores = ranking
-        sample = np.sort(self._samples[lens.document_route] @ query)
+        (places, scores), vectors = ranking, self.vectors(lens)
+        sample = np.sort(vectors.sample.scores(query))
         lower = np.searchsorted(sample, scores - _ROUNDING) / len(sample) * 100
-        hits = zip(rows.tolist(), scores.tolist(), lower.tolist(), strict=True)
-        return [Hit(rank, score, row, share) for rank, (row, score, share) in enumerate(hits, start=1)]
+        hits = zip(
+            scores.tolist(), vectors.rows[places].tolist(), lower.tolist(), places.tolist(), strict=True
+        )
+        return [Hit(rank, *hit) for rank, hit in enumerate(hits, start=1)]
+
+    def passages(self, hits: Sequence[Hit], lens: str | Lens | None = None) -> list[str] | None:
+        """The text of the best passage of each hit; None where papers are not cut into passages."""
+        spans = self.vectors(lens).spans
+        if spans is None:
+            return None
+        texts = self.papers.texts([hit.row for hit in hits], self.unit)
+        return [text[slice(*spans[hit.place].tolist())] for hit, text in zip(hits, texts, strict=True)]
 
     def find(self, ids: Sequence[str]) -> list[int]:
         """The rows of papers by DOI, PMID, PMCID or paper id. Raises InputError for an unknown one."""
@@ -266,22 +276,19 @@ class Searcher:
         return self.papers.values(column, rows)
 
     def best_sentences(
-        self, query: str | Vectors, rows: Sequence[int], lens: str | Lens | None = None
+        self, query: str | Vectors, texts: Sequence[str], lens: str | Lens | None = None
     ) -> list[tuple[int, int] | None]:
-        """The sentence of each paper's abstract that is nearest to a query, as (start, end) in the abstract.
+        """The sentence of each text, an abstract or a passage, that is nearest to a query, as (start, end).
 
-        None for a paper without abstract. The sentences are encoded as papers are, with the model.
+        None for an empty text. The sentences are encoded as papers are, with the model.
         """
         lens = self.lens(lens)
         vector = self.encode([query], lens)[0] if isinstance(query, str) else query.reshape(-1)
-        abstracts = [fields.get("abstract") or "" for fields in self.facts(rows)]
-        spans = [sentence_spans(abstract) for abstract in abstracts]
-        texts = [
-            a[start:end] for a, of_paper in zip(abstracts, spans, strict=True) for start, end in of_paper
-        ]
-        if not texts:
-            return [None] * len(rows)
-        scores = iter(self.encoder.encode(texts, lens.document_route, normalize=True) @ vector)
+        spans = [sentence_spans(text) for text in texts]
+        sentences = [text[start:end] for text, each in zip(texts, spans, strict=True) for start, end in each]
+        if not sentences:
+            return [None] * len(texts)
+        scores = iter(self.encoder.encode(sentences, lens.document_route, normalize=True) @ vector)
         best = [max(((next(scores), span) for span in each), default=None) for each in spans]
         return [None if one is None else one[1] for one in best]
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from sentence_experts.config import Config
-from sentence_experts.retrieval.config import Unit
+from sentence_experts.retrieval.config import PaperTexts
 
 
-class ServeConfig(Config):
+class ServeConfig(PaperTexts):
     """Settings of `serve` and `create_app`."""
 
     host: str = Field(
@@ -21,7 +20,6 @@ class ServeConfig(Config):
     corpus: Path | None = Field(
         None, description="Folder of a corpus to search: opens the search page at /, and its API"
     )
-    unit: Unit = "title+abstract"
     api_key_file: Path | None = Field(None, description="File of keys that clients may send, one per line")
     auth: bool = Field(
         True, description="Ask for a key at addresses that other machines reach; otherwise anyone is served"

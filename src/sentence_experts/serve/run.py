@@ -76,7 +76,7 @@ def create_app(
         None if config.corpus is None else CorpusFolder.open(config.corpus)
     )  # a wrong path is known at once
     loaded = Models(named_sources(models), LoadConfig.of(load_config))
-    library = None if corpus is None else Library(corpus, loaded, config.unit)
+    library = None if corpus is None else Library(corpus, loaded, config.texts)
     local_only = keys is None and is_local(config.host)
     return build_app(Engine(loaded, config), library, keys, local_only, routers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -239,7 +240,7 @@ def _hits(
         vector[None], view.lens, top_k + len(liked), filters, hybrid, [asked.query or ""]
     )[0]
     rest = [hit for hit in hits if hit.row not in liked][:top_k]
-    return [Hit(rank, hit.score, hit.row, hit.percentile) for rank, hit in enumerate(rest, start=1)]
+    return [replace(hit, rank=rank) for rank, hit in enumerate(rest, start=1)]
 
 
 def _compared(
@@ -296,7 +297,7 @@ def _standings(
 ) -> list[dict[str, Any] | None]:
     """Rank, percentile and cosine of each paper under a lens; None for a paper that it has no vector of."""
     by_row = {hit.row: hit for hit in hits}
-    cosines = (view.searcher.vectors(view.lens).of_rows(rows) @ vector).tolist()
+    cosines = view.searcher.vectors(view.lens).best_places(vector, rows)[1].tolist()
     standings: list[dict[str, Any] | None] = []
     ranks = view.searcher.ranks(vector, rows, view.lens, filters, liked)
     for row, cosine, (rank, share) in zip(rows, cosines, ranks, strict=True):

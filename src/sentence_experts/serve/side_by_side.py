@@ -5,25 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sentence_experts.retrieval.keywords import COMMON, stem
+
 MAX_TERMS = 12
 MIN_LETTERS, MAX_LETTERS = 3, 80
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
-# Words that stand in any paper; they say nothing about what two texts share.
-_COMMON_TEXT = (
-    "about above across after against all also although among and any are around based because been "
-    "before being below between both but can could did does due during each either few for from further "
-    "had has have here how however into its itself let like many may might more most much must nor not "
-    "now off once one only onto other our out over own per same several shall she should show showed "
-    "shown shows since some such than that the their them then there these they this those through thus "
-    "too two under until upon use used using very via was well were what when where whether which while "
-    "who whose why will with within without would yet you your"
-)
-_COMMON = frozenset(_COMMON_TEXT.split())
 
 
 def found_by_one(rankings: Sequence[Sequence[int]]) -> set[int]:
@@ -34,28 +24,10 @@ def found_by_one(rankings: Sequence[Sequence[int]]) -> set[int]:
     return {row for row, count in counts.items() if count == 1}
 
 
-@lru_cache(1 << 16)
-def stem(word: str) -> str:
-    """A word without the endings of plural and tense, roughly.
-
-    >>> stem("Memories"), stem("memory"), stem("replayed"), stem("class")
-    ('memory', 'memory', 'replay', 'class')
-    """
-    word = word.lower().replace("’", "'").removesuffix("'s")
-    for ending, instead in (("ies", "y"), ("ing", ""), ("ed", ""), ("s", "")):
-        if (
-            word.endswith(ending)
-            and len(word) - len(ending) >= MIN_LETTERS
-            and not word.endswith(("ss", "us"))
-        ):
-            return word[: -len(ending)] + instead
-    return word
-
-
 def _stems(text: str) -> Iterable[tuple[str, str]]:
     for match in _WORD.finditer(text):
         word = match[0]
-        if MIN_LETTERS <= len(word) <= MAX_LETTERS and word.lower() not in _COMMON:
+        if MIN_LETTERS <= len(word) <= MAX_LETTERS and word.lower() not in COMMON:
             yield stem(word), word
 
 

@@ -23,17 +23,18 @@ from sentence_experts.corpus.formats.secure_xml import (
 _BLANK = b"\0\t\r\n "
 
 
-def read_articles(document: bytes | IO[bytes]) -> Iterator[Outcome]:
+def read_articles(document: bytes | IO[bytes], full_text: bool = False) -> Iterator[Outcome]:
     """Read the articles of one XML document, in order: JATS (`article`, or a set of them) or PubMed records.
 
     `document` is the whole document, or a binary stream, of which only one front matter with its references,
-    or one record, is in memory at a time. What was read before an error is kept.
+    or one record, is in memory at a time; with `full_text` the body's text too. What was read before an error
+    is kept.
     """
     try:
         if isinstance(document, bytes):
-            yield from _whole(document)
+            yield from _whole(document, full_text)
         else:
-            yield from _streamed(document)
+            yield from _streamed(document, full_text)
     except UnreadableArticleError as error:
         yield error
     except etree.XMLSyntaxError as error:
@@ -46,7 +47,7 @@ def read_articles(document: bytes | IO[bytes]) -> Iterator[Outcome]:
         yield UnreadableArticleError("encoding", str(error))
 
 
-def _whole(document: bytes) -> Iterator[Outcome]:
+def _whole(document: bytes, full_text: bool) -> Iterator[Outcome]:
     if not document[:4096].strip(_BLANK) and not document.strip(_BLANK):
         raise UnreadableArticleError("empty", "no content")
     root = etree.fromstring(document, etree.XMLParser(**SECURE))
@@ -54,14 +55,17 @@ def _whole(document: bytes) -> Iterator[Outcome]:
     if pubmed.is_pubmed(root.tag):
         yield from pubmed.read_whole(root)
     else:
-        yield from jats.read_whole(root, lambda: hashlib.sha256(document))
+        yield from jats.read_whole(root, lambda: hashlib.sha256(document), full_text)
 
 
-def _streamed(stream: IO[bytes]) -> Iterator[Outcome]:
+def _streamed(stream: IO[bytes], full_text: bool) -> Iterator[Outcome]:
     hashing = Hashing(stream)
     events = etree.iterparse(hashing, events=("start", "end"), **SECURE)
     for first in events:
         root = first[1]
         refuse_external_entities(root.getroottree().docinfo)
-        read = pubmed.read_stream if pubmed.is_pubmed(root.tag) else jats.read_stream
-        yield from read(chain([first], events), hashing)
+        everything = chain([first], events)
+        if pubmed.is_pubmed(root.tag):
+            yield from pubmed.read_stream(everything, hashing)
+        else:
+            yield from jats.read_stream(everything, hashing, full_text)

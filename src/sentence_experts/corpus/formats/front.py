@@ -31,6 +31,7 @@ def read_front(
     citations: tuple[Citation, ...],
     mentions: tuple[Mention, ...],
     has_body: bool,
+    body: tuple[tuple[str | None, str], ...] = (),
 ) -> Paper:
     """Read the paper of one article element, from its front matter, its references and their mentions.
 
@@ -65,6 +66,7 @@ def read_front(
         citations=citations,
         mentions=mentions,
         has_body=has_body,
+        body=body,
     )
 
 

@@ -17,7 +17,9 @@ _PARTS = frozenset({"sub-article", "response"})
 _CITING = ("ref", "xref")
 
 
-def read_whole(root: Element, hashed: Callable[[], Any]) -> Iterator[Paper | UnreadableArticleError]:
+def read_whole(
+    root: Element, hashed: Callable[[], Any], full_text: bool = False
+) -> Iterator[Paper | UnreadableArticleError]:
     """Read the articles under a root element: an `article`, or a set of them (`pmc-articleset`, an OAI-PMH
     answer); none is an UnreadableArticleError. `hashed` gives the hash of the document."""
     _without_namespace(root)
@@ -26,7 +28,7 @@ def read_whole(root: Element, hashed: Callable[[], Any]) -> Iterator[Paper | Unr
         raise _no_article(root.tag)
     for position, article in enumerate(articles):
         try:
-            content, xrefs = _Content(), []
+            content, xrefs = _Content(full_text), []
             # One walk, as the tree is large.
             for node in (
                 node for child in article if child.tag not in _PARTS for node in child.iter(*_CITING)
@@ -48,8 +50,8 @@ def _no_article(root_tag: str) -> UnreadableArticleError:
 class _Content:
     """The references and the text of one article, as they are read."""
 
-    def __init__(self) -> None:
-        self.text = ArticleText()
+    def __init__(self, full_text: bool) -> None:
+        self.text = ArticleText(full_text)
         self._citations: list[Citation] = []
         self._references = ReferenceList()
 
@@ -69,17 +71,18 @@ class _Content:
             citations=tuple(self._citations),
             mentions=self.text.mentions(self._references),
             has_body=self.text.has_body,
+            body=self.text.body.sections() if self.text.body else (),
         )
 
 
 def read_stream(
-    events: Iterable[tuple[str, Element]], stream: Hashing
+    events: Iterable[tuple[str, Element]], stream: Hashing, full_text: bool = False
 ) -> Iterator[Paper | UnreadableArticleError]:
     """Read the same from a parser's start and end events; elements are dropped once they are read, except
     the front matter of the current article."""
     limits = RecordLimits(stream)
     front: Element | None = None
-    content = _Content()
+    content = _Content(full_text)
     in_front = False
     depth_of_part = in_ref = position = 0
     root_tag = ""
@@ -108,7 +111,7 @@ def read_stream(
                 yield content.paper(node, front, lambda: stream.hash, position)
             except UnreadableArticleError as error:
                 yield error
-            front, content, position = None, _Content(), position + 1
+            front, content, position = None, _Content(full_text), position + 1
         elif tag == "ref" and not depth_of_part:
             _without_namespace(node)
             content.add_reference(node)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lxml import etree
 
+from sentence_experts.corpus.formats.body import BodyText
 from sentence_experts.corpus.formats.markup import Element, plain_text
 from sentence_experts.corpus.formats.sections import INTRODUCTION, OTHER, Section, kind_of
 from sentence_experts.corpus.formats.secure_xml import RecordLimits, UnreadableArticleError
@@ -84,10 +85,12 @@ class ArticleText:
 
     Attributes:
         has_body: whether the article has a body with text.
+        body: the body's text, if it is wanted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, full_text: bool = False) -> None:
         self.has_body = False
+        self.body = BodyText() if full_text else None
         self._marks: list[_Mark] = []
         self._paragraphs: set[Element] = set()
         self._titles: dict[Element, str | None] = {}
@@ -102,6 +105,12 @@ class ArticleText:
         """Read an article element with these `xref` elements. The text of its paragraphs is changed."""
         for body in article.iterfind("body"):
             self.has_body = self.has_body or next(body.iter(*PARAGRAPHS), None) is not None
+            if self.body is not None:
+                inside: set[Element] = set()
+                for paragraph in body.iter(*PARAGRAPHS):
+                    if paragraph not in inside:
+                        inside.update(paragraph.iterdescendants(*PARAGRAPHS))
+                        self.body.add(paragraph)
         self._read(xrefs)
 
     def begin(self, tag: str, limits: RecordLimits) -> None:
@@ -137,6 +146,8 @@ class ArticleText:
         if paragraph.tag == "title" and etree.QName(section).localname in SECTIONS:
             self._titles.setdefault(section, plain_text(paragraph))
         if not self._too_large:
+            if self.body is not None and "body" in self._regions:
+                self.body.add(paragraph)
             self._read(list(paragraph.iter("xref")))
         self._too_large = False
 

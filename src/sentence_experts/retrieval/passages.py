@@ -1,0 +1,127 @@
+"""Long texts as passages: overlapping windows of a model's tokens, cut between words.
+
+A window that turns out some tokens longer than the model reads, because words were cut apart differently
+alone, loses nothing: its end is the beginning of the next one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import UsageError
+
+_UNBOUNDED = 1_000_000  # tokens: what a tokenizer states that has no limit
+_OVERLAP = 5  # by default a fifth of a window
+_TEXTS_AT_ONCE = 64
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How texts are cut.
+
+    Attributes:
+        size: tokens of a passage; None where the model takes texts of any length, which stay whole.
+        overlap: tokens that a passage has in common with the next one.
+    """
+
+    size: int | None
+    overlap: int
+
+    @classmethod
+    def of(
+        cls, encoder: BatchEncoder, route: str | None, size: int | None = None, overlap: int | None = None
+    ) -> Windows:
+        """By default as many tokens as the model reads of a text under a route, and a fifth of them shared.
+
+        Raises:
+            UsageError: the model does not read as many tokens, or more than half of them overlap.
+        """
+        most = _room(encoder, route)
+        if size is not None and most is not None and size > most:
+            raise UsageError(
+                f"`window` must be at most {most}: {encoder.name} reads no more tokens of a text"
+            )
+        size = most if size is None else size
+        if overlap is None:
+            overlap = (size or 0) // _OVERLAP
+        if size is not None and overlap > size // 2:
+            raise UsageError(f"`overlap` must be at most half of a window of {size} tokens, got {overlap}")
+        return cls(size, overlap)
+
+    def to_json(self) -> dict[str, int | None]:
+        """The settings, for the notes of an index."""
+        return asdict(self)
+
+    def cut(self, texts: Iterable[tuple[int, str]], encoder: BatchEncoder) -> Iterator[tuple[int, str, Span]]:
+        """(row, passage, its start and end in the text) of (row, text)."""
+        texts = iter(texts)
+        while self.size and (group := list(itertools.islice(texts, _TEXTS_AT_ONCE))):
+            offsets = _offsets(encoder.model.tokenizer, [text for _, text in group])
+            for (row, text), of_text in zip(group, offsets, strict=True):
+                for start, end in spans(text, of_text, self.size, self.overlap):
+                    yield row, text[start:end], (start, end)
+        yield from ((row, text, (0, len(text))) for row, text in texts)
+
+
+def _room(encoder: BatchEncoder, route: str | None) -> int | None:
+    """The tokens that a model reads of a text, besides its prompt and special tokens."""
+    most = encoder.model.max_seq_length
+    if not most or most > _UNBOUNDED:
+        return None
+    prompt = encoder.routes[route] if route else ""
+    return max(int(most) - len(encoder.model.tokenizer(prompt)["input_ids"]), 2)
+
+
+def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
+    """The start and end of each token in its text.
+
+    Raises:
+        UsageError: the model's tokenizer cannot tell.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise UsageError(f"`passages` needs a fast tokenizer, not {type(tokenizer).__name__}")
+    options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
+    found: list[list[Span]] = tokenizer(list(texts), return_offsets_mapping=True, **options)["offset_mapping"]
+    return found
+
+
+def spans(text: str, offsets: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:
+    """The start and end of each window of a text.
+
+    Args:
+        text: the text.
+        offsets: the start and end of each of its tokens.
+        size: tokens of a window, at most; windows end between words where a word is not longer than half of
+            one.
+        overlap: tokens that a window has in common with the next, at least; at most half of `size`.
+
+    >>> text = "one two three four"
+    >>> [text[slice(*span)] for span in spans(text, [(0, 3), (4, 7), (8, 13), (14, 18)], 2, 1)]
+    ['one two', 'two three', 'three four']
+    """
+    first = 0
+    while first + size < len(offsets):
+        end = _word_start(text, offsets, first + size, first + size // 2)
+        yield _trimmed(text, offsets[first][0], offsets[end - 1][1])
+        first = _word_start(text, offsets, end - overlap, max(first, end - overlap - size // 4))
+    yield _trimmed(text, offsets[first][0] if offsets else 0, len(text))
+
+
+def _word_start(text: str, offsets: Sequence[Span], token: int, after: int) -> int:
+    """The last token up to `token`, and after `after`, that begins a word; else `token` itself."""
+    for each in range(token, after, -1):
+        start = offsets[each][0]
+        if text[start - 1 : start].isspace() or text[start : start + 1].isspace():
+            return each
+    return token
+
+
+def _trimmed(text: str, start: int, end: int) -> Span:
+    piece = text[start:end]
+    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())

@@ -1,0 +1,85 @@
+"""Full texts: which part of an article they are, and that they come with its paper."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from helpers.small_articles import jats
+from sentence_experts.corpus.formats.articles import read_articles
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.tables import CorpusFolder
+
+BODY = """<p>Before all sections <xref ref-type="bibr" rid="r1">[1]</xref>.</p>
+<sec><title>Methods</title><p>We <italic>grew</italic> rice.</p><p>It rained.</p>
+<sec><title>Plants</title><p>Of two kinds.<list><list-item><p>Tall.</p></list-item></list></p></sec>
+<p>After the plants.</p>
+<fig><label>1</label><caption><title>Roots.</title><p>Long ones.</p></caption></fig>
+<table-wrap><table><tr><td><p>17</p></td><td>18</td></tr></table></table-wrap></sec>"""
+SECTIONS = [
+    (None, "Before all sections."),
+    ("Methods", "We grew rice.\nIt rained."),
+    ("Plants", "Of two kinds. Tall."),
+    ("Methods", "After the plants.\nRoots.\nLong ones."),
+]
+LETTER = "<sub-article><body><p>Dear editor.</p></body></sub-article>"
+
+
+def article(doi: str = "10.1000/a", body: str = BODY) -> str:
+    whole = jats(doi=doi, tail=LETTER)
+    return whole.replace("<body><p>Body</p></body>", f"<body>{body}</body>")
+
+
+def stored(corpus: CorpusFolder) -> list[tuple[str, str | None, str]]:
+    rows = pq.read_table(corpus.path / "bodies.parquet").to_pylist()
+    return [(row["paper_id"], row["section"], row["text"]) for row in rows]
+
+
+def test_the_body_section_by_section_without_tables_and_letters() -> None:
+    data = article().encode()
+    (whole,), (streamed,) = read_articles(data, True), read_articles(io.BytesIO(data), True)
+    assert whole == streamed
+    assert list(whole.body) == SECTIONS
+    (without,) = read_articles(data)
+    assert without.body == ()
+
+
+def test_mentions_do_not_depend_on_full_texts() -> None:
+    data = article().encode()
+    (with_text,), (without,) = read_articles(data, True), read_articles(data)
+    assert with_text.mentions == without.mentions
+    assert with_text.has_body
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_full_texts_come_in_the_order_of_papers(
+    folder: Callable[..., Path], tmp_path: Path, workers: int
+) -> None:
+    articles = folder(a=article("10.1000/z"), b=article("10.1000/b"), c=article("10.1000/c", body=""))
+    corpus = import_corpus(articles, tmp_path / "corpus", full_text=True, workers=workers)
+    expected = [(f"doi:10.1000/{name}", *section) for name in "bz" for section in SECTIONS]
+    assert stored(corpus) == expected
+    assert corpus.bodies is not None
+    assert "bodies.parquet" in corpus.manifest["tables"]
+    without = import_corpus(articles, tmp_path / "corpus", overwrite=True, workers=1)
+    assert without.bodies is None
+    assert not (without.path / "bodies.parquet").exists()
+
+
+def test_of_two_records_of_a_work_the_one_with_text_gives_it(folder: Callable[..., Path]) -> None:
+    rows = [{"id": "10.1000/a", "title": "From a table", "abstract": "Longer.", "year": 2001}]
+    corpus = import_corpus(folder(a=article()), papers=rows, full_text=True, workers=1)
+    assert len(corpus.to_pandas()) == 1
+    assert [text for _, _, text in stored(corpus)] == [text for _, text in SECTIONS]
+
+
+def test_a_column_of_full_texts_in_a_table_of_ones_own() -> None:
+    rows = [
+        {"id": "1", "title": "Rice", "abstract": "", "full_text": "All  of\nit."},
+        {"id": "2", "title": "Wheat", "abstract": "", "full_text": None},
+    ]
+    assert stored(import_corpus(papers=rows)) == [("1", None, "All of it.")]
