@@ -1,4 +1,4 @@
-"""datasets: what has no documented way."""
+"""Uses of datasets that its documentation does not cover."""
 
 from __future__ import annotations
 

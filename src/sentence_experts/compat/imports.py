@@ -1,4 +1,4 @@
-"""importlib: packages that libraries import at their top, imported when they are used instead.
+"""Deferred imports: packages that libraries import at their top are imported when they are first used.
 
 sentence-transformers and transformers import scikit-learn, pandas, SciPy, datasets, peft, accelerate and
 parts of torch at their top: half the time that a process which only encodes spends before its first text.

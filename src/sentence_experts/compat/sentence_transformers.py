@@ -1,4 +1,4 @@
-"""sentence-transformers: what has no documented way."""
+"""Uses of sentence-transformers that its documentation does not cover."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Papers and citations come in: JATS archives and tables become `papers.parquet` and `citations.parquet`."""
+"""Import papers and citations: archives, records and tables become the Parquet tables of a corpus."""

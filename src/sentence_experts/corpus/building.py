@@ -1,4 +1,4 @@
-"""Documents, papers and citations to a corpus: parsed on all cores, resolved, and written.
+"""Build a corpus of documents, papers and citations: parse them on all cores, resolve them, write the tables.
 
 Parsed parts are kept in `.partial/` until the corpus is whole. A run that was interrupted finds its finished
 parts there and parses only the rest. Where a part ends depends only on the sources, so the result does not
@@ -67,7 +67,7 @@ MAX_WORKERS_PER_CORE = 4
 
 
 class TableSource(Protocol):
-    """Papers or citations that are no XML documents."""
+    """A source of papers or citations that are no XML documents."""
 
     def described(self) -> list[dict[str, Any]]:
         """Describe each source for the manifest: name, kind, size, SHA-256."""
@@ -145,7 +145,7 @@ def _state_of(sources: Sequence[Source]) -> str:
 
 
 def corpus_output(out: Path, overwrite: bool) -> AbstractContextManager[Output]:
-    """The lock and the rule for the folder of a corpus (`storage.output`)."""
+    """Lock the folder of a corpus while it is written (`storage.output`)."""
     return output(out, "corpus", names=OURS, keeps=KEPT, grows=True, overwrite=overwrite)
 
 

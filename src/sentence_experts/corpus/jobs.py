@@ -1,4 +1,4 @@
-"""The work of one process at a time: some consecutive documents to one part."""
+"""The unit of work of a parsing process: consecutive documents, which become one part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources to parts: one process reads archives in order, the others parse the documents."""
+"""Parse sources into parts: one process reads archives in order, the others parse the documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What parsing leaves behind: papers and references as their documents state them, in resumable parts.
+"""The output of parsing: papers and references as their documents state them, in resumable parts.
 
 A part holds some consecutive documents of a source, in several files: papers, references, their mentions in
 the text, full texts where they are kept, and rejections. The papers are written last, so a part whose papers

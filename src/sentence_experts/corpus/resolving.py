@@ -1,4 +1,4 @@
-"""Parsed papers and references to one row per work: identifiers resolved, duplicates found, citations linked.
+"""Resolve parsed papers and references into one row per work: identifiers, duplicates, linked citations.
 
 Everything is SQL on DuckDB over the parts, so memory stays bounded and the rest goes to disk.
 

@@ -1,4 +1,4 @@
-"""Two versions of a model: the vectors of each route before and after, and the metrics on pairs."""
+"""Compare two versions of a model: the vectors of each route before and after, and the metrics on pairs."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
 
 
 def identity_of(runs: Sequence[ModelRun], config: EncodingOptions) -> dict[str, Any]:
-    """What decides the results of measuring models, but for the data."""
+    """The models and settings that decide the results, apart from the data."""
     models = {run.label: {"of": run.model, "fingerprint": run.fingerprint()} for run in runs}
     chosen = config.model_dump(mode="json", exclude={"cache", "batch_size", "device"})
     return {"models": models, "config": chosen}

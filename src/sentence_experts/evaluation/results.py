@@ -1,4 +1,4 @@
-"""What an evaluation gives: frozen, and the same JSON for the same results."""
+"""Results of evaluations: immutable, and as JSON the same for the same results."""
 
 from __future__ import annotations
 

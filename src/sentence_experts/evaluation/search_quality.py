@@ -37,7 +37,7 @@ _REPLICATES = 2000
 
 @dataclass(frozen=True)
 class SearchMetrics:
-    """The figures of one way to search.
+    """The metrics of one way to search: a model and lens, or BM25.
 
     Attributes:
         model: the model's label; "BM25" without one.
@@ -68,7 +68,7 @@ class SearchMetrics:
 
 @dataclass(frozen=True)
 class SearchEvaluation(Result):
-    """The figures of all lenses, BM25 first.
+    """The metrics of BM25, then of each lens of each model.
 
     Attributes:
         metrics: one entry for each way to search.

@@ -296,7 +296,7 @@ def check_experts(model: SentenceTransformer) -> ExpertEncoder:
 
 
 def model_output(out: Path | str, overwrite: bool = False) -> AbstractContextManager[Output]:
-    """The lock and the rule for the folder of a model (`storage.output`)."""
+    """Lock the folder of a model while it is written (`storage.output`)."""
     return output(out, "model", names=MODEL_FILES, overwrite=overwrite)
 
 

@@ -237,7 +237,7 @@ class Pairs(TableFolder):
 
 
 def describe_domain(name: str) -> str:
-    """A domain in a message: where nobody has named any, it says so."""
+    """A domain as messages name it, with a hint if the pairs have no column `domain`."""
     return f"domain {name!r}" + ", that of pairs without a column `domain`" * (name == ONE_DOMAIN)
 
 

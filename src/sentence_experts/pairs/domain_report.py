@@ -1,4 +1,4 @@
-"""What domain rules make of a corpus: papers per domain, in several, in none; rules that match nothing."""
+"""How domain rules sort a corpus: papers per domain, in several, in none; rules that match nothing."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def draw_negatives(
     settings: PairsConfig,
     rng: np.random.Generator,
 ) -> DrawnNegatives:
-    """As many negatives as positives, per domain of each evaluation set.
+    """Draw as many negatives as positives, per domain of each evaluation set.
 
     Raises:
         TooFewPairsError: there are too few.
@@ -88,7 +88,7 @@ def draw_unlinked(
     min_cited: int,
     rng: np.random.Generator,
 ) -> DrawnNegatives:
-    """As many unlinked pairs as positives, per domain of each evaluation set: `matched`, `hard` or random.
+    """Draw as many unlinked pairs as positives, per domain of each evaluation set.
 
     Raises:
         TooFewPairsError: there are too few.

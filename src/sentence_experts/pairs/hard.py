@@ -61,7 +61,7 @@ def _vectors(texts: Sequence[str]) -> csr_array:
 
 
 def _near_pairs(vectors: csr_array, works: np.ndarray, allowed: Allowed, used: np.ndarray) -> np.ndarray:
-    """Places (pairs, 2) of texts near each other that may be a negative, the most similar pair first.
+    """Indices, (pairs, 2), of similar texts that may be a negative, the most similar pair first.
 
     Pairs with a key in `used` are left out.
     """

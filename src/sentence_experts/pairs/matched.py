@@ -1,4 +1,4 @@
-"""Matched negatives: the ends of the linked pairs, paired anew so that none are linked.
+"""Matched negatives: the ends of the linked pairs, paired again so that none are linked.
 
 Both classes then have the same works, each equally often, so neither a work's frequency nor one text alone
 tells the class. (Negatives of well-cited works can be told from positives by the number of citations.) It is
@@ -34,7 +34,7 @@ class Matched:
 def pair_anew(
     ends: np.ndarray, allowed: Allowed, rng: np.random.Generator, start: np.ndarray | None = None
 ) -> Matched:
-    """Pair the ends of linked pairs anew.
+    """Pair the ends of linked pairs again, so that none are linked.
 
     A pair that cannot be formed keeps one of its ends, which gets the allowed work whose frequency that
     changes least; if it has none, the pair is missing.

@@ -51,7 +51,7 @@ def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator)
     try:
         return _made(graph, settings, rng)
     except TooFewPairsError as error:
-        raise TooFewPairsError(f"{error}. {_what_would_do(graph, settings)}") from error
+        raise TooFewPairsError(f"{error}. {_describe_feasible(graph, settings)}") from error
 
 
 def _made(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
@@ -85,7 +85,7 @@ def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Gen
     ]
 
 
-def _what_would_do(graph: LinkGraph, settings: PairsConfig) -> str:
+def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:
     """The other settings of the split and the negatives that give all sets, with the sizes of these."""
     if len(graph.pairs) > MAX_TRIED:
         return "Try another `split`, other `fractions` or `negatives=matched`, or add articles"

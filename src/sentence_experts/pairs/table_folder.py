@@ -161,7 +161,7 @@ class TableFolder(ABC):
 
     @classmethod
     def output(cls, out: Path | str, overwrite: bool = False) -> AbstractContextManager[Output]:
-        """The lock and the rule for a folder of this kind (`storage.output`)."""
+        """Lock a folder of this kind while it is written (`storage.output`)."""
         return output(out, f"folder of {cls.kind}", names=[MANIFEST, *cls.names], overwrite=overwrite)
 
     def save(self, out: Path | str, overwrite: bool = False) -> Self:

@@ -1,4 +1,4 @@
-"""Our figures beside the published ones: what every recipe ends with."""
+"""Compare our figures with the published ones, at the end of every recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes are read and checked: each group of settings against the `Config` of its function."""
+"""Read recipes and check each group of settings against the `Config` of its function."""
 
 from __future__ import annotations
 

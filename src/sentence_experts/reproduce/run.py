@@ -1,4 +1,4 @@
-"""A recipe, step by step: what is done is kept, and the comparison is written at the end."""
+"""Run a recipe step by step; finished steps are not repeated, and the comparison is written at the end."""
 
 from __future__ import annotations
 

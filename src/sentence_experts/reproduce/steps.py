@@ -52,7 +52,7 @@ class Step:
         return f"{self.call}({', '.join(f'{key}={_plain(value)!r}' for key, value in given.items())})"
 
     def record(self) -> dict[str, Any]:
-        """What the result is made by and from, as plain values."""
+        """The call and the hashes of its inputs, as plain values."""
         return {
             "call": {
                 "function": self.call,

@@ -140,5 +140,5 @@ def ivf(count: int, dimensions: int) -> Any:
 
 
 def _partitions(count: int) -> int:
-    """Of about 1,000 vectors at a million."""
+    """The number of partitions: about 1,000 for a million vectors."""
     return max(round(math.sqrt(count)), 1)

@@ -1,1 +1,1 @@
-"""Bytes to `Paper`: one module per format."""
+"""Parsers from bytes to `Paper`, one module per format."""

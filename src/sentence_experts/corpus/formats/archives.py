@@ -1,4 +1,4 @@
-"""Folders, XML files and archives to a stream of named documents, in a defined order, never on disk.
+"""Read folders, XML files and archives as a stream of named documents, in a defined order, never on disk.
 
 Nothing outside a source is ever opened: links, devices, absolute names and names with `..` are set aside.
 """

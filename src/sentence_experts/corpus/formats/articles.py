@@ -1,4 +1,4 @@
-"""One XML document, of any known kind, to its articles."""
+"""Read the articles of one XML document of any known kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BibTeX and BibLaTeX to papers.
+"""Parse BibTeX and BibLaTeX into papers.
 
 Entries are read as BibTeX does: braces count even if escaped, `#` joins, macros of `@string` hold for what
 follows. An entry that is not closed is set aside, and reading goes on with the next line that begins one.

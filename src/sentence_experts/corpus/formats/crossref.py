@@ -1,4 +1,4 @@
-"""Works of Crossref, from its API or its public data file, to papers with their reference lists.
+"""Parse works of Crossref, from its API or public data file, into papers with their reference lists.
 
 Source: "Crossref REST API", schema of a work.
 """

@@ -1,4 +1,4 @@
-"""EndNote's XML to papers.
+"""Parse EndNote's XML into papers.
 
 Source: "RSXML.dtd" of EndNote; its texts may be cut up by `style` elements.
 """

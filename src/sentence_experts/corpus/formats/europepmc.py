@@ -1,4 +1,4 @@
-"""Records of Europe PMC's search (`resultType=core` or `lite`) to papers."""
+"""Parse records of Europe PMC's search (`resultType=core` or `lite`) into papers."""
 
 from __future__ import annotations
 

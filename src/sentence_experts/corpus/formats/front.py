@@ -1,4 +1,4 @@
-"""The front matter of a JATS article to a `Paper`: title, abstract, date, subjects, licence, retraction."""
+"""Parse the front matter of a JATS article into a `Paper`: title, abstract, date, subjects, licence, ..."""
 
 from __future__ import annotations
 

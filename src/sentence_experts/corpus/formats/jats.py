@@ -1,4 +1,4 @@
-"""JATS articles (and the older NLM DTD) to `Paper`, in the dialects of PMC, PLOS and eLife."""
+"""Parse JATS articles (and the older NLM DTD) into `Paper`, in the dialects of PMC, PLOS and eLife."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LaTeX in bibliographies to plain text."""
+"""Convert LaTeX in bibliographies to plain text."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ def _accented(match: re.Match[str]) -> str:
 
 
 def without_braces(text: str) -> str:
-    """An identifier or address without braces and escapes, and otherwise as it is."""
+    """An identifier or address without braces and escapes."""
     return re.sub(r"\\([&%$#_{}~])", r"\1", text).replace("{", "").replace("}", "").strip()

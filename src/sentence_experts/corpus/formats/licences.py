@@ -1,4 +1,4 @@
-"""Licence statements to short names."""
+"""Map licence statements to short names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JATS inline markup and math to readable text."""
+"""Convert JATS inline markup and math to readable text."""
 
 from __future__ import annotations
 

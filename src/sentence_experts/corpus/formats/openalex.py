@@ -1,4 +1,4 @@
-"""Works of OpenAlex, from its snapshot or its API, to papers.
+"""Parse works of OpenAlex, from its snapshot or its API, into papers.
 
 The abstract comes as an inverted index: a JSON string in old snapshots, a structure elsewhere. Identifiers
 come as addresses, as numbers, or bare. Source: "Work object" in OpenAlex's documentation.

@@ -1,4 +1,4 @@
-"""PubMed's own XML to `Paper`: answers of efetch, the yearly baseline and its update files.
+"""Parse PubMed's own XML into `Paper`: answers of efetch, the yearly baseline and its update files.
 
 The elements are those of NLM's PubMed DTD (https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd). MeSH
 headings are written as MEDLINE does, `Asthma/*drug therapy`: the descriptor's name, then its qualifiers, with

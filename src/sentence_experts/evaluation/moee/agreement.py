@@ -23,7 +23,7 @@ WORDS_PER_TOPIC = 8
 
 @dataclass(frozen=True)
 class Agreement:
-    """Each is 1 for equal clusterings.
+    """How far two clusterings agree; each number is 1 for equal ones.
 
     Attributes:
         ami: adjusted mutual information; about 0 for unrelated clusterings.

@@ -1,4 +1,4 @@
-"""Embedders that are made and measured: `make_embedder` and `evaluate_parts`."""
+"""Make and evaluate embedders: `make_embedder` and `evaluate_parts`."""
 
 from __future__ import annotations
 

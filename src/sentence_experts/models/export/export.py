@@ -87,7 +87,7 @@ def export(
     overwrite: bool = False,
     **settings: Any,
 ) -> Exported | SentenceTransformer:
-    """Make a dense model of the base's family that needs this package no more.
+    """Make a dense model of the base's family that loads without this package.
 
     It has the base's tokenizer and number of parameters, and gives the route's vectors.
 

@@ -1,4 +1,4 @@
-"""Automatic routes: a model around a model, which chooses each text's route from what the text says.
+"""Automatic routes: a wrapper around a model that chooses each text's route by its content.
 
 A classifier reads the vector of the averaged model (`merge.average_experts`), which needs no route. So a text
 costs two forward passes, and the averaged model takes as much memory as the base.

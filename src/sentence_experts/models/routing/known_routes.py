@@ -44,14 +44,14 @@ class KnownRoutes:
         experts: Any,
         search_routes: Mapping[str, str] | None = None,
     ) -> KnownRoutes:
-        """From a model's prompts (empty ones are no routes), its default prompt's name, and its experts."""
+        """Collect routes from a model's prompts (empty ones are none), default prompt's name and experts."""
         routes = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
         known = default if default in routes else None
         return cls(model, routes, known, tuple(experts or ()), dict(search_routes or {}))
 
     @classmethod
     def read(cls, source: Any) -> KnownRoutes | None:
-        """Those of a model's folder; None for what must be loaded to know: hub models, embedders, others.
+        """Read the routes of a saved model; None where only loading tells: hub models, embedders, others.
 
         Raises:
             InputError: there is no such folder, no model in it, its JSON cannot be read, or a newer

@@ -92,7 +92,7 @@ class RouteClassifier:
 
 
 def auto_route_output(model: Path, overwrite: bool) -> AbstractContextManager[Output]:
-    """The lock and the rule for the automatic routes in the folder of a model (`storage.output`)."""
+    """Lock the automatic routes in a model's folder while they are written (`storage.output`)."""
     return output(
         model / FOLDER, "set of automatic routes", names=(WEIGHTS, SETTINGS), grows=True, overwrite=overwrite
     )

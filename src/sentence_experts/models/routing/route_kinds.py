@@ -26,7 +26,7 @@ class RouteKind:
 
     @property
     def has_routes(self) -> bool:
-        """Whether there are routes at all; otherwise blocks choose by what the text says."""
+        """Whether there are routes at all; otherwise the routers of the blocks choose by the text."""
         return self.domain_tokens or self.instructions
 
 

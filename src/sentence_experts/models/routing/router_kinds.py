@@ -18,7 +18,7 @@ class RouterKind:
     Attributes:
         name: the value of `config.router`.
         description: one sentence for a model card, with `{top_k}`.
-        is_learned: the blocks choose by what the text says, so that any text may need any expert.
+        is_learned: routers in the blocks choose by the text, so that any text may need any expert.
         per_token: each token has experts of its own; otherwise a text has one expert per block.
     """
 

@@ -1,4 +1,4 @@
-"""Checks that a checkpoint holds its model's weights: transformers makes up those that it lacks."""
+"""Checks that a checkpoint holds its model's weights: transformers fills missing ones with random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One expert more, or one fewer, in a model that has experts: all other routes keep their vectors bit-equal.
+"""Add an expert to a model or drop one: all other routes keep their vectors bit-equal.
 
 Routes share attention and embeddings but never an expert, so weights that come or go with one expert are
 not read by the others. The new expert can then be trained alone (`TrainConfig.only_expert`).

@@ -1,4 +1,4 @@
-"""A model with experts -> a plain dense encoder of the base's family, which loads without this package.
+"""Merge a model with experts into a dense encoder of the base's family, which loads without this package.
 
 A text meets one expert, so a model restricted to one route is a dense model already (`export_route`). The
 mean of all experts is one too (`average_experts`; MoTE, "expert averaging").
