@@ -130,8 +130,9 @@ def _paper(row: Row, references: list[Row], mentions: list[Row]) -> Paper:
         has_body=bool(mentions),
     )
     # Columns that a corpus of an earlier version lacks stay empty.
-    values = {column: row[column] for column in _TEXTS if row.get(column) is not None}
-    return replace(paper, **values, **{column: tuple(row.get(column) or ()) for column in _LISTS})
+    values: Row = {column: row[column] for column in _TEXTS if row.get(column) is not None}
+    values |= {column: tuple(row.get(column) or ()) for column in _LISTS}
+    return replace(paper, **values)
 
 
 def _citation(row: Row) -> Citation:

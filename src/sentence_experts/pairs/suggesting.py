@@ -41,7 +41,7 @@ def count_links(corpus: Corpus) -> list[dict[str, Any]]:
         >>> rows[0]["relation"], rows[0]["unit"]
         ('co-citation', 'abstract')
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     with open_corpus(corpus) as folder, progress("what links papers", len(RELATIONS) * len(UNITS)) as advance:
         for relation in RELATIONS:
             for unit in UNITS:
