@@ -149,6 +149,15 @@ def test_bibtex_of_utf_16_and_of_a_hostile_depth(tmp_path: Path) -> None:
     assert len(papers(corpus)) == 5
 
 
+def test_hostile_exports_are_read_in_time(tmp_path: Path) -> None:
+    """Parsing does not start over at the end of the file for each of 100,000 entries or lines."""
+    (tmp_path / "open.bib").write_text(BIBTEX + "@comment(\n" * 100_000)
+    (tmp_path / "long.ris").write_text("TY  - JOUR\nTI  - Long\n" + "more words\n" * 300_000)
+    corpus = import_corpus([tmp_path / "open.bib", tmp_path / "long.ris"], workers=1)
+    assert len(papers(corpus)) == 6
+    assert "broken-file" in corpus.manifest["counts"]["rejected"]
+
+
 def test_latex() -> None:
     assert latex_to_text(r"\'{e} \v{c} \c c {\ss} \O re \^{\i} 3--4 $x_{1}$ \{a\} \url{a~b}") == (
         "é č ç ß Øre î 3–4 x1 {a} a b"

@@ -24,6 +24,7 @@ _BARE = re.compile(r"[^\s,{}\"#()=]+")
 _BEGINS = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*\{\s*[^\s,={}]*\s*(?:,|$|[A-Za-z+-]+\s*=)", re.MULTILINE)
 _CLOSE = {"{": "}", "(": ")"}
 _MAX_DEPTH = 200
+_MAX_UNCLOSED = 50  # each is looked for to the end of the file
 _TYPES = {
     "article": "research-article", "inproceedings": "proceedings-article",
     "conference": "proceedings-article", "incollection": "book-chapter", "inbook": "book-chapter",
@@ -39,6 +40,10 @@ class _BrokenError(Exception):
     """What is wrong with an entry, and where."""
 
 
+class _UnclosedError(_BrokenError):
+    """The text ends inside the entry."""
+
+
 def is_bibtex(text: str) -> bool:
     """Whether a text has an entry of BibTeX at the beginning of a line."""
     return bool(
@@ -51,7 +56,7 @@ def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
     text = read_export(path)
     macros: dict[str, str] = {}
     entries: list[dict[str, str] | RecordError] = []
-    place = 0
+    place = unclosed = 0
     while match := _ENTRY.search(text, place):
         if text[text.rfind("\n", 0, match.start()) + 1 : match.start()].lstrip().startswith("%"):
             place = match.end()
@@ -65,6 +70,10 @@ def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
         except _BrokenError as error:
             line = text.count("\n", 0, match.start()) + 1
             entries.append(RecordError("broken-entry", f"line {line}: {error}"))
+            unclosed += isinstance(error, _UnclosedError)
+            if unclosed > _MAX_UNCLOSED:
+                entries.append(RecordError("broken-file", f"line {line}: too many entries are never closed"))
+                break
             following = _NEXT.search(text, match.end())
             place = following.start() if following else len(text)
             continue
@@ -94,7 +103,7 @@ def _skip(text: str, place: int, close: str) -> int:
         if sign == close and depth == 0:
             return match.end()
         depth += (sign == "{") - (sign == "}")
-    raise _BrokenError("it is never closed")
+    raise _UnclosedError("it is never closed")
 
 
 def _entry(
@@ -149,7 +158,7 @@ def _closing(text: str, place: int, sign: str) -> int:
         depth += (symbol == "{") - (symbol == "}")
         if not 0 <= depth <= _MAX_DEPTH:
             raise _BrokenError("its braces do not match")
-    raise _BrokenError("a value is never closed")
+    raise _UnclosedError("a value is never closed")
 
 
 def to_paper(entry: Mapping[str, str]) -> Paper:

@@ -36,6 +36,7 @@ _RIS_TYPES = {
 }  # fmt: skip
 _WOS_TYPES = {"article": "research-article", "review": "review-article", "letter": "letter",
               "proceedings paper": "proceedings-article"}  # fmt: skip
+_MAX_VALUE = 1 << 17
 _CITED_DOI = re.compile(r"\bDOI \[?(10\.[^\s,\]]+)", re.IGNORECASE)
 
 
@@ -55,8 +56,8 @@ def is_wos(text: str) -> bool:
 
 
 def _joined(values: list[str], rest: str) -> None:
-    """Go on with the last value."""
-    if rest.strip():
+    """Go on with the last value, unless it is longer than any text of a record."""
+    if rest.strip() and len(values[-1]) < _MAX_VALUE:
         values[-1] = f"{values[-1]}\n{rest.strip()}"
 
 
