@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.small_articles import jats
+from sentence_experts.corpus.adding import add_to_corpus
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.errors import UsageError
 
 BODY = """<p>Before all sections <xref ref-type="bibr" rid="r1">[1]</xref>.</p>
 <sec><title>Methods</title><p>We <italic>grew</italic> rice.</p><p>It rained.</p>
@@ -65,6 +67,9 @@ def test_full_texts_come_in_the_order_of_papers(
     assert stored(corpus) == expected
     assert corpus.bodies is not None
     assert "bodies.parquet" in corpus.manifest["tables"]
+    assert import_corpus(articles, tmp_path / "corpus", full_text=True).bodies is not None
+    with pytest.raises(UsageError, match="overwrite"):
+        import_corpus(articles, tmp_path / "corpus", workers=workers)
     without = import_corpus(articles, tmp_path / "corpus", overwrite=True, workers=1)
     assert without.bodies is None
     assert not (without.path / "bodies.parquet").exists()
@@ -83,3 +88,13 @@ def test_a_column_of_full_texts_in_a_table_of_ones_own() -> None:
         {"id": "2", "title": "Wheat", "abstract": "", "full_text": None},
     ]
     assert stored(import_corpus(papers=rows)) == [("1", None, "All of it.")]
+
+
+def test_full_texts_stay_when_a_corpus_grows(folder: Callable[..., Path], tmp_path: Path) -> None:
+    import_corpus(folder(b=article("10.1000/b")), tmp_path / "corpus", full_text=True, workers=1)
+    rows = [{"id": "10.1000/a", "title": "Rice", "abstract": "", "full_text": "All of it."}]
+    grown = add_to_corpus(tmp_path / "corpus", papers=rows, workers=1)
+    assert stored(grown) == [
+        ("doi:10.1000/a", None, "All of it."),
+        *(("doi:10.1000/b", *section) for section in SECTIONS),
+    ]

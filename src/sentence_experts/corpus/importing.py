@@ -164,7 +164,8 @@ def _read_ids(path: Path) -> frozenset[str]:
 
 def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
-        if place.begin({"sources": read.described}) == "finished":
+        full_text = {"full_text": True} if read.full_text else {}
+        if place.begin({"sources": read.described, **full_text}) == "finished":
             return CorpusFolder.open(place.path)
         corpus = build_corpus(place, read, config.workers, memory=config.memory)
     _report_texts(corpus)
