@@ -4,6 +4,7 @@
 
 The ways take turns, and a ratio is that of two processes of one round. The peer loads the same model with a
 bare `SentenceTransformer` and encodes the same texts. Searches read vectors that an earlier search stored.
+A server is ended as soon as it says that it serves.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from measuring import hardware, table, versions, write
 
 PEER = "sentence-transformers: import, load, encode"
+SERVE = "sentence-experts serve, until it is ready"
 CLI = "from sentence_experts.cli.main import main; main()"
 MODEL = "SentenceTransformer(sys.argv[1], device='cpu').encode(open(sys.argv[2]).read().splitlines())"
 TEXTS = 8
@@ -41,20 +43,13 @@ def ways(folder: Path) -> dict[str, list[str]]:
     cpu = ["--device", "cpu"]
     encode = ["-c", CLI, "encode", "minilm", "--input", str(texts), *cpu, "--out", str(folder / "OUT.npy")]
     peer = f"import sys; from sentence_transformers import SentenceTransformer; {MODEL}"
+    corpus = ["--corpus", str(folder / "corpus"), *cpu]
     return {
         "import sentence_transformers": ["-c", "import sentence_transformers"],
         PEER: ["-c", peer, model_folder("minilm"), str(texts)],
         "sentence-experts encode": encode,
-        "sentence-experts search": [
-            "-c",
-            CLI,
-            "search",
-            "minilm",
-            "--corpus",
-            str(folder / "corpus"),
-            *cpu,
-            "rice",
-        ],
+        "sentence-experts search": ["-c", CLI, "search", "minilm", *corpus, "rice"],
+        SERVE: ["-c", CLI, "serve", "minilm", *corpus, "--port", "0"],
         "sentence-experts encode, an unknown route": [*encode, "--route", "x"],
         "sentence-experts --help": ["-c", CLI, "--help"],
     }
@@ -63,7 +58,12 @@ def ways(folder: Path) -> dict[str, list[str]]:
 def measure(command: list[str], number: int) -> tuple[float, float]:
     """CPU seconds and peak resident bytes of one process; `OUT` in its arguments gets the number."""
     arguments = [sys.executable, *(each.replace("OUT", f"out{number}") for each in command)]
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    serves = "serve" in command
+    errors = subprocess.PIPE if serves else subprocess.DEVNULL
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=errors, text=True)
+    if serves:
+        any(line.startswith("serving ") for line in process.stderr or ())
+        process.terminate()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode and "x" not in command:

@@ -17,6 +17,7 @@ from sentence_experts.compat.torch import LightMeta
 SAVED = Path(__file__).parents[1] / "fixtures" / "saved_models"
 
 RUN = """
+import gc
 import sys
 from sentence_experts.cli.main import main
 
@@ -35,6 +36,7 @@ open(f"{folder}/texts.txt", "w").write("rice in drought\\nsleep\\n")
 made = ["encode", model, "--input", f"{folder}/texts.txt", "--route", "copd", "--out", f"{folder}/v.npy"]
 assert run(*made) == 0
 assert run("search", model, "--corpus", folder, "--route", "copd", "sleep") == 0
+assert gc.isenabled() and gc.get_freeze_count() > 100_000  # what was imported is looked through no more
 print("imported:", *[name for name in names if name in sys.modules])
 print("stand-ins:", *[n for n, m in sys.modules.items() if type(m).__module__.startswith("sentence_experts")])
 
