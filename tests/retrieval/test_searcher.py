@@ -201,6 +201,9 @@ def test_ranks_of_given_papers_are_those_of_a_search(searcher):
     filtered = searcher.search(query, top_k=9, filters=few)[0]
     ranks = searcher.ranks(query[0], [hit.row for hit in filtered], filters=few)
     assert ranks == [(hit.rank, hit.percentile) for hit in filtered]
+    compared = searcher.vectors().compare(query[0])
+    assert searcher.search(query, top_k=9, filters=few, compared=compared)[0] == filtered
+    assert searcher.ranks(query[0], [hit.row for hit in filtered], filters=few, compared=compared) == ranks
 
 
 def test_ranks_in_a_large_corpus_are_estimated_from_a_sample(searcher, monkeypatch):

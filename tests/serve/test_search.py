@@ -24,6 +24,8 @@ from helpers.searched_corpus import HOSTILE, write_searched_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.retrieval import exact, vectors
+from sentence_experts.retrieval.exact import all_scores
 from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.search import MAX_ABSTRACT
 
@@ -64,6 +66,22 @@ def test_each_lens_finds_what_search_finds(
         assert ids(answer, number) == [paper["paper_id"] for paper in papers]
         scores = [hit["score"] for hit in answer["lenses"][number]["hits"]]
         np.testing.assert_allclose(scores, [paper["score"] for paper in papers], atol=1e-4)
+
+
+def test_a_query_is_compared_with_the_corpus_once_per_lens(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+
+    def counted(matrix: Any, queries: Any, *rest: Any) -> Any:
+        if isinstance(matrix, np.memmap):  # all papers, and not the sample of them
+            compared.append(len(queries))
+        return all_scores(matrix, queries, *rest)
+
+    for module in (exact, vectors):
+        monkeypatch.setattr(module, "all_scores", counted)
+    ask(client, query=QUERY, year="2010..", hybrid=True)
+    assert compared == [1, 1]
 
 
 def test_lenses_of_several_models_can_be_mixed(client: TestClient) -> None:

@@ -51,10 +51,22 @@ def nearest(
     starts = None if papers is None else starts_of(papers if places is None else papers[places])
     for start in range(0, len(queries), step):
         scores = all_scores(vectors, queries[start : start + step], places)
-        for row in scores:
-            best = _best(row, top_k) if starts is None else _best_of_papers(row, top_k, starts)
-            rankings.append((best if places is None else places[best], row[best]))
+        rankings += (best_of(row, top_k, places, starts) for row in scores)
     return rankings
+
+
+def best_of(
+    scores: NDArray[np.float32],
+    top_k: int,
+    places: NDArray[np.int64] | None = None,
+    starts: NDArray[np.int64] | None = None,
+) -> Ranking:
+    """The best of some scores, which are those of `places` if they are given.
+
+    With `starts`, where each paper's passages begin among them, the best passage of each of the best papers.
+    """
+    best = _best(scores, top_k) if starts is None else _best_of_papers(scores, top_k, starts)
+    return best if places is None else places[best], scores[best]
 
 
 def all_scores(

@@ -253,10 +253,13 @@ class Papers:
 
     def citations(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """(citing row, cited row) of each citation between two of these papers."""
-        wanted = np.asarray(sorted(set(rows)), np.int64)
-        citing, cited = self._links
-        among = np.isin(citing, wanted) & np.isin(cited, wanted)
-        return list(zip(citing[among].tolist(), cited[among].tolist(), strict=True))
+        wanted, (starts, cited) = set(rows), self._links
+        return [
+            (row, other)
+            for row in sorted(wanted)
+            for other in cited[starts[row] : starts[row + 1]].tolist()
+            if other in wanted
+        ]
 
     def domains_of(self, ids: Sequence[str]) -> list[list[str]]:
         """The domains of papers, by their ids."""
@@ -264,7 +267,10 @@ class Papers:
 
     @cached_property
     def _links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The citations between papers of the corpus, as rows."""
+        """The citations between papers of the corpus, as rows.
+
+        Where those of each paper begin, (papers + 1,), and what they cite, (citations,).
+        """
         ids = pa.array(self.column("paper_id").combine_chunks())
         citing, cited = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for batch in pq.ParquetFile(self.corpus.citations).iter_batches(_LINKS, columns=["citing", "cited"]):
@@ -275,7 +281,9 @@ class Papers:
             inside = (ends[0] >= 0) & (ends[1] >= 0)
             citing.append(ends[0][inside].astype(np.int64))
             cited.append(ends[1][inside].astype(np.int64))
-        return np.concatenate(citing), np.concatenate(cited)
+        all_citing, all_cited = np.concatenate(citing), np.concatenate(cited)
+        order = np.argsort(all_citing, kind="stable")
+        return np.searchsorted(all_citing[order], np.arange(self.count + 1)), all_cited[order]
 
 
 def _pattern(text: str) -> re.Pattern[str]:

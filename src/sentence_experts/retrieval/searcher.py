@@ -120,6 +120,7 @@ class Searcher:
         filters: Filters | None = None,
         hybrid: bool = False,
         texts: Sequence[str] | None = None,
+        compared: NDArray[np.float32] | None = None,
     ) -> list[list[Hit]]:
         """The nearest papers for each query, best first.
 
@@ -130,6 +131,7 @@ class Searcher:
             filters: which papers to look at.
             hybrid: order papers by the reciprocal ranks of both the cosine and the words of the query (BM25).
             texts: the queries' texts, for `hybrid` where `queries` are vectors.
+            compared: what `RouteVectors.compare` has said of a single query, which saves comparing it again.
 
         Raises:
             UsageError: an empty query, `top_k` is less than 1, vectors of another model, or `hybrid` without
@@ -145,7 +147,7 @@ class Searcher:
         if hybrid and texts is None:
             raise UsageError("`hybrid` needs the texts of the queries: give `texts` too")
         depth = max(top_k, FUSED) if hybrid else top_k
-        rankings = self.vectors(lens).nearest(queries, depth, allowed)
+        rankings = self.vectors(lens).nearest(queries, depth, allowed, compared)
         if hybrid:
             together = zip(queries, texts or (), rankings, strict=True)
             rankings = [self._fused(lens, *each, depth, top_k, allowed) for each in together]
@@ -177,22 +179,25 @@ class Searcher:
         lens: str | Lens | None = None,
         filters: Filters | None = None,
         without: Sequence[int] = (),
+        compared: NDArray[np.float32] | None = None,
     ) -> list[tuple[int | None, float | None]]:
         """The rank (from 1) and percentile of given papers for a query of shape (dimensions,).
 
         The rank is among the papers that pass the filters, but for those `without`; the percentile is among
         all. Both are None for a paper without text, and estimated from 10,000 papers in a large corpus.
+        `compared` is as in `search`.
         """
         vectors, lens = self.vectors(lens), self.lens(lens)
         allowed, texts = self._allowed(filters, without), vectors.papers
         places = np.minimum(np.searchsorted(texts, rows), len(texts) - 1)
-        compared = vectors if vectors.near is None else vectors.sample
-        scores = compared.scores(query)
-        own = scores[places] if compared is vectors else vectors.best_places(query, rows)[1]
+        among = vectors if vectors.near is None else vectors.sample
+        scores = among.scores(query, compared)
+        own = scores[places] if among is vectors else vectors.best_places(query, rows)[1]
         passing, count = scores, len(texts)
         if allowed is not None:
-            passing, count = scores[allowed[compared.papers]], int(allowed[texts].sum())
-        passing, everything = np.sort(passing), np.sort(scores)
+            passing, count = scores[allowed[among.papers]], int(allowed[texts].sum())
+        everything = np.sort(scores)
+        passing = everything if allowed is None else np.sort(passing)
         better = len(passing) - np.searchsorted(passing, own + _ROUNDING, side="right")
         ranks = 1 + np.rint(better * (count / max(len(passing), 1))).astype(int)
         lower = np.searchsorted(everything, own - _ROUNDING) / len(everything) * 100

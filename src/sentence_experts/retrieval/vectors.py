@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.approximate import LanceVectors
-from sentence_experts.retrieval.exact import Ranking, all_scores, nearest, starts_of
+from sentence_experts.retrieval.exact import Ranking, all_scores, best_of, nearest, starts_of
 
 _SAMPLE = 10_000  # vectors that percentiles are estimated from
 _PASSAGES = 8  # candidates for each paper wanted, where papers have several passages
@@ -55,11 +55,21 @@ class RouteVectors:
         return [(self.rows[best], scores) for best, scores in self.nearest(queries, top_k, allowed)]
 
     def nearest(
-        self, queries: Vectors, top_k: int, allowed: NDArray[np.bool_] | None = None
+        self,
+        queries: Vectors,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+        compared: NDArray[np.float32] | None = None,
     ) -> list[Ranking]:
-        """As `search`, with the places of the vectors instead of rows: those of the best passages."""
+        """As `search`, with the places of the vectors instead of rows: those of the best passages.
+
+        What `compare` has said of a single query saves comparing it again.
+        """
         places = None if allowed is None else np.flatnonzero(allowed[self.rows])
         papers = None if self.spans is None else self.rows
+        if compared is not None and top_k >= 1:
+            starts = None if papers is None else starts_of(papers if places is None else papers[places])
+            return [best_of(compared if places is None else compared[places], top_k, places, starts)]
         if self.near is None or top_k < 1 or queries.shape[-1] != self.vectors.shape[1]:
             return nearest(self.vectors, queries, top_k, places, papers)
         if papers is None:
@@ -74,13 +84,22 @@ class RouteVectors:
             rankings += exact or [(found[first], scores[first])]
         return rankings
 
-    def scores(self, query: Vectors) -> NDArray[np.float32]:
-        """The cosine of every paper with a query of shape (dimensions,): (papers,), beside `papers`."""
-        return self._of_papers(all_scores(self.vectors, unit_length(query.reshape(1, -1)))[0])
+    def compare(self, query: Vectors) -> NDArray[np.float32] | None:
+        """The cosine of every vector with a query of shape (dimensions,), for `nearest` and `scores`.
 
-    def _of_papers(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        None in a large corpus, where a query is not compared with all.
+        """
+        return None if self.near is not None else self._compare(query)
+
+    def _compare(self, query: Vectors) -> NDArray[np.float32]:
+        compared: NDArray[np.float32] = all_scores(self.vectors, unit_length(query.reshape(1, -1)))[0]
+        return compared
+
+    def scores(self, query: Vectors, compared: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """The cosine of every paper with a query of shape (dimensions,): (papers,), beside `papers`."""
+        cosines = self._compare(query) if compared is None else compared
         best: NDArray[np.float32] = (
-            scores if self.spans is None else np.maximum.reduceat(scores, self._starts)
+            cosines if self.spans is None else np.maximum.reduceat(cosines, self._starts)
         )
         return best
 

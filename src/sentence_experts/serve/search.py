@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
@@ -42,6 +42,21 @@ FILES = {
 }
 
 T = TypeVar("T")
+
+
+class LensResult(NamedTuple):
+    """What is near a query under one lens.
+
+    Attributes:
+        hits: the papers found.
+        near: the rows of the papers near the query in any year.
+        compared: the cosine of every vector; None in a large corpus.
+    """
+
+    hits: list[Hit]
+    near: list[int]
+    compared: Vectors | None
+
 
 router = APIRouter(tags=["Search"], prefix="/search")
 
@@ -139,28 +154,20 @@ async def _search(
     engine: Engine, library: Library, asked: SearchRequest, views: Sequence[View]
 ) -> dict[str, Any]:
     liked, vectors = await _vectors(engine, library, asked, views)
-    results = await _per_lens(
-        library, views, vectors, lambda view, vector: _one_lens(view, vector, asked, liked, library)
-    )
-    rows = list(dict.fromkeys(hit.row for hits, _ in results for hit in hits))
-    hits = {view.name: each for view, (each, _) in zip(views, results, strict=True)}
+    one_lens = partial(_one_lens, library, asked, liked)
+    results = await _per_lens(library, one_lens, views, vectors)
+    rows = list(dict.fromkeys(hit.row for each in results for hit in each.hits))
     filters = Filters.of(asked.year, asked.types, asked.journals, asked.domains)
-    ranks = await _per_lens(
-        library,
-        views,
-        vectors,
-        lambda view, vector: _standings(view, vector, rows, hits[view.name], filters, liked),
-    )
+    standings = partial(_standings, rows, filters, liked)
+    ranks = await _per_lens(library, standings, views, vectors, results)
     compare = partial(_compared, library, asked, views, vectors, results, rows, ranks, liked)
     return await asyncio.get_running_loop().run_in_executor(library.pool, compare)
 
 
-async def _per_lens(
-    library: Library, views: Sequence[View], vectors: Sequence[Vectors], work: Callable[[View, Vectors], T]
-) -> list[T]:
+async def _per_lens(library: Library, work: Callable[..., T], *of_lenses: Sequence[Any]) -> list[T]:
     """The result of `work` for each lens, side by side on the cores."""
     loop = asyncio.get_running_loop()
-    lenses = zip(views, vectors, strict=True)
+    lenses = zip(*of_lenses, strict=True)
     return list(await asyncio.gather(*(loop.run_in_executor(library.pool, work, *each) for each in lenses)))
 
 
@@ -219,25 +226,32 @@ def _mean(library: Library, view: View, rows: Sequence[int]) -> Vectors:
 
 
 def _one_lens(
-    view: View, vector: Vectors, asked: SearchRequest, liked: Sequence[int], library: Library
-) -> tuple[list[Hit], list[int]]:
-    """The hits under a lens, and the papers near the query in any year."""
+    library: Library, asked: SearchRequest, liked: Sequence[int], view: View, vector: Vectors
+) -> LensResult:
     others: dict[str, Any] = {"types": asked.types, "journals": asked.journals, "domains": asked.domains}
     try:
         wide, narrow = Filters.of(**others), Filters.of(asked.year, **others)
-        near = _hits(view, vector, max(NEAR, asked.top_k), wide, liked, asked)
-        hits = near if narrow == wide else _hits(view, vector, asked.top_k, narrow, liked, asked)
+        compared = view.searcher.vectors(view.lens).compare(vector)
+        find = partial(_hits, view, vector, compared, liked, asked)
+        near = find(max(NEAR, asked.top_k), wide)
+        hits = near if narrow == wide else find(asked.top_k, narrow)
     except SentenceExpertsError as error:
         raise library.refusal(error) from None
-    return hits[: asked.top_k], [hit.row for hit in near]
+    return LensResult(hits[: asked.top_k], [hit.row for hit in near], compared)
 
 
 def _hits(
-    view: View, vector: Vectors, top_k: int, filters: Filters, liked: Sequence[int], asked: SearchRequest
+    view: View,
+    vector: Vectors,
+    compared: Vectors | None,
+    liked: Sequence[int],
+    asked: SearchRequest,
+    top_k: int,
+    filters: Filters,
 ) -> list[Hit]:
     hybrid = asked.hybrid and asked.query is not None
     hits = view.searcher.search(
-        vector[None], view.lens, top_k + len(liked), filters, hybrid, [asked.query or ""]
+        vector[None], view.lens, top_k + len(liked), filters, hybrid, [asked.query or ""], compared
     )[0]
     rest = [hit for hit in hits if hit.row not in liked][:top_k]
     return [replace(hit, rank=rank) for rank, hit in enumerate(rest, start=1)]
@@ -248,14 +262,14 @@ def _compared(
     asked: SearchRequest,
     views: Sequence[View],
     vectors: Sequence[Vectors],
-    results: Sequence[tuple[list[Hit], list[int]]],
+    results: Sequence[LensResult],
     rows: Sequence[int],
     ranks: Sequence[Sequence[dict[str, Any] | None]],
     liked: Sequence[int],
 ) -> dict[str, Any]:
     searcher = library.searcher
     place = {row: number for number, row in enumerate(rows)}
-    alone = found_by_one([[hit.row for hit in hits] for hits, _ in results])
+    alone = found_by_one([[hit.row for hit in each.hits] for each in results])
     facts = searcher.facts([*liked, *rows])
     like = [_shown(each) for each in facts[: len(liked)]]
     wanted = stems(asked.query or " ".join(_text(each) for each in like))
@@ -263,7 +277,7 @@ def _compared(
     for each in map(_shown, facts[len(liked) :]):
         papers.append({**each, "terms": common_terms(wanted, _text(each)), "ranks": {}})
     lenses, maps = [], _maps(views, vectors, rows)
-    for view, (hits, _), of_lens, where in zip(views, results, ranks, maps, strict=True):
+    for view, (hits, *_), of_lens, where in zip(views, results, ranks, maps, strict=True):
         for paper, standing in zip(papers, of_lens, strict=True):
             paper["ranks"][view.name] = standing
         lenses.append({
@@ -276,7 +290,7 @@ def _compared(
             ],
             "map": where,
         })  # fmt: skip
-    near = sorted({row for _, each in results for row in each})
+    near = sorted({row for each in results for row in each.near})
     return {
         "query": asked.query,
         "like": like,
@@ -288,18 +302,18 @@ def _compared(
 
 
 def _standings(
-    view: View,
-    vector: Vectors,
     rows: Sequence[int],
-    hits: Sequence[Hit],
     filters: Filters,
     liked: Sequence[int],
+    view: View,
+    vector: Vectors,
+    result: LensResult,
 ) -> list[dict[str, Any] | None]:
     """Rank, percentile and cosine of each paper under a lens; None for a paper that it has no vector of."""
-    by_row = {hit.row: hit for hit in hits}
+    by_row = {hit.row: hit for hit in result.hits}
     cosines = view.searcher.vectors(view.lens).best_places(vector, rows)[1].tolist()
     standings: list[dict[str, Any] | None] = []
-    ranks = view.searcher.ranks(vector, rows, view.lens, filters, liked)
+    ranks = view.searcher.ranks(vector, rows, view.lens, filters, liked, result.compared)
     for row, cosine, (rank, share) in zip(rows, cosines, ranks, strict=True):
         if rank is None or share is None:
             standings.append(None)
@@ -307,7 +321,7 @@ def _standings(
         if row in by_row:  # with the words of the query, the order is not that of the cosines
             rank, share = by_row[row].rank, by_row[row].percentile
         else:
-            rank = max(rank, len(hits) + 1)
+            rank = max(rank, len(by_row) + 1)
         standings.append({"rank": rank, "percentile": round(share, 3), "score": round(cosine, 5)})
     return standings
 
