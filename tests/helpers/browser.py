@@ -35,3 +35,38 @@ def browser() -> Iterator[Any]:
             yield running
         finally:
             running.close()
+
+
+# A box that scrolls sideways shows all of its text, a dialog should not have to; a line that is cut at the
+# bottom, after so many lines, still shows its beginning.
+RUNS_OFF = """() => {
+  const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode, within = text.parentElement, range = document.createRange();
+    if (!text.data.trim() || within.closest("script, style, .unseen, .skip, option")) continue;
+    let left = 0, right = document.documentElement.clientWidth, scrolls = false;
+    for (let box = within; box !== document.documentElement; box = box.parentElement) {
+      const style = getComputedStyle(box), place = box.getBoundingClientRect();
+      const cuts = style.display !== "inline" && style.overflowX !== "visible";
+      scrolls ||= cuts && ["auto", "scroll"].includes(style.overflowX) && box.tagName !== "DIALOG";
+      if (cuts) { left = Math.max(left, place.left); right = Math.min(right, place.right); }
+    }
+    if (scrolls) continue;
+    range.selectNodeContents(text);
+    const off = [...range.getClientRects()].some(
+      place => place.width && (place.left < left - 1 || place.right > right + 1));
+    const broken = within.closest("nav") && [...text.data.matchAll(/\\S{1,16}/g)].some(word => {
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      return new Set([...range.getClientRects()].map(place => place.top)).size > 1;
+    });
+    if (off || broken) found.push(text.data.trim().slice(0, 40));
+  }
+  return found;
+}"""
+
+
+def runs_off(page: Any) -> list[str]:
+    """The beginnings of texts that are cut at a side of the screen, and of links with broken words."""
+    found: list[str] = page.evaluate(RUNS_OFF)
+    return found

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from helpers.browser import browser, needs_browser, runs_off
 from sentence_experts.evaluation.results import PairEvaluation
 from sentence_experts.report.page import evaluation_page
 
-CHROMIUM = shutil.which("chromium")
-WIDTH = 390  # of a phone, in CSS pixels
-SCRIPT = """<script>
-const wide = [...document.querySelectorAll("body *")].filter(
-  each => !each.closest(".wide") && !each.closest("pre") && each.getBoundingClientRect().right > WIDTH + 1
-).map(each => each.tagName + ":" + each.textContent.slice(0, 20));
-const small = [...document.images].filter(each => each.width < each.naturalWidth).length;
-document.title = "[" + document.documentElement.scrollWidth + "|" + wide.join(";") + "|" + small + "]";
-</script>""".replace("WIDTH", str(WIDTH))
+WIDTHS = (360, 390)  # of phones, in CSS pixels
 
 
 def test_what_is_wide_scrolls_in_its_own_box(evaluation: PairEvaluation):
@@ -42,21 +32,16 @@ def test_what_is_wide_scrolls_in_its_own_box(evaluation: PairEvaluation):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_a_phone_shows_the_whole_page(several: PairEvaluation, tmp_path: Path):
-    page = evaluation_page(several).replace("</body>", f"{SCRIPT}</body>")
-    # A frame, because a window of the browser cannot be as narrow as a phone.
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    frame = f"""<iframe src="page.html" style="width:{WIDTH}px;height:800px;border:0"></iframe><script>
-    onload = () => document.title = frames[0].document.title</script>"""
-    (tmp_path / "frame.html").write_text(frame, encoding="utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    flags += ["--disable-dev-shm-usage", "--allow-file-access-from-files", "--virtual-time-budget=5000"]
-    command = [str(CHROMIUM), *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
-    found = subprocess.run(
-        [*command, f"file://{tmp_path}/frame.html"],
-        capture_output=True, text=True, timeout=240, check=True, env={**os.environ, "HOME": str(tmp_path)},
-    )  # fmt: skip
-    width, wide, shrunk = re.search(r"<title>\[(.*)\|(.*)\|(.*)\]</title>", found.stdout).groups()
-    assert int(width) <= WIDTH
-    assert (wide, int(shrunk)) == ("", 0)
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_phone_shows_the_whole_page(several: PairEvaluation, tmp_path: Path, width: int):
+    (tmp_path / "page.html").write_text(evaluation_page(several), encoding="utf-8")
+    with browser() as running:
+        page = running.new_page(viewport={"width": width, "height": 800}, is_mobile=True)
+        page.goto(f"file://{tmp_path}/page.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("[...document.images].every(each => each.width >= each.naturalWidth)")
+        assert runs_off(page) == []
+        for rule in ("nav { flex-wrap: nowrap; }", "nav a { white-space: nowrap; }"):
+            page.add_style_tag(content=rule)
+            assert runs_off(page), rule

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from helpers.browser import browser, needs_browser
+from helpers.browser import browser, needs_browser, runs_off
 from helpers.running_server import RunningServer, running_server
 from helpers.searched_corpus import HOSTILE, write_searched_corpus
 
@@ -275,7 +275,7 @@ def test_a_refused_request_is_told(chromium: Any, served: RunningServer) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 800, 1400])
+@pytest.mark.parametrize("width", [360, 390, 800, 1400])
 def test_no_width_or_theme_hides_anything(
     chromium: Any, served: RunningServer, width: int, theme: str
 ) -> None:
@@ -285,13 +285,26 @@ def test_no_width_or_theme_hides_anything(
         for view in ("lists", "map", "citations"):
             page.click(f"#tab-{view}")
             assert page.evaluate(OVERFLOW) <= 0
-            wide = page.evaluate(WIDE)
-            assert not wide, view
+            assert not page.evaluate(WIDE), view
+            assert not runs_off(page), view
             assert not page.evaluate(LOW_CONTRAST), (view, theme)
         for button in ("#open-kept", "#open-help", "#open-curl"):
             page.click(button)
             assert page.evaluate(OVERFLOW) <= 0
+            assert not runs_off(page), button
             page.keyboard.press("Escape")
+        page.evaluate("document.querySelector('.top nav').style.width = '3rem'")  # its line does not break
+        assert runs_off(page) or width > 800
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 390])
+def test_pages_without_results_fit_a_phone(chromium: Any, served: RunningServer, width: int) -> None:
+    with opened(chromium, served.url, viewport={"width": width, "height": 800}) as page:
+        for path in ("", "docs"):
+            page.goto(f"{served.url}/{path}")
+            assert page.evaluate(OVERFLOW) <= 0
+            assert not runs_off(page), path
 
 
 @pytest.fixture(scope="module")
