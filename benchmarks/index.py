@@ -278,7 +278,7 @@ def main() -> None:
     heads += [*(f"CPU ms {share}" for share in SHARES), "p95 ms", "RSS MB"]
     libraries = ("lancedb", "faiss-cpu", "duckdb", "numpy")
     result = {"papers": given.papers, "routes": given.routes, "ways": ways, "versions": versions(*libraries)}
-    title = f"# Index: {given.papers:,} papers, {given.routes} routes, 384 numbers, one core"
+    title = f"# Index: {given.papers:,} papers, {given.routes} route(s), 384 numbers, one core"
     write(f"index_{given.papers}", result, f"{title}\n\n{table(heads, rows)}")
 
 

@@ -83,6 +83,36 @@ def test_rows_of_the_corpus_are_returned(vectors, near):
     assert (index.search(vectors[:1], 5, odd)[0][0] >= 101).all()
 
 
+@pytest.mark.parametrize(("top_k", "share"), [(1, None), (10, None), (10, 0.5), (300, None)])
+def test_enough_candidates_are_compared_exactly(vectors, near, monkeypatch, top_k, share):
+    compared = []
+
+    class Table:
+        """Notes how many candidates LanceDB compares."""
+
+        def __init__(self, query):
+            self.query, self.refined = query, 0
+
+        def __getattr__(self, name):
+            def call(*given, **options):
+                query = getattr(self.query, name)(*given, **options)
+                if name == "to_arrow":
+                    compared.append(self.refined)
+                    return query
+                self.query = query
+                self.refined = given[0] if name == "refine_factor" else self.refined
+                self.refined *= given[0] if name == "limit" else 1
+                return self
+
+            return call
+
+    monkeypatch.setattr(approximate, "SELECTIVE", 50)
+    monkeypatch.setattr(near, "_table", Table(near._table))
+    places = None if share is None else np.arange(0, 2000, round(1 / share))
+    near.search(vectors[:1], top_k, places)
+    assert min(compared) >= max(200, 5 * top_k)
+
+
 def test_of_several_passages_the_best_one_counts(vectors, near):
     papers, spans = np.arange(2000) // 8, np.zeros((2000, 2), np.int64)
     index, exact = (RouteVectors(vectors, papers, each, spans) for each in (near, None))

@@ -28,9 +28,11 @@ logger = logging.getLogger(__name__)
 LARGE = 200_000  # vectors that are all compared with each query
 SELECTIVE = 50_000  # papers that pass a filter, which are all compared
 FOLDER, TABLE = "lance", "vectors"
-_PROBED = 0.15  # share of the partitions that a query looks into
+# The share of the partitions that a query looks into, and at least how many.
+_PROBED, _MIN_PROBES = 0.05, 20
 _AT_LEAST = 10  # papers that are looked for, also where fewer are wanted
-_REFINED = 5  # candidates per paper wanted whose whole vectors are compared
+# Candidates whose whole vectors are compared: per paper wanted, and at least. 50 find 73 of 100 at a million.
+_REFINED, _MIN_REFINED = 5, 200
 # Of k-means: a quarter of LanceDB's own work.
 _ITERATIONS, _SAMPLE_RATE = 20, 128
 _ROWS_PER_BATCH = 65_536
@@ -46,7 +48,7 @@ class LanceVectors:
     def __init__(self, table: Any, vectors: Vectors) -> None:
         self._table, self._vectors = table, vectors
         # As many partitions as `build` made, from the number of vectors alone.
-        self._probes = max(round(_partitions(len(vectors)) * _PROBED), 1)
+        self._probes = max(round(_partitions(len(vectors)) * _PROBED), _MIN_PROBES)
 
     @classmethod
     def open(cls, folder: Path, vectors: Vectors) -> LanceVectors | None:
@@ -87,7 +89,7 @@ class LanceVectors:
             self._table.search(query, vector_column_name="vector")
             .distance_type("dot")
             .nprobes(self._probes)
-            .refine_factor(_REFINED if places is None else 2)
+            .refine_factor(max(_REFINED, math.ceil(_MIN_REFINED / wanted)))
             .limit(wanted)
             .select(["place", "_distance"])  # else it logs a warning for each query
             .to_arrow()["place"]
