@@ -21,6 +21,7 @@ from sentence_experts.encoding.vector_files import (
     check_form,
     in_precision,
     ranges_beside,
+    read_vectors,
     shape_of,
     write_vectors,
 )
@@ -50,12 +51,7 @@ class Encoded:
 
     def vectors(self) -> NDArray[Any]:
         """The vectors, (texts, dimensions); `.npy` is mapped into memory, not read."""
-        if self.path.suffix == NPY:
-            array: NDArray[Any] = np.load(self.path, mmap_mode="r")
-            return array
-        column = pq.read_table(self.path, columns=["vector"])["vector"].combine_chunks()
-        rows: NDArray[Any] = column.flatten().to_numpy().reshape(self.texts, self.dimension)
-        return rows
+        return read_vectors(self.path)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per text: `row`, `id` (if asked for), `vector`."""

@@ -50,6 +50,16 @@ def ranges_beside(out: Path) -> Path:
     return out.with_name(f"{out.stem}.ranges{NPY}")
 
 
+def read_vectors(file: Path) -> NDArray[Any]:
+    """The vectors in a file, (texts, dimensions); `.npy` is mapped into memory."""
+    if file.suffix == NPY:
+        array: NDArray[Any] = np.load(file, mmap_mode="r")
+        return array
+    column = pq.read_table(file, columns=["vector"])["vector"].combine_chunks()
+    rows: NDArray[Any] = column.flatten().to_numpy().reshape(len(column), -1)
+    return rows
+
+
 def shape_of(files: Sequence[Path]) -> tuple[int, int]:
     """(texts, dimensions) of all vectors in chunk files."""
     shapes = [np.load(file, mmap_mode="r").shape for file in files]

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, PARQUET
+from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, PARQUET, read_vectors
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import KnownRoutes, check_route
@@ -176,11 +175,4 @@ def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
         raise InputError(f"{file}: vectors of {precision}; an index takes float32 and float16")
     names = ("fingerprint", "route", "pooling", "max_length", "number_type")
     settings = {**{name: made[name] for name in names}, "unit": column}
-    store_vectors(corpus, settings, result.get("model", ""), _read(file))
-
-
-def _read(file: Path) -> Any:
-    if file.suffix == NPY:
-        return np.load(file, mmap_mode="r")
-    column = pq.read_table(file, columns=["vector"])["vector"].combine_chunks()
-    return column.flatten().to_numpy().reshape(len(column), -1)
+    store_vectors(corpus, settings, result.get("model", ""), read_vectors(file))
