@@ -252,8 +252,8 @@ def _assigned(
     labels = whole["label"].to_numpy()
     for domain in np.unique(pairs.domain):
         for number, share in enumerate(fractions):
-            found = (assignment.pairs == number) & (pairs.domain == domain) & (labels == 1)
-            if share and not found.any():
+            positives = (assignment.pairs == number) & (pairs.domain == domain) & (labels == 1)
+            if share and not positives.any():
                 raise TooFewPairsError(
                     f"{domain}: the {SPLITS[number]} set got none of its "
                     f"{int((pairs.domain == domain).sum()):,} pairs, which share texts; give other "

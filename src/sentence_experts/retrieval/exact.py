@@ -96,8 +96,8 @@ def _best_of_papers(scores: NDArray[np.float32], top_k: int, starts: NDArray[np.
     """The best passage of each of the best papers."""
     papers = _best(np.maximum.reduceat(scores, starts), top_k) if len(scores) else starts
     ends = np.append(starts, len(scores))
-    found = [starts[one] + np.argmax(scores[starts[one] : ends[one + 1]]) for one in papers]
-    return np.array(found, np.int64)
+    best = [starts[one] + np.argmax(scores[starts[one] : ends[one + 1]]) for one in papers]
+    return np.array(best, np.int64)
 
 
 def starts_of(papers: NDArray[np.int64]) -> NDArray[np.int64]:

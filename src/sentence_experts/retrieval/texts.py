@@ -71,12 +71,12 @@ def _bodies(file: Path) -> Iterator[tuple[str, list[tuple[str | None, str]]]]:
 
 def sections_of(corpus: CorpusFolder, ids: Iterable[str]) -> dict[str, list[tuple[str | None, str]]]:
     """The sections of some papers, by paper id; none of those without a full text."""
-    found: dict[str, list[tuple[str | None, str]]] = {one: [] for one in ids}
+    by_paper: dict[str, list[tuple[str | None, str]]] = {one: [] for one in ids}
     if corpus.bodies is not None:
-        table = pq.read_table(corpus.bodies, filters=[("paper_id", "in", list(found))])
+        table = pq.read_table(corpus.bodies, filters=[("paper_id", "in", list(by_paper))])
         for each in table.to_pylist():
-            found[each["paper_id"]].append((each["section"], each["text"]))
-    return found
+            by_paper[each["paper_id"]].append((each["section"], each["text"]))
+    return by_paper
 
 
 def stamp(file: Path) -> dict[str, Any]:

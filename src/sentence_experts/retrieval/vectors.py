@@ -118,12 +118,12 @@ class RouteVectors:
         """One vector per paper, (papers, dimensions): the mean of its passages; zeros without text."""
         wanted = np.asarray(rows, np.int64)
         begins, ends = (np.searchsorted(self.rows, wanted, side) for side in ("left", "right"))
-        found = np.zeros((len(wanted), self.vectors.shape[1]), np.float32)
+        means = np.zeros((len(wanted), self.vectors.shape[1]), np.float32)
         for number in np.flatnonzero(ends > begins):
-            found[number] = self.vectors[begins[number] : ends[number]].mean(axis=0)
+            means[number] = self.vectors[begins[number] : ends[number]].mean(axis=0)
         several = ends - begins > 1
-        found[several] = unit_length(found[several])
-        return found
+        means[several] = unit_length(means[several])
+        return means
 
     @cached_property
     def sample(self) -> RouteVectors:
