@@ -74,10 +74,11 @@ class TrainConfig(Config):
         description="Number of mined negatives per pair: the nearest texts of the route that are no known "
         "positives. Tasks with negatives of their own keep those",
     )
-    route_by: Literal["domain", "router"] = Field(
-        "domain",
-        description="Expert of a training text in a model with a learned sequence router: that of its "
-        "domain, or the router's choice",
+    route_by: Literal["router", "domain"] = Field(
+        "router",
+        description="Expert of a training text in a model with a learned sequence router: the router's "
+        "choice, or that of its domain (the preprint's; in mixed batches experts then learn to tell domains "
+        "apart, which misleads them where the router errs)",
     )
     router_loss: float = Field(
         1.0, ge=0, description="Weight of a learned sequence router's cross-entropy to the domain"

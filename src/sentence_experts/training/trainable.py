@@ -51,7 +51,7 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         f"`router_loss`: {no_router} of whole texts": not reads_texts
         and config.router_loss != default["router_loss"],
         f"`balance_loss`: {no_router}": not learned and config.balance_loss is not None,
-        f"`route_by=router`: {no_router} of whole texts": not reads_texts and config.route_by == "router",
+        f"`route_by=domain`: {no_router} of whole texts": not reads_texts and config.route_by == "domain",
         f"`router_learning_rate`: {no_router}": (
             config.router_learning_rate != default["router_learning_rate"]
             and not any(ROUTERS in name for name in weights)
