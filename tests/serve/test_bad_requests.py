@@ -29,11 +29,11 @@ CASES = [
     (GOOD | {"input": [True]}, 422, "input.0", "is no text"),
     (GOOD | {"input": [[1], [2]]}, 400, "input.0", "another model's vocabulary"),
     (GOOD | {"input": ["a"] * 3000}, 413, "input", "at most 2,048 are taken"),
-    (GOOD | {"encoding_format": "hex"}, 422, "encoding_format", "'float' or 'base64'"),
+    (GOOD | {"encoding_format": "hex"}, 422, "encoding_format", ": must be 'float' or 'base64'"),
     (GOOD | {"dimensions": 16}, 400, "dimensions", "not trained for shorter vectors"),
     (GOOD | {"dimensions": 64}, 400, "dimensions", "vectors of 32 numbers"),
     (GOOD | {"dimensions": -1}, 400, "dimensions", "vectors of 32 numbers"),
-    (GOOD | {"dimensions": "32"}, 422, "dimensions", "integer"),
+    (GOOD | {"dimensions": "32"}, 422, "dimensions", "must be a valid integer"),
     (GOOD | {"rout": "crops"}, 422, "rout", "no such field; did you mean route"),
     (GOOD | {"route": "soil"}, 422, "route", "its routes: crops, neuro"),
     (GOOD | {"route": {"a": 1}}, 422, "route", "valid"),
@@ -50,6 +50,12 @@ def test_a_bad_field_is_named(
     assert (answer.status_code, error["code"]) == (status, status)
     assert error["param"] == field
     assert message in error["message"]
+
+
+def test_too_few_texts_are_refused_in_a_plain_sentence(client: httpx.Client) -> None:
+    asked = {"inputs": {"source_sentence": "a", "sentences": []}, "route": "crops"}
+    answer = client.post("/similarity", json=asked)
+    assert answer.json()["error"] == "inputs.sentences: must have at least 1 item"
 
 
 BODIES = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -95,6 +96,9 @@ async def _read_body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
+_SHOULD, _AFTER = re.compile("^(Input|List|String|Value) should"), re.compile(" after validation, not .*")
+
+
 def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
     """The first problem, without what was sent."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -111,7 +115,8 @@ def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
         return RequestError(422, "this field is needed", place)
     if not place:
         return RequestError(422, "the request must be a JSON object")
-    return RequestError(422, first["msg"].removeprefix("Value error, "), place)
+    text = _AFTER.sub("", first["msg"].removeprefix("Value error, "))
+    return RequestError(422, _SHOULD.sub("must", text), place)
 
 
 async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CAPACITY, KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64"
 IDLE_SECONDS = 30  # after which a connection without requests is closed
 
 
@@ -97,6 +98,9 @@ def serve(
         UsageError, InputError: as `create_app`, or the address cannot be listened at.
     """
     require("uvicorn", "serve")
+    # oneDNN keeps a kernel for each size of a batch, and batches have all sizes: its own limit of 1,024 lets
+    # memory grow for hours. To make one anew takes no time that could be measured.
+    os.environ.setdefault(CAPACITY, KERNELS)
     import uvicorn
 
     config = ServeConfig.of(config, **settings)
