@@ -132,3 +132,8 @@ def test_tensors_on_no_device_are_those_of_torch(made: int) -> None:
     with LightMeta():
         assert torch.empty_like(found, device="cpu").device.type == "cpu"
         assert torch.nn.init.ones_(torch.zeros(2)).tolist() == [1, 1]
+
+
+def test_a_server_imports_no_torch_before_its_models() -> None:
+    code = "import sys, sentence_experts.serve.library; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentence_experts.compat.sentence_transformers import with_own_tokenizer
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
 from sentence_experts.errors import InputError
@@ -25,6 +24,7 @@ class MixedLane:
     """A model that takes tokenized texts of all routes and requests in one forward pass."""
 
     def __init__(self, model: SentenceTransformer) -> None:
+        from sentence_experts.compat.sentence_transformers import with_own_tokenizer
         from sentence_experts.models.layers.packed_forward import is_packed
 
         self._encoder = ParallelCpuEncoder(model, 1)

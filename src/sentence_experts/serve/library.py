@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.compat.sentence_transformers import with_own_tokenizer
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.routing.route_classifier import AUTO
@@ -84,6 +83,8 @@ class Library:
 
     def _open(self, served: ServedModel) -> Searcher:
         """A searcher with the vectors of all lenses, by an encoder of its own beside the server's batches."""
+        from sentence_experts.compat.sentence_transformers import with_own_tokenizer
+
         # Requests may use the model's tokenizer at the same time, which takes one call at a time.
         model = with_own_tokenizer(served.model) if takes_packed(served.model) else served.model
         searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self._papers)
