@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from helpers.small_articles import jats, links, papers, ref
 from sentence_experts.corpus import adding
 from sentence_experts.corpus.adding import add_to_corpus
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.tables import CorpusFolder
-from sentence_experts.errors import InputError
+from sentence_experts.corpus.tables import DOMAINS, DOMAINS_SCHEMA, MANIFEST, CorpusFolder
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import write_parquet
 
 RIS = """TY  - JOUR
 TI  - {0}
@@ -90,3 +92,15 @@ def test_a_wrong_source_leaves_the_corpus_as_it_was(tmp_path: Path, article: Pat
     with pytest.raises(InputError, match="no such file"):
         add_to_corpus(corpus, [tmp_path / "none.ris"], workers=1)
     assert len(papers(CorpusFolder.open(tmp_path / "corpus"))) == 1
+
+
+def test_a_fetched_corpus_does_not_lose_its_domains_unsaid(tmp_path: Path, article: Path) -> None:
+    fetched = import_corpus([article], tmp_path / "fetched", workers=1)
+    manifest = json.loads((fetched.path / MANIFEST).read_text())
+    manifest["tables"][DOMAINS] = {}
+    (fetched.path / MANIFEST).write_text(json.dumps(manifest))
+    write_parquet(fetched.path / DOMAINS, DOMAINS_SCHEMA.empty_table())
+    with pytest.raises(UsageError, match="fetched by queries"):
+        add_to_corpus(fetched.path, [ris(tmp_path, "one.ris", "b")], workers=1)
+    assert (fetched.path / DOMAINS).is_file()
+    assert len(papers(import_corpus([fetched.path, tmp_path / "one.ris"], workers=1))) == 2

@@ -45,7 +45,8 @@ def add_to_corpus(
 
     Raises:
         InputError: as `import_corpus`, or there is no corpus.
-        UsageError: nothing to add.
+        UsageError: nothing to add, or the corpus was fetched: its tables of domains and provenance belong to
+            its queries.
 
     Example:
         >>> from sentence_experts import import_corpus
@@ -58,6 +59,11 @@ def add_to_corpus(
     merged = hidden_beside(folder, ".adding")
     if (folder / MANIFEST).is_file() or not (merged / MANIFEST).is_file():
         before = CorpusFolder.open(folder)
+        if before.domains is not None:
+            raise UsageError(
+                f"{folder}: fetched by queries, whose domains and provenance a merged corpus does not have; "
+                "import this folder and the sources into a new corpus, with rules for its domains"
+            )
         paths = [sources] if isinstance(sources, str | Path) else list(sources)
         given = gather_sources(paths, config, papers, citations).described
         if {source["sha256"] for source in given} <= _hashes(before.manifest.get("sources", [])):
