@@ -104,6 +104,34 @@ def test_ratings_are_refused() -> None:
         import_pairs(questions(2))
 
 
+def test_blank_doubled_and_unread_parts_of_a_table_are_left_out_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    rows = questions().to_dict("records")
+    twice = [*rows, rows[3], {**rows[0], "anchor": " "}, {**rows[0], "positive": None}]
+    messy = pd.DataFrame(twice).assign(rating=3)
+    assert import_pairs(messy).hashes() == import_pairs(rows).hashes()
+    assert "1 rows repeat another" in caplog.text
+    assert f"2 rows lack a text and are left out (row {len(rows) + 2}, {len(rows) + 3})" in caplog.text
+    assert "not read: the column rating" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"anchor": ""}, "no row with both texts"),
+        ({"label": 0}, "no linked pair"),
+        ({"label": "yes"}, "the column label holds 'yes'; a label is 1"),
+    ],
+)
+def test_a_table_without_pairs_is_refused(changed: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        import_pairs(questions().assign(**changed))
+    with pytest.raises(InputError, match="no row with both texts"):
+        import_pairs(questions().head(0))
+
+
 def test_the_same_table_gives_the_same_bytes() -> None:
     hashes = {seed: import_pairs(questions(), seed=seed).hashes() for seed in (0, 1)}
     assert hashes[0] == import_pairs(questions()).hashes() != hashes[1]

@@ -42,6 +42,14 @@ def test_suggested_domains_are_those_that_sort_most_papers(tmp_path: Path) -> No
     assert suggest_domains(papers(), file, min_papers=5, most=2, overwrite=True) != rules
 
 
+def test_spellings_of_one_word_are_one_domain() -> None:
+    """Rules are matched without regard to case."""
+    words = ["stroke", "Stroke", "Sleep", "Stroke", "Rice", "Rice"]
+    rows = [{**paper, "keywords": [words[n % 6]]} for n, paper in enumerate(papers(60))]
+    rules = suggest_domains(rows, by="keywords", min_papers=5)
+    assert rules["domains"] == {word.lower(): {"keywords": [word]} for word in ("Stroke", "Rice", "Sleep")}
+
+
 def test_papers_without_anything_to_sort_them_by() -> None:
     with pytest.raises(InputError, match="no column sorts the papers into two domains of 50 papers"):
         suggest_domains(papers())

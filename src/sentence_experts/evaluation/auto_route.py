@@ -20,7 +20,8 @@ from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.routing.config import AutoRouteConfig
-from sentence_experts.models.routing.route_classifier import AUTO, auto_route_output
+from sentence_experts.models.routing.known_routes import AUTO
+from sentence_experts.models.routing.route_classifier import auto_route_output
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import locked, sha256_file, sha256_text
 from sentence_experts.tables import Table, TextTable

@@ -17,7 +17,7 @@ from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
-from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routing.known_routes import AUTO_FOLDER, KnownRoutes
 from sentence_experts.models.sources import (
     check_hub,
     hub_commit,
@@ -219,7 +219,6 @@ def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> Exper
     """A model with experts that knows their files, and chooses routes if it was saved so."""
     from sentence_experts.models.routing.automatic import AutoRoutedEncoder
     from sentence_experts.models.routing.route_classifier import AGAIN, RouteClassifier, has_auto_route
-    from sentence_experts.models.routing.route_classifier import FOLDER as CLASSIFIER
     from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, named
 
     folder, residency = Path(place), model.routed_model.residency
@@ -233,7 +232,7 @@ def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> Exper
     strangers = set(classifier.routes) - {route.name for route in model.routes}
     if strangers or classifier.weights.shape[1] != width:
         other = f"it knows {named(strangers)}" if strangers else f"its vectors are not of length {width}"
-        raise InputError(f"{folder / CLASSIFIER}: automatic routes of another model: {other}; {AGAIN}")
+        raise InputError(f"{folder / AUTO_FOLDER}: automatic routes of another model: {other}; {AGAIN}")
     return AutoRoutedEncoder(model, classifier)
 
 

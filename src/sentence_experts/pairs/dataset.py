@@ -44,7 +44,7 @@ PAIRS_SCHEMA = pa.schema([
     ("anchor_id", pa.string()),
     ("positive_id", pa.string()),
 ])  # fmt: skip
-PAIR_COLUMNS = tuple(PAIRS_SCHEMA.names)
+PAIR_COLUMNS: tuple[str, ...] = tuple(PAIRS_SCHEMA.names)
 LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
 # What the columns of users' tables are read as; the others are numbers.
 READ = {

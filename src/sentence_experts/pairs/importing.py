@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
-from sentence_experts.pairs.dataset import NEGATIVE, Pairs, links_of, pair_table, whole_table
+from sentence_experts.pairs.dataset import NEGATIVE, PAIR_COLUMNS, Pairs, links_of, pair_table, whole_table
 from sentence_experts.pairs.drawing import draw_unlinked
 from sentence_experts.pairs.matched import keys_of
 from sentence_experts.pairs.splits import (
@@ -37,7 +37,8 @@ from sentence_experts.table_values import texts
 from sentence_experts.tables import Table, name_of_table
 
 logger = logging.getLogger(__name__)
-_SPLIT = "split"
+_SPLIT, _ROW = "split", "number of the row"
+_COLUMNS = frozenset({*PAIR_COLUMNS, "route", "score", NEGATIVE, _SPLIT})
 
 
 def import_pairs(
@@ -90,14 +91,45 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
                 f"{name} lacks the column {getattr(config, column)}, a text of each pair; it has: "
                 f"{', '.join(table.column_names)}; name it with `{column}`"
             )
+    table = _usable_rows(name, table)
     _check_labels(name, table)
     pairs = pair_table(table, name)
+    if not pc.any(pc.equal(pairs["label"], 1)).as_py():
+        raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
     split = None
     if _SPLIT in names:
         given = texts(table[_SPLIT], f"{name}, column {_SPLIT}").to_pylist()
         numbers = [_number_of(OTHER_NAMES.get(each, each), name) for each in given]
         split = np.array(numbers, dtype=np.int64)
     return pairs, split
+
+
+def _usable_rows(name: str, table: pa.Table) -> pa.Table:
+    """The rows with both texts, each once; what is left out, and columns that are not read, are logged.
+
+    Raises:
+        InputError: none is left.
+    """
+    if ignored := [column for column in table.column_names if column not in _COLUMNS]:
+        logger.info(f"{name}: not read: the column{'s' * (len(ignored) > 1)} {', '.join(ignored)}")
+    numbers = pa.array(np.arange(table.num_rows))
+    numbered = table.select([column for column in table.column_names if column in _COLUMNS])
+    numbered = numbered.append_column(_ROW, numbers)
+    for end in ("anchor", "positive"):
+        filled = pc.not_equal(pc.utf8_trim_whitespace(pc.cast(numbered[end], pa.string())), "")
+        numbered = numbered.filter(pc.fill_null(filled, False))
+    blank = np.setdiff1d(numbers.to_numpy(), numbered[_ROW].to_numpy())
+    if not numbered.num_rows:
+        raise InputError(f"{name} holds no row with both texts")
+    if len(blank):
+        first = ", ".join(str(number + 1) for number in blank[:5])
+        more = " ..." * (len(blank) > 5)
+        logger.warning(f"{name}: {len(blank):,} rows lack a text and are left out (row {first}{more})")
+    columns = numbered.drop_columns([_ROW]).column_names
+    once = numbered.group_by(columns, use_threads=False).aggregate([(_ROW, "min")])[f"{_ROW}_min"]
+    if doubled := numbered.num_rows - len(once):
+        logger.info(f"{name}: {doubled:,} rows repeat another and are left out")
+    return table.take(once.take(pc.array_sort_indices(once)))
 
 
 def _number_of(split: str | None, name: str) -> int:
@@ -114,7 +146,10 @@ def _check_labels(name: str, table: pa.Table) -> None:
     try:
         values = pc.cast(table[columns[0]], pa.float64())
     except pa.ArrowException:
-        return  # `pair_table` names what is wrong with a label
+        first = table[columns[0]][0].as_py()
+        raise InputError(
+            f"{name}: the column {columns[0]} holds {first!r}; a label is 1 (linked) or 0"
+        ) from None
     if columns[0] == "score" or not pc.all(pc.is_in(pc.drop_null(values), pa.array([0.0, 1.0]))).as_py():
         low, high = pc.min(values).as_py(), pc.max(values).as_py()
         raise InputError(

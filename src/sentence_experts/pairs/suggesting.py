@@ -109,15 +109,19 @@ def suggest_domains(
 
 def _chosen(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict[str, int]:
     """Value -> the papers that it brings beside those of the values before it."""
-    common = corpus.count_values(COLUMNS[by], _TRIED_PER_DOMAIN * config.most)
+    common: dict[str, int] = {}
+    spelling: dict[str, str] = {}  # the most common one; rules are matched without regard to case
+    for value, count in corpus.count_values(COLUMNS[by], _TRIED_PER_DOMAIN * config.most).items():
+        first = spelling.setdefault(value.casefold(), value)
+        common[first] = common.get(first, 0) + count
     papers = pq.read_metadata(corpus.papers).num_rows
     most = _MAX_SHARE * papers
     common = {value: count for value, count in common.items() if config.min_papers <= count <= most}
     having: dict[str, set[int]] = {value: set() for value in common}
     for number, values in enumerate(_values(corpus, by)):
         for value in values:
-            if value in having:
-                having[value].add(number)
+            if (own := having.get(spelling.get(value.casefold(), value))) is not None:
+                own.add(number)
     chosen: dict[str, int] = {}
     taken: set[int] = set()
     while having and len(chosen) < config.most:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_file, sha256_text
 
@@ -37,6 +35,8 @@ def joined(fields: Mapping[str, Any], unit: str, sections: Sections = ()) -> str
 
 def texts_of(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
     """(row in papers.parquet, text) of each paper that has the unit's text."""
+    import pyarrow.parquet as pq  # the command line starts without it
+
     columns = list(UNITS[unit])
     bodies = _bodies(corpus.bodies) if unit == PASSAGES and corpus.bodies else iter(())
     body = next(bodies, None)
@@ -56,6 +56,8 @@ def texts_of(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
 
 def _bodies(file: Path) -> Iterator[tuple[str, list[tuple[str | None, str]]]]:
     """(paper id, its sections), in the order of the papers."""
+    import pyarrow.parquet as pq  # the command line starts without it
+
     paper = ""
     sections: list[tuple[str | None, str]] = []
     for batch in pq.ParquetFile(file).iter_batches(1024):
@@ -71,6 +73,8 @@ def _bodies(file: Path) -> Iterator[tuple[str, list[tuple[str | None, str]]]]:
 
 def sections_of(corpus: CorpusFolder, ids: Iterable[str]) -> dict[str, list[tuple[str | None, str]]]:
     """The sections of some papers, by paper id; none of those without a full text."""
+    import pyarrow.parquet as pq  # the command line starts without it
+
     by_paper: dict[str, list[tuple[str | None, str]]] = {one: [] for one in ids}
     if corpus.bodies is not None:
         table = pq.read_table(corpus.bodies, filters=[("paper_id", "in", list(by_paper))])

@@ -20,8 +20,8 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder, save
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
+from sentence_experts.models.routing.known_routes import AUTO_FOLDER
 from sentence_experts.models.routing.route_classifier import (
-    FOLDER,
     RouteClassifier,
     fit_classifier,
     has_auto_route,
@@ -137,7 +137,7 @@ def test_forms_of_output(routed: AutoRoutedEncoder) -> None:
 @ONE_FAMILY
 def test_saved_and_loaded(routed: AutoRoutedEncoder, tmp_path: Path) -> None:
     save(routed, tmp_path / "model")
-    files = {file.suffix for file in (tmp_path / "model" / FOLDER).iterdir()}
+    files = {file.suffix for file in (tmp_path / "model" / AUTO_FOLDER).iterdir()}
     assert files == {".json", ".safetensors"}
     code = """
 import sys, numpy as np, sentence_experts
@@ -243,7 +243,7 @@ def test_wrong_settings(settings: dict[str, object], message: str, tmp_path: Pat
 @ONE_FAMILY
 def test_a_broken_file(routed: AutoRoutedEncoder, tmp_path: Path) -> None:
     save(routed, tmp_path / "model")
-    (tmp_path / "model" / FOLDER / "auto_route.safetensors").write_bytes(b"torn")
+    (tmp_path / "model" / AUTO_FOLDER / "auto_route.safetensors").write_bytes(b"torn")
     with pytest.raises(InputError, match=r"auto_route\.safetensors has changed since it was written"):
         sentence_experts.load(tmp_path / "model")
 

@@ -20,7 +20,8 @@ from sentence_experts.compat.torch import take_state
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.encoder import ExpertEncoder, prepend
-from sentence_experts.models.routing.route_classifier import AUTO, FOLDER, RouteClassifier, fit_classifier
+from sentence_experts.models.routing.known_routes import AUTO, AUTO_FOLDER
+from sentence_experts.models.routing.route_classifier import RouteClassifier, fit_classifier
 from sentence_experts.models.storage.fingerprint import forget_origin
 from sentence_experts.models.surgery.merge import average_experts
 from sentence_experts.progress import progress
@@ -158,7 +159,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         update_json(folder / "config.json", {"auto_routes": True})
         settings = folder / "config_sentence_transformers.json"
         update_json(settings, {"prompts": {**read_json(settings)["prompts"], AUTO: AUTO_PROMPT}})
-        note_changes(folder, [FOLDER, "config.json", settings.name])
+        note_changes(folder, [AUTO_FOLDER, "config.json", settings.name])
 
     def log_low_confidence(self) -> None:
         """Log the number of texts since the last call that were below the confidence threshold, if any."""

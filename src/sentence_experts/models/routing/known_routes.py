@@ -15,6 +15,8 @@ from sentence_experts.models.sources import model_folder, source_name
 from sentence_experts.storage import check_version, read_json
 
 SETTINGS = "config_sentence_transformers.json"
+# The route that a classifier beside the model chooses for each text, and the folder of that classifier.
+AUTO, AUTO_FOLDER = "auto", "auto_route"
 
 
 @dataclass(frozen=True)

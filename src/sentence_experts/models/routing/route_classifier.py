@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.models.pooling import unit
+from sentence_experts.models.routing.known_routes import AUTO_FOLDER
 from sentence_experts.models.storage.complete import read_arrays
 from sentence_experts.storage import Output, output, read_json, replacing_folder, write_json
 
-AUTO = "auto"
-FOLDER, SETTINGS, WEIGHTS = "auto_route", "auto_route.json", "auto_route.safetensors"
+SETTINGS, WEIGHTS = "auto_route.json", "auto_route.safetensors"
 AGAIN = "write it again with `auto_route`"
 
 
@@ -60,7 +60,7 @@ class RouteClassifier:
         settings = dict(vars(self))
         # safetensors writes an array's memory as it is and ignores the order of its axes.
         arrays = {name: np.ascontiguousarray(settings.pop(name)) for name in ("weights", "biases")}
-        with replacing_folder(model / FOLDER) as folder:
+        with replacing_folder(model / AUTO_FOLDER) as folder:
             save_file(arrays, folder / WEIGHTS)
             write_json(folder / SETTINGS, settings)
 
@@ -71,10 +71,10 @@ class RouteClassifier:
         Raises:
             InputError: it is not there, or not whole.
         """
-        settings = read_json(model / FOLDER / SETTINGS)
+        settings = read_json(model / AUTO_FOLDER / SETTINGS)
         if "otherwise" in settings:  # its name in version 0.1.0
             settings["fallback"] = settings.pop("otherwise")
-        arrays = read_arrays(model / FOLDER / WEIGHTS, ("weights", "biases"))
+        arrays = read_arrays(model / AUTO_FOLDER / WEIGHTS, ("weights", "biases"))
         try:
             classifier = cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
             fits = classifier.weights.ndim == 2 and classifier.biases.shape == (len(classifier.weights),) == (
@@ -82,11 +82,11 @@ class RouteClassifier:
             )
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"{model / FOLDER / SETTINGS}: cannot be read ({brief(error)}); {AGAIN}"
+                f"{model / AUTO_FOLDER / SETTINGS}: cannot be read ({brief(error)}); {AGAIN}"
             ) from error
         if not fits:
             raise InputError(
-                f"{model / FOLDER / WEIGHTS}: not of these {len(classifier.routes)} routes; {AGAIN}"
+                f"{model / AUTO_FOLDER / WEIGHTS}: not of these {len(classifier.routes)} routes; {AGAIN}"
             )
         return classifier
 
@@ -94,13 +94,17 @@ class RouteClassifier:
 def auto_route_output(model: Path, overwrite: bool) -> AbstractContextManager[Output]:
     """Lock the automatic routes in a model's folder while they are written (`storage.output`)."""
     return output(
-        model / FOLDER, "set of automatic routes", names=(WEIGHTS, SETTINGS), grows=True, overwrite=overwrite
+        model / AUTO_FOLDER,
+        "set of automatic routes",
+        names=(WEIGHTS, SETTINGS),
+        grows=True,
+        overwrite=overwrite,
     )
 
 
 def has_auto_route(source: str | Path) -> bool:
     """Whether this is a model's folder with a classifier of routes."""
-    return (Path(source) / FOLDER / SETTINGS).is_file()
+    return (Path(source) / AUTO_FOLDER / SETTINGS).is_file()
 
 
 def fit_classifier(

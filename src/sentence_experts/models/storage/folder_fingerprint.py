@@ -14,13 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sentence_experts.errors import InputError
 from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING
-from sentence_experts.models.routing.known_routes import SETTINGS
-from sentence_experts.models.routing.route_classifier import AUTO
-from sentence_experts.models.routing.route_classifier import FOLDER as AUTO_FOLDER
+from sentence_experts.models.routing.known_routes import AUTO, AUTO_FOLDER, SETTINGS
 from sentence_experts.models.storage.shards import INDEX, WEIGHTS
 from sentence_experts.models.storage.weight_names import expert_of, of_expert
 from sentence_experts.storage import (
@@ -152,13 +148,15 @@ def _weights_digest(
             rows, shape = each[:base_tokens], [base_tokens, *shape[1:]]
         canonical = name if number is None else of_expert(name, 0)
         digest.update(f"{canonical} {kind} {shape}".encode())
-        digest.update(np.ascontiguousarray(rows).data)
+        digest.update(rows.data)
     held = any(expert_of(name) in (None, expert) for name in header)
     return (digest.hexdigest(), own.hexdigest()) if held else ()
 
 
 def _tensors(file: Path) -> tuple[Mapping[str, Any], Any]:
     """The header of a safetensors file, and its bytes, mapped into memory."""
+    import numpy as np  # the command line starts without it
+
     try:
         content = np.memmap(file, np.uint8, "r")
         length = int.from_bytes(bytes(content[:8]), "little")
