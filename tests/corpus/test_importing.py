@@ -207,9 +207,10 @@ def test_wrong_calls_are_refused_with_reason(folder: Callable[..., Path], tmp_pa
         import_corpus([articles], tmp_path / "out", workers=0)
     with pytest.raises(InputError, match=r"missing.*no such file"):
         import_corpus([tmp_path / "missing"], tmp_path / "out")
-    for name, why in (("notes.doc", "neither a folder"), ("notes.txt", "do not show their format")):
-        (tmp_path / name).write_text("x")
-        with pytest.raises(InputError, match=rf"notes\.\w+.*{why}"):
+    wrong = (("notes.doc", "x", "neither a folder"), ("notes.txt", "x", "do not show their format"))
+    for name, text, why in (*wrong, ("none.ris", "", "empty")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InputError, match=rf"{name}.*{why}"):
             import_corpus([tmp_path / name], tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.doc").write_text("x")

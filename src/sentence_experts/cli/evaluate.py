@@ -48,6 +48,12 @@ def register(app: typer.Typer) -> None:
     )
 
 
+Seeds = Annotated[
+    dict[str, list[str]] | None,
+    Field(description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"),
+]
+
+
 def evaluate_models(
     config: EvaluateConfig,
     out: Annotated[
@@ -64,10 +70,7 @@ def evaluate_models(
     name: Annotated[
         dict[str, str] | None, Field(description="LABEL=MODEL: what to call a model in the results")
     ] = None,
-    seeds: Annotated[
-        dict[str, list[str]] | None,
-        Field(description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"),
-    ] = None,
+    seeds: Seeds = None,
     overwrite: Overwrite = False,
     qrels: Annotated[Path | None, typer.Option(help="Judged papers, in TREC's or BEIR's layout")] = None,
     queries: Annotated[

@@ -66,6 +66,8 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
         files = of_works or files
     if not files:
         raise InputError(f"{path}: holds no file of records ({', '.join(RECORD_SUFFIXES)})")
+    if not any(file.stat().st_size for file in files):
+        raise InputError(f"{path}: empty, no records to read")
     base = path.parent if path.is_file() else path
     record_files = []
     for file in files:
