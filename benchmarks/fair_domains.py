@@ -1,6 +1,6 @@
 """Do domain experts pay with matched negatives, and when an expert gets as many updates as a dense model?
 
-    OMP_NUM_THREADS=1 python benchmarks/fair_domains.py --out FOLDER [--parts main router routing few seven]
+    python benchmarks/fair_domains.py --out FOLDER [--parts main router routing few seven long]
 
 The first study (`domain_experts.py`) had negatives that "times cited" tells from the positives, and gave an
 expert 15 updates where the dense model had 105. Here both ends of a negative are ends of positives, and each
@@ -11,6 +11,7 @@ have batches of one domain, the others mixed ones.
 
 `few`: one domain has 50, 200 or 800 pairs. Is it served better by its expert, or by the shared model? With
 those of `main`, which has 384, these are four sizes. `seven`: all domains of the first study, on their own.
+`long`: two domains, and 105 updates for each expert, as many as the dense model of the first study had.
 `routing`, added when the learned router had turned out worse than the base: the same trained on its own
 choices in place of the domains, and with batches of one domain.
 
@@ -21,7 +22,7 @@ that this fits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ import sentence_experts as se
 from domain_experts import DOMAINS, RULES
 from pair_study import (
     UNTRAINED,
+    Citing,
     Clock,
     areas,
     compared,
@@ -43,6 +45,7 @@ from pair_study import (
     measure_untrained,
     pairs_of,
     spent,
+    text_free,
     verdict,
 )
 from sentence_experts.evaluation.results import PairEvaluation
@@ -113,6 +116,7 @@ class Study:
 
 TWO = Study("fair_domains", "domain-pairs", ("crops", "neuroscience"), updates=24, test_pairs=200)
 SEVEN = Study("fair_domains_seven", "seven-pairs", DOMAINS, updates=12, test_pairs=100)
+LONG = replace(TWO, name="fair_domains_long", updates=105)
 
 
 def small_rows(test: pa.Table) -> np.ndarray:
@@ -179,7 +183,7 @@ def few_table(study: Study, runs: RunFile, test: pa.Table, seeds: int) -> list[s
     return table
 
 
-def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
+def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int, citing: Citing) -> None:
     """Write the study's page and its figures."""
     test = pairs.split("test")  # with the articles behind each pair, by which intervals cluster
     found = finished(runs, test, seeds)
@@ -200,6 +204,8 @@ def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int) -> None:
         *main_table(study, found),
         *few,
         "",
+        f"ROC-AUC of scores that read no text: {text_free(test, citing)}.",
+        "",
         f"**{said}**",
         "",
         spent(runs),
@@ -214,14 +220,16 @@ PARTS: dict[str, list[tuple[int | None, tuple[str, ...]]]] = {
     "routing": [(None, (OWN_CHOICE, ONE_DOMAIN))],
     "few": [(small, (DENSE, EXPERTS)) for small in FEW],
     "seven": [(None, (DENSE, EXPERTS))],
+    "long": [(None, (DENSE, EXPERTS))],
 }
+STUDIES = {"seven": SEVEN, "long": LONG}  # of all other parts: TWO
 
 
 def main() -> None:
     """Train and test what is missing, and write the results."""
     given = arguments(__doc__, parts=tuple(PARTS))
-    for study in (TWO, SEVEN):
-        parts = [part for part in given.parts if (part == "seven") == (study is SEVEN)]
+    for study in (TWO, *STUDIES.values()):
+        parts = [part for part in given.parts if STUDIES.get(part, TWO) is study]
         if not parts:
             continue
         pairs = study.compiled(given.out)
@@ -240,7 +248,7 @@ def main() -> None:
             if not runs.done(arm=arm, seed=seed, small=small):
                 runs.append(run(study, arm, seed, small, pairs))
                 print(study.name, arm, small, seed, runs.rows[-1]["seconds"], flush=True)
-        report(study, runs, pairs, given.seeds)
+        report(study, runs, pairs, given.seeds, Citing(se.CorpusFolder.open(given.out / "articles")))
 
 
 if __name__ == "__main__":
