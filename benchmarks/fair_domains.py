@@ -191,11 +191,12 @@ def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int, citing: Cit
     said = "The primary comparison did not run."
     if {DENSE, EXPERTS} <= {model.label for model in found.models}:
         said = verdict(difference(found, EXPERTS, DENSE, MEAN), PRIMARY, MARGIN)
+    parts = next((f", `--parts {part}`" for part, one in STUDIES.items() if one is study), "")
     text = [
         "# Do domain experts pay, with matched negatives and as many updates?",
         "",
         f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/fair_domains.py --out FOLDER`"
-        f"{' ' if study is TWO else ', `--parts seven` '}of {len(study.domains)} domains.",
+        f"{parts} of {len(study.domains)} domains.",
         "",
         f"{seeds} seeds, {study.training['max_steps']} steps of {BATCH} pairs, {study.updates} for each "
         f"expert; {len(test):,} test pairs, split by citing article. 95% intervals over works, articles and "
