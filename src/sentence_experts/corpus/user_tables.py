@@ -148,7 +148,7 @@ def _parse(
     table: Table, name: str, parts: PartStore, source: int, add: Callable[[CorpusPart, Row, int], None]
 ) -> None:
     numbered = enumerate(read_rows(table), start=1)
-    rows = _FULL_TEXTS_PER_PART if FULL_TEXT in read_columns(table) else _ROWS_PER_PART
+    rows = _FULL_TEXTS_PER_PART if FULL_TEXT in map(_folded, read_columns(table)) else _ROWS_PER_PART
     for number, group in missing_groups(parts, source, numbered, rows):
         part = CorpusPart(source, number)
         for row_number, row in group:

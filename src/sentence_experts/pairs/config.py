@@ -228,7 +228,7 @@ class PairsConfig(Config):
 
 
 class ImportPairsConfig(Config):
-    """Settings of `import_pairs` and `suggest_domains`."""
+    """Settings of `import_pairs`."""
 
     anchor: str = Field("anchor", description="Column of the first text of each pair")
     positive: str = Field("positive", description="Column of the second text of each pair")

@@ -116,7 +116,7 @@ def _usable_rows(name: str, table: pa.Table) -> pa.Table:
     numbered = table.select([column for column in table.column_names if column in _COLUMNS])
     numbered = numbered.append_column(_ROW, numbers)
     for end in ("anchor", "positive"):
-        filled = pc.not_equal(pc.utf8_trim_whitespace(pc.cast(numbered[end], pa.string())), "")
+        filled = pc.not_equal(pc.utf8_trim_whitespace(texts(numbered[end], f"{name}, column {end}")), "")
         numbered = numbered.filter(pc.fill_null(filled, False))
     blank = np.setdiff1d(numbers.to_numpy(), numbered[_ROW].to_numpy())
     if not numbered.num_rows:
@@ -124,11 +124,11 @@ def _usable_rows(name: str, table: pa.Table) -> pa.Table:
     if len(blank):
         first = ", ".join(str(number + 1) for number in blank[:5])
         more = " ..." * (len(blank) > 5)
-        logger.warning(f"{name}: {len(blank):,} rows lack a text and are left out (row {first}{more})")
+        logger.warning(f"{name}: left out, as they lack a text: {len(blank):,} (row {first}{more})")
     columns = numbered.drop_columns([_ROW]).column_names
     once = numbered.group_by(columns, use_threads=False).aggregate([(_ROW, "min")])[f"{_ROW}_min"]
     if doubled := numbered.num_rows - len(once):
-        logger.info(f"{name}: {doubled:,} rows repeat another and are left out")
+        logger.info(f"{name}: left out, as they repeat another row: {doubled:,}")
     return table.take(once.take(pc.array_sort_indices(once)))
 
 
@@ -146,7 +146,7 @@ def _check_labels(name: str, table: pa.Table) -> None:
     try:
         values = pc.cast(table[columns[0]], pa.float64())
     except pa.ArrowException:
-        first = table[columns[0]][0].as_py()
+        first = next(value for value in table[columns[0]].to_pylist() if not _is_number(value))
         raise InputError(
             f"{name}: the column {columns[0]} holds {first!r}; a label is 1 (linked) or 0"
         ) from None
@@ -156,6 +156,14 @@ def _check_labels(name: str, table: pa.Table) -> None:
             f"{name}: the column {columns[0]} holds ratings from {low:g} to {high:g}, not labels 0 and 1; "
             "rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained on"
         )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return value is None
+    return True
 
 
 class _Texts:

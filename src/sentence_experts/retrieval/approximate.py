@@ -128,7 +128,7 @@ def build(place: Path, vectors: Vectors) -> None:
 
 
 def ivf(count: int, dimensions: int) -> Any:
-    """How LanceDB indexes so many vectors of length 1."""
+    """The settings of LanceDB's vector index for `count` vectors of length 1."""
     from lancedb.index import IvfPq
 
     pieces = max(number for number in range(1, dimensions // 4 + 1) if dimensions % number == 0)

@@ -131,7 +131,7 @@ class Searcher:
             filters: which papers to look at.
             hybrid: order papers by the reciprocal ranks of both the cosine and the words of the query (BM25).
             texts: the queries' texts, for `hybrid` where `queries` are vectors.
-            compared: what `RouteVectors.compare` has said of a single query, which saves comparing it again.
+            compared: the result of `RouteVectors.compare` for a single query; it is not computed again.
 
         Raises:
             UsageError: an empty query, `top_k` is less than 1, vectors of another model, or `hybrid` without

@@ -63,7 +63,7 @@ class RouteVectors:
     ) -> list[Ranking]:
         """As `search`, with the places of the vectors instead of rows: those of the best passages.
 
-        What `compare` has said of a single query saves comparing it again.
+        `compared`: the result of `compare` for a single query; with it the cosines are not computed again.
         """
         places = None if allowed is None else np.flatnonzero(allowed[self.rows])
         papers = None if self.spans is None else self.rows
@@ -75,13 +75,13 @@ class RouteVectors:
         if papers is None:
             return self.near.search(queries, top_k, places)
         rankings = []
-        for query, (found, scores) in zip(
+        for query, (passages, scores) in zip(
             queries, self.near.search(queries, _PASSAGES * top_k, places), strict=True
         ):
-            first = np.sort(np.unique(papers[found], return_index=True)[1])[:top_k]
+            first = np.sort(np.unique(papers[passages], return_index=True)[1])[:top_k]
             enough = len(first) == top_k
             exact = () if enough else nearest(self.vectors, query[None], top_k, places, papers)
-            rankings += exact or [(found[first], scores[first])]
+            rankings += exact or [(passages[first], scores[first])]
         return rankings
 
     def compare(self, query: Vectors) -> NDArray[np.float32] | None:

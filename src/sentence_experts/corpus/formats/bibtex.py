@@ -46,9 +46,7 @@ class _UnclosedError(_BrokenError):
 
 def is_bibtex(text: str) -> bool:
     """Whether a text has an entry of BibTeX at the beginning of a line."""
-    return bool(
-        re.search(r"^[ \t]*@[ \t]*[A-Za-z]+\s*\{\s*[^\s,={}]*\s*(?:,|$|[A-Za-z+-]+\s*=)", text, re.MULTILINE)
-    )
+    return bool(_BEGINS.search(text))
 
 
 def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
