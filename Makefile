@@ -6,7 +6,7 @@ SETTINGS := pyproject.toml constraints.txt
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo test test-full lint bench clean
+.PHONY: setup demo test test-full lint bench docs release-check clean
 
 setup: .venv/.installed
 
@@ -32,5 +32,13 @@ test-full: setup lint
 bench: setup
 	for each in encode mixed_batch training_step memory corpus_import co_citation; do $(BIN)/python benchmarks/$$each.py || exit 1; done
 
+# The documentation as a website in site/; a warning is an error.
+ZENSICAL ?= $(BIN)/zensical
+docs:
+	$(ZENSICAL) build --clean --strict
+
+release-check:
+	PYTHON="$(PYTHON)" sh scripts/release_check.sh
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo site dist

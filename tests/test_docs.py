@@ -18,7 +18,7 @@ from sentence_experts.cli.main import VERBS, app_with_verbs
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "src" / "sentence_experts"
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*.md"))]
 
 
 def bash_commands(text: str) -> Iterator[list[str]]:

@@ -12,4 +12,4 @@ import sentence_experts.moee.opening  # noqa: F401  # registers what `load` open
 # The public names stand in `__init__.pyi`; each is imported when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
