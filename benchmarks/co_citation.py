@@ -1,7 +1,8 @@
 """Time and memory from a heavy-tailed citation graph to co-cited pairs, compared with hand-written SQL.
 
     python benchmarks/co_citation.py [--citations 1000000,10000000,100000000] [--memory 4GB] [--threads 2]
-                                     [--rounds 3,3,2] [--folder DIR]
+                                     [--rounds 3,3,2] [--folder DIR] [--ways ours,capped,lists,join]
+                                     [--results NAME]
 
 The graph is drawn with a seed: reference lists of log-normal length with a few reviews that cite thousands,
 works cited by a power law, a domain of 75,000 papers with abstracts that 5% of all papers cite first of all.
@@ -10,12 +11,14 @@ package (from the corpus to the pairs in memory; the domain is what has an abstr
 and by two programs of SQL for the same DuckDB with the same limits: a join of the citations with themselves,
 and the best that we could write, with lists; the pairs in order, on which a dataset's bytes depend. Each runs
 in a process of its own, ways alternate, and all must give the same pairs. Memory is the largest resident set
-of the process, as the kernel counts it.
+of the process, as the kernel counts it; the disk is the largest size of the engine's temporary files, sampled
+twice a second.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -24,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -145,6 +149,8 @@ def write_graph(folder: Path, citations: int, seed: int = 0) -> None:
 
 
 LEAST = 2
+# Of the file of pairs: what the ways put their temporary files beside.
+SPILLED = "spilled"
 OURS, CAPPED, JOIN, LISTS = "ours", "ours, --max-references 500", "SQL, self-join", "SQL, lists"
 NUMBERED = """CREATE TEMP TABLE domain AS
 SELECT paper_id, (row_number() OVER (ORDER BY paper_id) - 1)::INT AS work FROM '{papers}'
@@ -161,6 +167,7 @@ PAIRS_OF_JOIN = """COPY (SELECT one.work AS "left", other.work AS "right", count
 FROM kept one JOIN kept other ON one.article = other.article AND one.work < other.work
 GROUP BY ALL HAVING count(*) >= 2 ORDER BY 1, 2) TO '{out}'"""
 BY_HAND = {JOIN: (NUMBERED, JOINED, PAIRS_OF_JOIN), LISTS: (NUMBERED, PAIRS_OF_LISTS)}
+WAYS = {"ours": OURS, "capped": CAPPED, "lists": LISTS, "join": JOIN}
 
 
 def run_sql(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:
@@ -168,11 +175,40 @@ def run_sql(way: str, corpus: Path, out: Path, memory: str, threads: int) -> Non
 
     with duckdb.connect() as connection:
         connection.execute(f"SET memory_limit = '{memory}'; SET threads = {threads}")
-        connection.execute(f"SET temp_directory = '{out}.spilled'; SET preserve_insertion_order = false")
+        temporary = scratch_of(out) / "sql"
+        connection.execute(f"SET temp_directory = '{temporary}'; SET preserve_insertion_order = false")
         connection.execute("SET enable_progress_bar = false")
         names = {"papers": corpus / PAPERS, "citations": corpus / CITATIONS, "out": out}
         for statement in BY_HAND[way]:
             connection.execute(statement.format(**names))
+
+
+def scratch_of(out: Path) -> Path:
+    """The folder of a way's temporary files."""
+    return out.with_suffix(f".{SPILLED}")
+
+
+class DiskWatch(threading.Thread):
+    """Samples the size of a folder until it is stopped; `largest` has its bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self.largest = 0
+        self._folder, self._stopped = folder, threading.Event()
+
+    def run(self) -> None:
+        """Sample the size."""
+        while not self._stopped.wait(0.5):
+            used = 0
+            for base, _, files in os.walk(self._folder):
+                with contextlib.suppress(OSError):  # a file may go in between
+                    used += sum(os.stat(os.path.join(base, name)).st_blocks * 512 for name in files)
+            self.largest = max(self.largest, used)
+
+    def stop(self) -> None:
+        """End the sampling."""
+        self._stopped.set()
+        self.join()
 
 
 def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> LinkGraph:
@@ -182,7 +218,8 @@ def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> Li
     from sentence_experts.pairs.graph import LinkGraph
 
     longest = 500 if way == CAPPED else None
-    config = PairsConfig.of(min_count=LEAST, max_references=longest, memory=memory, threads=threads)
+    limits: dict[str, Any] = {"memory": memory, "threads": threads, "scratch": scratch_of(out)}
+    config = PairsConfig.of(unit="abstract", min_count=LEAST, max_references=longest, **limits)
     with opened(config, beside=out) as engine:
         return LinkGraph(CorpusFolder.open(corpus), config, engine)
 
@@ -192,6 +229,9 @@ def child(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:
     import ibis
 
     ibis.duckdb.connect().disconnect()  # what either imports is not measured
+    scratch_of(out).mkdir(exist_ok=True)
+    watch = DiskWatch(scratch_of(out))
+    watch.start()
     started, used = time.perf_counter(), time.process_time()
     run = run_sql if way in BY_HAND else run_ours
     graph = run(way, corpus, out, memory, threads)
@@ -199,6 +239,8 @@ def child(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:
         "seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - used,
     }
+    watch.stop()
+    took["disk_megabytes"] = watch.largest / 1e6
     took["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     if graph is not None:
         took["left_out"] = graph.long_lists
@@ -223,12 +265,13 @@ def sorted_pairs(path: Path) -> pa.Table:
     return duckdb.connect().execute(query).to_arrow_table()
 
 
-def compare(citations: int, rounds: int, folder: Path, memory: str, threads: int) -> dict:
-    """All ways on one graph; raises SystemExit where the pairs of two of them differ."""
+def compare(
+    citations: int, rounds: int, ways: list[str], folder: Path, memory: str, threads: int
+) -> dict[str, Any]:
+    """The ways on one graph; raises SystemExit where the pairs of two of them differ."""
     corpus = folder / f"graph-{citations}"
     if not (corpus / MANIFEST).exists():
         write_graph(corpus, citations)
-    ways = (OURS, LISTS, JOIN, CAPPED)
     runs: dict[str, list[dict]] = {way: [] for way in ways}
     for number in range(rounds):
         files = {way: folder / f"pairs-{place}.parquet" for place, way in enumerate(ways)}
@@ -237,7 +280,7 @@ def compare(citations: int, rounds: int, folder: Path, memory: str, threads: int
             print(f"{citations:,}, round {number + 1}: {way}: {runs[way][-1]}", flush=True)
         if number == 0:
             ours = sorted_pairs(files[OURS])
-            if not all(sorted_pairs(files[way]).equals(ours) for way in BY_HAND):
+            if not all(sorted_pairs(files[way]).equals(ours) for way in ways if way in BY_HAND):
                 raise SystemExit(f"{citations:,} citations: the pairs differ")
     counts = read_json(corpus / MANIFEST)["counts"]
     return {"citations": counts["citations"], "pairs": ours.num_rows, "runs": runs}
@@ -248,14 +291,24 @@ def middle(runs: list[dict], what: str) -> float:
 
 
 def as_table(results: list[dict]) -> str:
-    header = ["citations", "pairs", "way", "seconds", "CPU seconds", "CPU of ours to it", "peak memory"]
+    header = [
+        "citations",
+        "pairs",
+        "way",
+        "seconds",
+        "CPU seconds",
+        "CPU of ours to it",
+        "peak memory",
+        "disk",
+    ]
     rows = []
     for result in results:
         for way, runs in result["runs"].items():
             pairs = zip(result["runs"][OURS], runs, strict=True)
             share = statistics.median(ours["cpu_seconds"] / run["cpu_seconds"] for ours, run in pairs)
             cells = [f"{middle(runs, what):.1f}" for what in ("seconds", "cpu_seconds")]
-            cells += [f"{share:.2f}", f"{max(run['megabytes'] for run in runs):,.0f} MB"]
+            cells.append(f"{share:.2f}")
+            cells += [f"{max(run[what] for run in runs):,.0f} MB" for what in ("megabytes", "disk_megabytes")]
             rows.append([f"{result['citations']:,}", f"{result['pairs']:,}", way, *cells])
     return table(header, rows)
 
@@ -269,16 +322,19 @@ def main() -> None:
     options.add_argument("--memory", default="4GB")
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--folder", type=Path, help="folder for the graphs, which stay there")
+    options.add_argument("--ways", default=",".join(WAYS), help="which of them to run; ours always")
+    options.add_argument("--results", default="co_citation", help="name of the files of results")
     options.add_argument("--child", help=argparse.SUPPRESS)
     options.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.child:
         return child(given.child, given.folder, given.out, given.memory, given.threads)
     sizes, rounds = ([int(part) for part in text.split(",")] for text in (given.citations, given.rounds))
+    ways = [OURS, *(WAYS[name] for name in given.ways.split(",") if name != "ours")]
     with tempfile.TemporaryDirectory(dir=HERE) as scratch:
         folder = given.folder or Path(scratch)
         results = [
-            compare(size, number, folder, given.memory, given.threads)
+            compare(size, number, ways, folder, given.memory, given.threads)
             for size, number in zip(sizes, rounds, strict=True)
         ]
     loads = [run["load"] for result in results for runs in result["runs"].values() for run in runs]
@@ -294,7 +350,7 @@ cores, and CPU seconds and ratios say more than seconds. Made by `python benchma
     versions["python"] = platform.python_version()
     limits = {"memory": given.memory, "threads": given.threads}
     write(
-        "co_citation",
+        given.results,
         {"sizes": results, **limits, "versions": versions},
         text,
     )

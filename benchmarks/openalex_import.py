@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import random
@@ -45,56 +46,89 @@ WORDS = [f"{a}{b}" for a in ("neuro", "bio", "geo", "socio", "thermo", "electro"
     "graph", "metry", "logy", "dynamics", "synthesis", "genesis", "scope", "therapy", "static", "chemistry",
 )]  # fmt: skip
 FIELDS = ("Computer Science", "Medicine", "Physics and Astronomy", "Social Sciences", "Engineering")
+TRUE = ("false", "true")
+CC_BY = '"cc-by"'
 
 
-def works(first: int, count: int, total: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Generated works with the numbers from `first` on, of `total`."""
+ABSTRACTS = (
+    2_000  # different ones, so that records are cheap to make but do not repeat within a file's window
+)
+
+
+def works(first: int, count: int, total: int, seed: int) -> Iterator[bytes]:
+    """Generated works with the numbers from `first` on, of `total`, one line of JSON each."""
     generator = random.Random(f"{seed}/{first}")
+    abstracts = [orjson.dumps(_index(random.Random(number))).decode() for number in range(ABSTRACTS)]
+    before, between, after = _fixed_parts()
     for number in range(first, first + count):
-        yield work(number, total, generator)
+        yield _line(number, total, generator, abstracts, before, between, after)
 
 
-def work(number: int, total: int, generator: random.Random) -> dict[str, Any]:
-    """One generated work in the schema of the snapshot."""
-    # The square makes low numbers frequent; one reference in twenty names no work.
-    cited = {int(total * generator.random() ** 2.5) for _ in range(generator.randrange(21))}
-    references = [f"https://openalex.org/W{1000 + (one if one % 20 else one + 10 * total)}" for one in cited]
-    address = f"https://openalex.org/W{1000 + number}"
-    doi = f"https://doi.org/10.5555/simulated.{number}" if generator.random() < 0.85 else None
-    pmid = f"https://pubmed.ncbi.nlm.nih.gov/{number + 1}" if generator.random() < 0.15 else None
-    index: dict[str, list[int]] | None = None
-    if generator.random() < 0.5:
-        index = {}
-        for place in range(150):
-            index.setdefault(generator.choice(WORDS), []).append(place)
-    field = number % len(FIELDS)
-    location = {
-        "is_oa": True, "landing_page_url": doi, "license": "cc-by" if number % 3 else None,
-        "source": {"id": f"https://openalex.org/S{number % 5000}", "display_name": f"Journal {number % 5000}",
-                   "type": "journal", "issn": ["0000-0000"]},
-    }  # fmt: skip
+def _index(generator: random.Random) -> dict[str, list[int]]:
+    """An inverted index of 150 words."""
+    index: dict[str, list[int]] = {}
+    for place in range(150):
+        index.setdefault(generator.choice(WORDS), []).append(place)
+    return index
+
+
+def _fixed_parts() -> tuple[str, str, str]:
+    """What is alike in all works, which an import has to read too: authors, locations, concepts, counts."""
     author = {
         "author_position": "middle", "raw_affiliation_strings": ["Institute of simulated records"],
         "author": {"id": "https://openalex.org/A1", "display_name": "Simulated Author", "orcid": None},
     }  # fmt: skip
-    return {
-        "id": address, "doi": doi, "ids": {"openalex": address, "doi": doi, "pmid": pmid},
-        "title": "Simulated " + " ".join(generator.choices(WORDS, k=8)),
-        "publication_year": 1990 + number % 36, "type": "article", "language": "en",
-        "primary_location": location, "locations": [location, location], "authorships": [author] * 5,
-        "primary_topic": {
-            "id": f"https://openalex.org/T{10000 + number % 4500}", "display_name": f"Topic {number % 4500}",
-            "subfield": {"id": f"https://openalex.org/subfields/{1000 + number % 250}",
-                         "display_name": f"Subfield {number % 250}"},
-            "field": {"id": f"https://openalex.org/fields/{11 + field}", "display_name": FIELDS[field]},
-        },
-        "concepts": [{"id": "https://openalex.org/C1", "display_name": "Concept", "score": 0.5}] * 8,
-        "keywords": [{"id": "https://openalex.org/keywords/k", "display_name": f"Keyword {number % 99}"}],
-        "mesh": [], "is_retracted": number % 10_000 == 0, "is_xpac": number % 50 == 7,
-        "referenced_works": references, "abstract_inverted_index": index,
-        "counts_by_year": [{"year": year, "cited_by_count": 3} for year in range(2016, 2026)],
-        "updated_date": "2026-06-01T00:00:00",
-    }  # fmt: skip
+    location = {"is_oa": True, "landing_page_url": None, "license": "cc-by", "source": None}
+    concept = {"id": "https://openalex.org/C1", "display_name": "Concept", "score": 0.5}
+    counts = [{"year": year, "cited_by_count": 3} for year in range(2016, 2026)]
+    return (
+        f'"authorships":{orjson.dumps([author] * 5).decode()}',
+        f'"locations":{orjson.dumps([location] * 2).decode()},'
+        f'"concepts":{orjson.dumps([concept] * 8).decode()}',
+        f'"mesh":[],"counts_by_year":{orjson.dumps(counts).decode()},"updated_date":"2026-06-01T00:00:00"',
+    )
+
+
+def _line(
+    number: int,
+    total: int,
+    generator: random.Random,
+    abstracts: list[str],
+    before: str,
+    between: str,
+    after: str,
+) -> bytes:
+    """One generated work in the schema of the snapshot."""
+    chance = generator.random
+    # The power makes low numbers frequent; one reference in twenty names no work.
+    cited = {int(total * chance() ** 2.5) for _ in range(int(21 * chance()))}
+    references = ",".join(
+        [f'"https://openalex.org/W{1000 + (one if one % 20 else one + 10 * total)}"' for one in cited]
+    )
+    address = f'"https://openalex.org/W{1000 + number}"'
+    doi = f'"https://doi.org/10.5555/simulated.{number}"' if chance() < 0.85 else "null"
+    pmid = f'"https://pubmed.ncbi.nlm.nih.gov/{number + 1}"' if chance() < 0.15 else "null"
+    index = abstracts[int(ABSTRACTS * chance())] if chance() < 0.5 else "null"
+    title = " ".join([WORDS[int(len(WORDS) * chance())] for _ in range(8)])
+    field = number % len(FIELDS)
+    return (
+        f'{{"id":{address},"doi":{doi},"ids":{{"openalex":{address},"doi":{doi},"pmid":{pmid}}},'
+        f'"title":"Simulated {title}","publication_year":{1990 + number % 36},'
+        f'"type":"article","language":"en",'
+        f'"primary_location":{{"is_oa":true,"landing_page_url":{doi},'
+        f'"license":{CC_BY if number % 3 else "null"},'
+        f'"source":{{"id":"https://openalex.org/S{number % 5000}",'
+        f'"display_name":"Journal {number % 5000}","type":"journal","issn":["0000-0000"]}}}},{before},'
+        f'"primary_topic":{{"id":"https://openalex.org/T{10000 + number % 4500}",'
+        f'"display_name":"Topic {number % 4500}",'
+        f'"subfield":{{"id":"https://openalex.org/subfields/{1000 + number % 250}",'
+        f'"display_name":"Subfield {number % 250}"}},'
+        f'"field":{{"id":"https://openalex.org/fields/{11 + field}","display_name":"{FIELDS[field]}"}}}},'
+        f'{between},"keywords":[{{"id":"https://openalex.org/keywords/k",'
+        f'"display_name":"Keyword {number % 99}"}}],"is_retracted":{TRUE[number % 10_000 == 0]},'
+        f'"is_xpac":{TRUE[number % 50 == 7]},"referenced_works":[{references}],'
+        f'"abstract_inverted_index":{index},{after}}}\n'
+    ).encode()
 
 
 def write_snapshot(folder: Path, total: int, per_part: int, seed: int = 0) -> int:
@@ -107,8 +141,8 @@ def write_snapshot(folder: Path, total: int, per_part: int, seed: int = 0) -> in
             records = works(first, min(per_part, total - first), total, seed)
             _write(base / "updated_date=2026-06-01" / f"part_{part:04d}.gz", records)
         old = (
-            one | {"title": "Old", "updated_date": "2025-01-01"}
-            for one in works(0, total // 100, total, seed)
+            line.replace(b'"title":"', b'"title":"Old ').replace(b'"2026-06-01', b'"2025-01-01')
+            for line in works(0, total // 100, total, seed)
         )
         _write(base / "updated_date=2025-01-01" / "part_0000.gz", old)
         deleted = [f"https://openalex.org/W{1000 + number},2026-05-01" for number in range(50, total, 100)]
@@ -118,11 +152,11 @@ def write_snapshot(folder: Path, total: int, per_part: int, seed: int = 0) -> in
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _write(path: Path, records: Iterator[dict[str, Any]]) -> None:
+def _write(path: Path, lines: Iterator[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(path, "wb", compresslevel=1) as file:
-        for record in records:
-            file.write(orjson.dumps(record) + b"\n")
+        while chunk := b"".join(itertools.islice(lines, 1000)):
+            file.write(chunk)
 
 
 def start(snapshot: Path, out: Path, options: list[str]) -> subprocess.Popen[bytes]:

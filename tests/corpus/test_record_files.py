@@ -15,6 +15,7 @@ import pytest
 from helpers.openalex_works import work, write_records
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus import record_files
+from sentence_experts.corpus.formats.openalex_lists import GoneWorks
 from sentence_experts.corpus.formats.record_filter import RecordFilter
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import open_parts
@@ -68,6 +69,30 @@ def test_a_work_known_by_several_ids_is_one_paper(tmp_path: Path) -> None:
     assert corpus.manifest["counts"]["references_by_unknown_number"] == 1
 
 
+def test_paper_ids_join_the_two_ids_of_semantic_scholar(tmp_path: Path) -> None:
+    sha, older = "a" * 40, "b" * 40
+    graph = [
+        {"paperId": sha, "title": "Seven"},
+        {"paperId": "c" * 40, "corpusId": 80, "title": "Eight", "references": [{"paperId": older}]},
+    ]
+    sources = [
+        write_records(tmp_path / "graph.jsonl", graph),
+        write_records(
+            tmp_path / "edges.jsonl", [{"citingcorpusid": 80, "citedcorpusid": 70, "contexts": []}]
+        ),
+    ]
+    assert len(set(links(import_corpus(sources, workers=1)))) == 2
+    rows = [
+        {"sha": one, "corpusid": number, "primary": one == sha}
+        for one, number in ((sha, 70), (older, 70), ("d" * 40, 90))
+    ]
+    rows += [{"corpusid": 70, "model": "tldr@v2", "text": "In short."}]
+    corpus = import_corpus([*sources, write_records(tmp_path / "ids.jsonl", rows)], workers=1)
+    assert sorted(paper["paper_id"] for paper in papers(corpus)) == ["s2:70", "s2:80"]
+    assert links(corpus) == [("s2:80", "s2:70")]
+    assert corpus.manifest["counts"]["rejected"] == {"not-a-paper": 1}
+
+
 def test_a_wrong_number_joins_no_two_works(tmp_path: Path) -> None:
     records = [
         {"corpusid": 1, "externalids": {"MAG": "7", "DOI": "10.1000/x"}, "title": "X"},
@@ -118,6 +143,36 @@ def test_the_latest_record_of_a_work_counts_and_deleted_works_are_left_out(tmp_p
     assert links(corpus) == [("doi:10.1000/w1", "openalex:W2")]
     assert corpus.manifest["counts"]["rejected"] == {"deleted": 1, "replaced": 1, "xpac": 1}
     assert 4 in numbers(import_corpus([folder], workers=1, xpac=True))
+
+
+def test_a_merged_work_is_left_out_and_what_cites_it_cites_its_successor(tmp_path: Path) -> None:
+    write_records(tmp_path / "works" / "updated_date=2026-01-09" / "part_000.gz", [
+        work(1, (2, 5, 9)), work(2), work(4), work(5, (1, 6, 8)), work(6), work(7, (2, 3)),
+    ])  # fmt: skip
+    merged = tmp_path / "merged_ids" / "works" / "2026-01-08.csv.gz"
+    merged.parent.mkdir(parents=True)
+    # 2 -> 3 -> 4 is a chain, 6 -> 5 makes a citation of itself, 8 <-> 9 is a circle.
+    rows = [(2, 3), (3, 4), (6, 5), (8, 9), (9, 8)]
+    lines = "".join(f"2026-01-08,W{one},https://openalex.org/W{into}\n" for one, into in rows)
+    merged.write_bytes(gzip.compress(f"merge_date,id,merge_into_id\n{lines}".encode()))
+    authors = tmp_path / "merged_ids" / "authors" / "2026-01-08.csv.gz"
+    authors.parent.mkdir()
+    authors.write_bytes(gzip.compress(b"merge_date,id,merge_into_id\n2026-01-08,A1,A7\n"))
+    corpus = import_corpus([tmp_path], workers=1)
+    assert numbers(corpus) == {1, 4, 5, 7}
+    assert corpus.manifest["counts"]["rejected"] == {"merged": 2}
+    assert set(links(corpus)) == {
+        ("doi:10.1000/w1", "doi:10.1000/w4"),
+        ("doi:10.1000/w1", "doi:10.1000/w5"),
+        ("doi:10.1000/w1", "openalex:W9"),
+        ("doi:10.1000/w5", "doi:10.1000/w1"),
+        ("doi:10.1000/w5", "openalex:W8"),
+        ("doi:10.1000/w7", "doi:10.1000/w4"),
+    }
+    apart = import_corpus([tmp_path / "works", tmp_path / "merged_ids" / "works"], workers=1)
+    assert apart.fingerprint() == corpus.fingerprint()
+    with pytest.raises(UsageError, match="only lists of deleted and merged works"):
+        import_corpus([tmp_path / "merged_ids"], format="openalex")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +312,7 @@ def test_no_value_of_a_field_stops_the_import(tmp_path: Path, format: str) -> No
         for key in inside if isinstance(inside, dict) else ():
             changed = [inside | {key: other} for other in ODD]
             odd += [RECORDS[format] | {name: [one] if isinstance(value, list) else one} for one in changed]
-    reading = Reading("odd", RecordFilter(), 0, np.empty(0, np.int64))
+    reading = Reading("odd", RecordFilter(), 0, GoneWorks(np.empty((2, 0), np.int64)))
     part = record_files._part(0, 0, "odd", 0, odd, FORMATS[format].add, reading)
     kept = part.write(open_parts(tmp_path / "parts"))
     assert kept + sum(one.records for one in part.rejections if one.reason != "unreadable-doi") == len(odd)

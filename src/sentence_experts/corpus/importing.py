@@ -138,8 +138,12 @@ def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
     files = [file for files, _ in listings for file in files]
     if len({file.name for file in files}) < len(files):  # of several folders
         files = [replace(file, name=file.path.as_posix()) for file in files]
-    deleted = [path for _, paths in listings for path in paths]
-    return RecordFiles(files, deleted, chosen, min(config.workers or cores(), MAX_WORKERS_PER_CORE * cores()))
+    lists = [path for _, paths in listings for path in paths]
+    if not files:
+        raise UsageError(
+            f"{paths[0]}: only lists of deleted and merged works; give the works that they are about too"
+        )
+    return RecordFiles(files, lists, chosen, min(config.workers or cores(), MAX_WORKERS_PER_CORE * cores()))
 
 
 def _read_ids(path: Path) -> frozenset[str]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from sentence_experts.compat.multiprocessing import DetachedContext
 from sentence_experts.corpus.formats.json_records import Raw, parsed
+from sentence_experts.corpus.formats.openalex_lists import GoneWorks, list_kind, read_gone
 from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter, iso_day
 from sentence_experts.corpus.jobs import follow_parent
 from sentence_experts.corpus.paper import Rejection
@@ -31,12 +32,11 @@ from sentence_experts.storage import PartStore, sha256_file, sha256_text
 
 _RECORDS_PER_PART = 10_000
 _BYTES_PER_PART = 256 << 20
-DELETED_IDS = ("deleted_ids.csv", "deleted_ids.csv.gz")
 RECORD_SUFFIXES = (
     *(".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".gz", ".parquet"),
     *(".ris", ".nbib", ".bib", ".bibtex", ".csv", ".ciw", ".txt"),
 )
-_NO_RECORDS = ("manifest", "manifest.json", *DELETED_IDS)
+_NO_RECORDS = ("manifest", "manifest.json")
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,30 @@ class RecordFile:
 
 
 def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile], list[Path]]:
-    """The files of records at a path, and OpenAlex's lists of deleted works.
+    """The files of records at a path, and OpenAlex's lists of deleted and merged works.
 
     Of a folder that has one, only what lies in a folder `works` counts: an OpenAlex snapshot has others too.
+    A folder may hold lists alone.
 
     Raises:
         InputError: no file of records, or none whose format can be told.
     """
     inside = [path] if path.is_file() else sorted(_walk(path))
-    deleted = [file for file in inside if file.name in DELETED_IDS]
-    files = [file for file in inside if file.name not in _NO_RECORDS and not file.name.startswith((".", "_"))]
+    lists = [file for file in inside if list_kind(file)]
+    of_others = [file for file in lists if list_kind(file) == "merged" and "works" not in file.parts[-3:]]
+    files = [
+        file
+        for file in inside
+        if file.name not in _NO_RECORDS and not file.name.startswith((".", "_")) and not list_kind(file)
+    ]
+    lists = [file for file in lists if file not in of_others]
     if path.is_dir():
         suffixes = (*RECORD_SUFFIXES, ".xml") if format == "endnote" else RECORD_SUFFIXES
         files = [file for file in files if file.name.lower().endswith(suffixes)]
         of_works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
         files = of_works or files
+    if not files and lists:
+        return [], lists
     if not files:
         raise InputError(f"{path}: holds no file of records ({', '.join(RECORD_SUFFIXES)})")
     if not any(file.stat().st_size for file in files):
@@ -82,7 +91,7 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
             f"{path}: its first records do not show their format; give `format` ({', '.join(FORMATS)}), or "
             "a table of your own as `papers`"
         )
-    return record_files, deleted
+    return record_files, lists
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -96,7 +105,7 @@ class RecordFiles:
     """Files of records as a source of a corpus (a `building.TableSource`)."""
 
     files: list[RecordFile]
-    deleted: list[Path]
+    lists: list[Path]
     chosen: RecordFilter
     workers: int
 
@@ -105,7 +114,8 @@ class RecordFiles:
         filters = {name: value for name, value in asdict(self.chosen).items() if value}
         if self.chosen.names is not None:
             filters["names"] = sha256_text(*sorted(self.chosen.names))
-        filters |= {"deleted": [sha256_file(path) for path in self.deleted]} if self.deleted else {}
+        for kind in sorted({str(list_kind(path)) for path in self.lists}):
+            filters[kind] = [sha256_file(path) for path in self.lists if list_kind(path) == kind]
         return [
             {"name": file.name, "kind": f"records of {file.format}", "size": file.path.stat().st_size}
             | {"sha256": sha256_file(file.path)}
@@ -119,13 +129,13 @@ class RecordFiles:
         waiting = [(number, file) for number, file in numbered if ignored_if_done(number, parts) is None]
         if not waiting:
             return
-        deleted = parts.folder / "deleted.npy"
-        np.save(deleted, _deleted_numbers(self.deleted))
+        gone = parts.folder / "gone.npy"
+        np.save(gone, read_gone(self.lists))
         with ExitStack() as stack:
             advance = stack.enter_context(progress("files of records", len(waiting)))
             if self.workers == 1 or len(waiting) == 1:
                 for number, file in waiting:
-                    parse_file(number, file, self.chosen, deleted, parts)
+                    parse_file(number, file, self.chosen, gone, parts)
                     advance()
                 return
             workers = min(self.workers, len(waiting))
@@ -135,7 +145,7 @@ class RecordFiles:
             running: set[Future[None]] = set()
             try:
                 for number, file in waiting:
-                    running.add(pool.submit(parse_file, number, file, self.chosen, deleted, parts))
+                    running.add(pool.submit(parse_file, number, file, self.chosen, gone, parts))
                     while len(running) >= 2 * workers:
                         finished, running = wait(running, return_when=FIRST_COMPLETED)
                         for future in finished:
@@ -151,14 +161,14 @@ class RecordFiles:
                 ) from error
 
 
-def parse_file(source: int, file: RecordFile, chosen: RecordFilter, deleted: Path, parts: PartStore) -> None:
+def parse_file(source: int, file: RecordFile, chosen: RecordFilter, gone: Path, parts: PartStore) -> None:
     """Write the parts of one file that are not there, and note that it is done."""
     format = FORMATS.get(file.format)
     if format is None:
         mark_done(source, parts, 0, 0, [Rejection(file.name, None, None, "unknown-format")])
         return
     # Mapped, so that all workers share its pages.
-    reading = Reading(file.name, chosen, iso_day(file.name) or 0, np.load(deleted, mmap_mode="r"))
+    reading = Reading(file.name, chosen, iso_day(file.name) or 0, GoneWorks(np.load(gone, mmap_mode="r")))
     count = row = 0
     rejections: list[Rejection] = []
     for group, errors in _groups(format.records(file.path)):
@@ -210,21 +220,3 @@ def _part(
     for reason, records in sorted(counts.items()):
         part.rejections.append(Rejection(name, None, None, reason, f"part {number}", records))
     return part
-
-
-def _deleted_numbers(files: list[Path]) -> np.ndarray:
-    """The numbers in lists of deleted works (a column `work_id` or `id`), ascending."""
-    import duckdb
-
-    if not files:
-        return np.empty(0, np.int64)
-    number = "regexp_extract(columns('^(work_id|id)$'), '[Ww]?([0-9]+)$', 1)"
-    query = f"""SELECT DISTINCT try_cast({number} AS BIGINT) AS number
-        FROM read_csv(?, header = true, all_varchar = true, union_by_name = true)"""
-    try:
-        with duckdb.connect() as database:
-            numbers = database.execute(query, [[str(file) for file in files]]).fetchnumpy()["number"]
-    except duckdb.Error as error:
-        first = str(error).splitlines()[0]
-        raise InputError(f"{files[0]}: not a list of deleted works with a column work_id: {first}") from error
-    return np.sort(np.ma.compressed(np.ma.asarray(numbers)).astype(np.int64))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from sentence_experts.corpus.formats import (
     bibtex,
@@ -22,6 +20,7 @@ from sentence_experts.corpus.formats import (
 )
 from sentence_experts.corpus.formats.exports import beginning
 from sentence_experts.corpus.formats.json_records import Raw, is_parquet, parsed, read_raw
+from sentence_experts.corpus.formats.openalex_lists import GoneWorks
 from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter
 from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING
 from sentence_experts.corpus.paper import Paper, Rejection
@@ -71,17 +70,19 @@ class Reading:
     name: str
     chosen: RecordFilter
     day: int
-    deleted: np.ndarray
-    """Numbers of deleted OpenAlex works, ascending; shape (works,)."""
+    gone: GoneWorks
+    """OpenAlex's deleted and merged works."""
 
 
 def _add_openalex(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
     paper = openalex.to_paper(record, reading.chosen, reading.day)
     if isinstance(paper, str):
         return paper
-    place = int(np.searchsorted(reading.deleted, paper.openalex or 0))
-    if place < len(reading.deleted) and reading.deleted[place] == paper.openalex:
-        return "deleted"
+    if reason := reading.gone.reason(paper.openalex or 0):
+        return reason
+    cited = reading.gone.renumbered(paper.cites_openalex, paper.openalex)
+    if cited != paper.cites_openalex:
+        paper = replace(paper, cites_openalex=cited)
     part.add(paper, f"W{paper.openalex}")
     return None
 
@@ -97,7 +98,7 @@ def _add_s2(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Read
             return "filtered"
         part.add_citation(citing, citing, row, citation, contexts)
         return None
-    if "sha" in record or "model" in record:
+    if semantic_scholar.is_summary(record):
         return "not-a-paper"
     paper, whole = semantic_scholar.to_paper(record)
     return _add_paper(part, paper, row, reading, whole)

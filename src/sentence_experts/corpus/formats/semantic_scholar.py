@@ -1,4 +1,4 @@
-"""Semantic Scholar: rows of its datasets (papers, abstracts, citations) and objects of its Graph API.
+"""Semantic Scholar: rows of its datasets (papers, abstracts, paper-ids, citations), objects of its Graph API.
 
 The datasets spell `corpusid` and `externalids`, the API `corpusId` and `externalIds`; ids are numbers or
 texts. Source: "Semantic Scholar Academic Graph", schemas of the datasets and of the Graph API.
@@ -37,6 +37,11 @@ def is_edge(record: Mapping[str, Any]) -> bool:
     return "citingcorpusid" in record
 
 
+def is_summary(record: Mapping[str, Any]) -> bool:
+    """Whether a record is a row of the dataset tldrs, whose texts a model wrote."""
+    return "model" in record and "text" in record
+
+
 def edge(record: Mapping[str, Any]) -> tuple[str, Citation, list[str]]:
     """The citing paper (`s2:...`), the cited one, and the contexts of a row of the dataset of citations.
 
@@ -51,7 +56,7 @@ def edge(record: Mapping[str, Any]) -> tuple[str, Citation, list[str]]:
 
 
 def to_paper(record: Mapping[str, Any]) -> tuple[Paper, bool]:
-    """A paper, and whether the record is whole: one of the dataset of abstracts only completes another.
+    """A paper, and whether the record is whole: rows of abstracts and of paper-ids only complete others.
 
     Raises:
         RecordError: neither identifier nor title.
@@ -60,6 +65,11 @@ def to_paper(record: Mapping[str, Any]) -> tuple[Paper, bool]:
         raise RecordError(
             "s2orc", "rows of the dataset s2orc are not read; take those of papers and citations"
         )
+    if "sha" in record:
+        sha, number = text(record["sha"]), _number(record.get("corpusid"))
+        if number is None or not sha:
+            raise RecordError("no-identifier", "a row of paper-ids without `sha` and `corpusid`")
+        return Paper(s2=number, other=f"s2:{sha.lower()}"), False
     record = record.get("citingPaper") or record.get("citedPaper") or record
     if "citationcount" not in record and "abstract" in record and "openaccessinfo" in record:
         if _number(record.get("corpusid")) is None:
