@@ -89,6 +89,8 @@ def add(
     the new papers alone. An interrupted run continues when the same command is given again.
 
     Example: sentence-experts corpus add library new.bib
+
+    Fetch the abstracts that are lacking: sentence-experts corpus add library --complete europepmc
     """
     from sentence_experts.corpus.adding import add_to_corpus
 
@@ -214,6 +216,11 @@ def _show_corpus(corpus: CorpusFolder) -> None:
     for reason, number in sorted(counts["rejected"].items()):
         table.add_row(f"set aside: {reason}", f"{number:,}")
     results.print(table)
+    if completed := corpus.manifest.get("completed"):
+        show(
+            f"{completed['completed']:,} of {completed['lacking']:,} papers without an abstract have one "
+            f"from {completed['from']}"
+        )
     if "fetch" in corpus.manifest:
         results.print(_by_domain(corpus.manifest["fetch"]["domains"]))
     if counts["rejected"]:

@@ -45,8 +45,8 @@ def add_to_corpus(
 
     Raises:
         InputError: as `import_corpus`, or there is no corpus.
-        UsageError: nothing to add, or the corpus was fetched: its tables of domains and provenance belong to
-            its queries.
+        UsageError: nothing to add or complete, or the corpus was fetched: its tables of domains and
+            provenance belong to its queries.
 
     Example:
         >>> from sentence_experts import import_corpus
@@ -65,10 +65,13 @@ def add_to_corpus(
                 "import this folder and the sources into a new corpus, with rules for its domains"
             )
         paths = [sources] if isinstance(sources, str | Path) else list(sources)
-        given = gather_sources(paths, config, papers, citations).described
-        if {source["sha256"] for source in given} <= _hashes(before.manifest.get("sources", [])):
-            logger.info(f"{folder}: has all of these sources already")
-            return before
+        nothing = not paths and papers is None and citations is None
+        if not (nothing and config.complete):
+            given = gather_sources(paths, config, papers, citations).described
+            known = {source["sha256"] for source in given} <= _hashes(before.manifest.get("sources", []))
+            if known and not config.complete:
+                logger.info(f"{folder}: has all of these sources already")
+                return before
         every = [folder, *paths]
         try:
             import_corpus(every, merged, config, papers=papers, citations=citations)

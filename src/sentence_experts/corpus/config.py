@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from sentence_experts.config import Config, KeepRetracted
 from sentence_experts.corpus.sources.services import Services
@@ -30,6 +30,31 @@ Workers = Annotated[
     Field(
         ge=1,
         description="Number of processes that parse articles; the result is the same. Default: one per core",
+    ),
+]
+
+
+ServiceAddresses = Annotated[
+    Services, Field(description="Addresses and rate limits of the services, such as those of a mirror")
+]
+
+
+def _check_email(email: str | None) -> str | None:
+    if email is not None and not EMAIL.fullmatch(email):
+        raise ValueError("not an email address")
+    return email
+
+
+Email = Annotated[
+    str | None,
+    AfterValidator(_check_email),
+    Field(description="Your email address, which NCBI requires. Default: that of NCBI_EMAIL"),
+]
+ApiKey = Annotated[
+    str | None,
+    Field(
+        description="NCBI API key: 10 requests per second instead of 3 (default: NCBI_API_KEY); or the key "
+        "that openalex requires (default: OPENALEX_API_KEY)",
     ),
 ]
 
@@ -68,6 +93,14 @@ class ImportConfig(Config):
         description="Keep the full texts of JATS articles too, to search their passages; a column full_text "
         "of a table of papers is kept anyway",
     )
+    complete: Literal["europepmc", "openalex"] | None = Field(
+        None,
+        description="Fetch the abstracts that papers lack from this service, by PMID, PMCID or DOI (PubMed's "
+        "CSV and many .bib files have none)",
+    )
+    services: ServiceAddresses = Services()
+    email: Email = None
+    api_key: ApiKey = None
     workers: Workers = None
     memory: str | None = Field(
         None, description="Memory limit of joining papers and references, such as 4GB; the rest goes to disk"
@@ -144,15 +177,9 @@ class FetchConfig(Config):
     published: dict[str, int] = Field(
         {}, description="Published number of papers with an abstract per domain, shown beside the result"
     )
-    services: Services = Services()
-    email: str | None = Field(
-        None, description="Your email address, which NCBI requires. Default: that of NCBI_EMAIL"
-    )
-    api_key: str | None = Field(
-        None,
-        description="NCBI API key: 10 requests per second instead of 3 (default: NCBI_API_KEY); or the key "
-        "that source openalex requires (default: OPENALEX_API_KEY)",
-    )
+    services: ServiceAddresses = Services()
+    email: Email = None
+    api_key: ApiKey = None
     attempts: int = Field(6, ge=1, le=20, description="Maximum number of attempts per request")
     first_wait: float = Field(
         1.0, gt=0, description="Seconds before the second attempt, doubled before each further one"
@@ -195,13 +222,6 @@ class FetchConfig(Config):
         if self.source != "pubmed-files" and any(getattr(self, name) is not None for name in of_files):
             raise ValueError("`pubmed_files`, `mesh_descriptors` and `years` need `source=pubmed-files`")
         return self
-
-    @field_validator("email")
-    @classmethod
-    def _check_email(cls, email: str | None) -> str | None:
-        if email is not None and not EMAIL.fullmatch(email):
-            raise ValueError("not an email address")
-        return email
 
     def identity(self) -> dict[str, Any]:
         """The settings that shape the corpus, for its manifest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,14 +117,16 @@ def _with_abstract(papers: Path, domains: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class FetchedPapers:
-    """Papers that do not come as XML."""
+    """Papers that do not come as XML; unless they are `whole`, they only complete those of other sources."""
 
     records: RecordSource
     ids: list[str]
+    whole: bool = True
 
     def described(self) -> list[dict[str, Any]]:
         """Describe the one source, hashed over its records."""
-        return [_described("records", "fetched", self.records.papers(self.ids))]
+        kind = "fetched" if self.whole else "completing"
+        return [_described("records", kind, self.records.papers(self.ids))]
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the papers as parts."""
@@ -132,7 +134,10 @@ class FetchedPapers:
         for number, group in missing_groups(parts, first_source, papers, _PAPERS_PER_PART):
             part = CorpusPart(first_source, number)
             for one, paper in group:
-                part.add(paper, one)
+                if self.whole:
+                    part.add(paper, one)
+                else:  # lists of references stay as the other sources have them
+                    part.add(replace(paper, citations=(), cites_openalex=()), None)
             part.write(parts)
 
 

@@ -90,7 +90,7 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
         {'copd': 2345}
     """
     config = _with_client(FetchConfig.of(config, **settings))
-    with open_journal(MEMORY) as journal, _requests(config, journal) as requests:
+    with open_journal(MEMORY) as journal, open_requests(config, journal) as requests:
         source = RECORD_SOURCES[config.source](requests, config)
         articles = {name: source.count(query) for name, query in config.domains.items()}
         examples = {name: source.examples(query) for name, query in config.domains.items()}
@@ -142,13 +142,7 @@ def _with_client(config: FetchConfig) -> FetchConfig:
         raise UsageError("`domains`: give at least one NAME=QUERY")
     email = config.email or os.environ.get("NCBI_EMAIL")
     if config.source == "openalex":
-        key = config.api_key or os.environ.get("OPENALEX_API_KEY")
-        if not key:
-            raise UsageError(
-                "no key: OpenAlex requires one, free at openalex.org/settings/api; give `api_key` or set "
-                "OPENALEX_API_KEY"
-            )
-        return FetchConfig.of(config, email=email, api_key=key)
+        return FetchConfig.of(config, email=email, api_key=openalex_key(config.api_key))
     if not email:
         raise UsageError(
             "no email: NCBI requires the address of its users; give `email=you@example.org` or set NCBI_EMAIL"
@@ -156,10 +150,24 @@ def _with_client(config: FetchConfig) -> FetchConfig:
     return FetchConfig.of(config, email=email, api_key=config.api_key or os.environ.get("NCBI_API_KEY"))
 
 
+def openalex_key(given: str | None) -> str:
+    """The key that OpenAlex requires: the given one, or that of the environment.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if key := given or os.environ.get("OPENALEX_API_KEY"):
+        return key
+    raise UsageError(
+        "no key: OpenAlex requires one, free at openalex.org/settings/api; give `api_key` or set "
+        "OPENALEX_API_KEY"
+    )
+
+
 def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
         state = place.begin({"fetch": config.identity()})
-        with open_journal(out / JOURNAL) as journal, _requests(config, journal) as requests:
+        with open_journal(out / JOURNAL) as journal, open_requests(config, journal) as requests:
             fetched = _fetch(config, requests)
             if requests.set_aside:
                 logger.info(
@@ -213,7 +221,8 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
 
 
 @contextmanager
-def _requests(config: FetchConfig, journal: Journal) -> Iterator[Requests]:
+def open_requests(config: FetchConfig, journal: Journal) -> Iterator[Requests]:
+    """The services of some settings, answered from a journal where possible."""
     services, email = config.services, config.email or ""
     if config.api_key and config.source != "openalex":
         faster = max(services.entrez.per_second, ENTREZ_WITH_KEY)

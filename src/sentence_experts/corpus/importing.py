@@ -168,10 +168,17 @@ def _read_ids(path: Path) -> frozenset[str]:
 
 def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
-        full_text = {"full_text": True} if read.full_text else {}
-        if place.begin({"sources": read.described, **full_text}) == "finished":
+        chosen = {"full_text": read.full_text, "complete": config.complete}
+        settings = {name: value for name, value in chosen.items() if value}
+        state = place.begin({"sources": read.described, **settings})
+        if config.complete:
+            from sentence_experts.corpus.completing import build_completed
+
+            corpus = build_completed(place, state, read, config, config.complete)
+        elif state == "finished":
             return CorpusFolder.open(place.path)
-        corpus = build_corpus(place, read, config.workers, memory=config.memory)
+        else:
+            corpus = build_corpus(place, read, config.workers, memory=config.memory)
     _report_texts(corpus)
     return corpus
 
@@ -179,7 +186,8 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
 def _report_texts(corpus: CorpusFolder) -> None:
     counts = corpus.manifest["counts"]
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
+        use = "to make pairs and to search" if counts["citations"] else "to search (`unit=title`)"
         logger.info(
             f"{counts['with_abstract']:,} of {counts['papers']:,} papers have an abstract, "
-            f"{counts['with_title']:,} a title: titles suffice to make pairs and to search"
+            f"{counts['with_title']:,} a title: titles suffice {use}"
         )

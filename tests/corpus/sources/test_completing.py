@@ -1,0 +1,135 @@
+"""Papers without an abstract are completed from a service, by their identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.bibliographic import unpack_samples
+from helpers.openalex_works import write_records
+from helpers.replay_server import Replay, serving
+from helpers.small_articles import papers, rejected
+from sentence_experts.corpus.adding import add_to_corpus
+from sentence_experts.corpus.formats.json_records import parsed, read_raw
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.sources.http import Client
+from sentence_experts.errors import UsageError
+from sentence_experts.storage import sha256_file
+
+HEADER = (
+    "PMID,Title,Authors,Citation,First Author,Journal/Book,Publication Year,Create Date,PMCID,NIHMS ID,DOI"
+)
+CSV = f"""{HEADER}
+11,Roots in drought,A,,A,Rice,2019,2019/01/01,,,
+12,Sleep and memory,A,,A,Sleep,2019,2019/01/01,PMC12,,10.1000/twelve
+13,Nobody knows it,A,,A,Rice,2019,2019/01/01,,,
+"""
+BIB = """@article{one, title = {Wheat in drought}, doi = {10.1000/wheat}}
+@article{two, title = {With its abstract}, doi = {10.1000/own}, abstract = {It is here.}}
+@misc{three, title = {Nothing but a title}}
+"""
+OF_PMIDS = "(EXT_ID:11 AND SRC:MED) OR (EXT_ID:12 AND SRC:MED) OR (EXT_ID:13 AND SRC:MED)"
+OF_DOIS = 'DOI:"10.1000/wheat"'
+
+
+def record(number: int, abstract: str | None, **more: Any) -> dict[str, Any]:
+    return {
+        "id": str(number), "source": "MED", "pmid": str(number), "title": f"Title {number}",
+        "abstractText": abstract, "meshHeadingList": {"meshHeading": [{"descriptorName": "Droughts"}]},
+    } | more  # fmt: skip
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> list[Path]:
+    (tmp_path / "pubmed.csv").write_text(CSV)
+    (tmp_path / "library.bib").write_text(BIB)
+    return [tmp_path / "pubmed.csv", tmp_path / "library.bib"]
+
+
+@pytest.fixture
+def settings(world: Replay) -> Iterator[dict[str, Any]]:
+    world.epmc[OF_PMIDS] = [record(11, "Roots grow.", doi="10.1000/eleven"), record(12, None)]
+    world.epmc[OF_DOIS] = [record(99, "Ears grow.", doi="10.1000/WHEAT")]
+    with serving(world) as base:
+        yield {"complete": "europepmc", "services": world.services(base), "workers": 1}
+
+
+def by_title(corpus: Any) -> dict[str, str | None]:
+    return {paper["paper_id"]: paper["abstract"] for paper in papers(corpus)}
+
+
+def test_what_lacks_an_abstract_is_completed_by_identifier(
+    world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    corpus = import_corpus(library, out, **settings)
+    abstracts = by_title(corpus)
+    assert {name: abstract for name, abstract in abstracts.items() if abstract} == {
+        "doi:10.1000/eleven": "Roots grow.",
+        "doi:10.1000/wheat": "Ears grow.",
+        "doi:10.1000/own": "It is here.",
+    }
+    assert len(abstracts) == 6, "no paper is new"
+    [twelve] = [paper for paper in papers(corpus) if paper["pmid"] == "12"]
+    assert (twelve["title"], twelve["mesh"]) == ("Sleep and memory", ["Droughts"])
+    assert corpus.manifest["completed"] == {
+        "from": "Europe PMC", "lacking": 5, "asked": 4, "found": 3, "completed": 2,
+    }  # fmt: skip
+    asked = len(world.asked)
+    assert asked == 4, "two queries, of a page and the last page each"
+    assert import_corpus(library, out, **settings).fingerprint() == corpus.fingerprint()
+    assert len(world.asked) == asked
+    with pytest.raises(UsageError, match="complete"):
+        import_corpus(library, out, workers=1)
+
+
+def test_what_failed_is_asked_again_and_the_bytes_are_the_same(
+    world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    whole = import_corpus(library, tmp_path / "whole", **settings)
+    monkeypatch.setattr(Client, "_wait", lambda self, state: 0.0)
+    before = len(world.asked)
+    world.fault = lambda number, path: "503" if number >= before + 2 else None
+    broken = import_corpus(library, tmp_path / "out", **settings)
+    assert broken.manifest["completed"]["completed"] == 1
+    assert [one["reason"] for one in rejected(broken)] == ["not-fetched"]
+    world.fault = lambda number, path: None
+    before = len(world.asked)
+    again = import_corpus(library, tmp_path / "out", **settings)
+    assert len(world.asked) == before + 2, "only the query that failed"
+    for name in ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl"):
+        assert sha256_file(again.path / name) == sha256_file(whole.path / name), name
+
+
+def test_a_finished_corpus_is_completed_by_adding(
+    world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    corpus = import_corpus(library, tmp_path / "out", workers=1)
+    assert by_title(corpus)["doi:10.1000/wheat"] is None
+    added = add_to_corpus(corpus, **settings)
+    assert by_title(added)["doi:10.1000/wheat"] == "Ears grow."
+    assert added.manifest["counts"]["with_abstract"] == 3
+
+
+@pytest.mark.realdata
+def test_recorded_works_of_openalex_complete_papers_without_their_references(
+    real_data: Path, world: Replay, settings: dict[str, Any], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    samples = unpack_samples(real_data, "openalex", tmp_path / "samples")
+    recorded = [parsed(raw) for raw in read_raw(samples.folder / "works_list_page_1.json")]
+    dois = sorted(work["doi"].removeprefix("https://doi.org/") for work in recorded)
+    world.openalex[f"doi:{'|'.join(dois)}"] = recorded
+    table = [{"id": doi, "doi": doi, "title": "A title", "abstract": ""} for doi in dois]
+    monkeypatch.setenv("OPENALEX_API_KEY", "secret")
+    corpus = import_corpus(papers=table, **settings | {"complete": "openalex"})
+    assert corpus.manifest["completed"]["completed"] == 1
+    assert (len(papers(corpus)), corpus.manifest["counts"]["with_topic"]) == (2, 2)
+    assert corpus.manifest["counts"]["references"] == 0
+    monkeypatch.delenv("OPENALEX_API_KEY")
+    with pytest.raises(UsageError, match="OPENALEX_API_KEY"):
+        import_corpus([write_records(tmp_path / "x.jsonl", recorded)], complete="openalex")
