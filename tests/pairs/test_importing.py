@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sentence_experts.cli.main import main
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.importing import import_pairs
 from sentence_experts.pairs.splits import TooFewPairsError
@@ -102,6 +102,41 @@ def test_ratings_are_refused() -> None:
         import_pairs([{"question": "a", "answer": "b"}])
     with pytest.raises(TooFewPairsError, match="set got none of its 1 pairs"):
         import_pairs(questions(2))
+
+
+def test_a_column_that_seems_to_rate_pairs_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    rated = questions().assign(similarity_score=[f"{n % 6}.0" for n in range(60)], rate="often", length=7)
+    import_pairs(rated)
+    assert caplog.text.count("every row counts as linked") == 1
+    assert "similarity_score (0 to 5) is not read" in caplog.text
+    caplog.clear()
+    import_pairs(rated.assign(label=1))
+    assert "counts as linked" not in caplog.text
+
+
+def test_a_dataset_of_the_hub_is_read_with_its_splits(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    table = questions(80, 80)
+    splits = {"train": table[:40], "dev": table[40:60], "test": table[60:], "extra": table[:5]}
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    for name, rows in splits.items():
+        rows.to_json(folder / f"{name}.jsonl", orient="records", lines=True)
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: default\n  data_files:\n"
+        + "".join(f"  - split: {name}\n    path: {name}.jsonl\n" for name in splits)
+        + "---\n"
+    )
+    pairs = import_pairs(folder)
+    given = pd.concat([table[:40].assign(split="train"), table[40:60].assign(split="dev")])
+    given = pd.concat([given, table[60:].assign(split="test")])
+    assert pairs.hashes() == import_pairs(given).hashes()
+    whole = datasets.Dataset.from_pandas(table, preserve_index=False)
+    assert import_pairs(whole).hashes() == import_pairs(table).hashes()
+    with pytest.raises(InputError, match="hub dataset 'nobody/nothing' cannot be loaded"):
+        import_pairs("nobody/nothing")
+    with pytest.raises(UsageError, match="`subset` is for hub datasets"):
+        import_pairs(table, subset="pair")
 
 
 def test_blank_doubled_and_unread_parts_of_a_table_are_left_out_and_named(

@@ -54,7 +54,11 @@ def compile_(
 
 def import_(
     table: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="Table of pairs: .csv, .tsv, .jsonl, .parquet, also .gz")
+        Path,
+        typer.Argument(
+            metavar="TABLE",
+            help="Table of pairs: .csv, .tsv, .jsonl, .parquet, also .gz; or a hub dataset, OWNER/NAME",
+        ),
     ],
     out: Out,
     config: ImportPairsConfig,

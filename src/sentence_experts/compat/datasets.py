@@ -1,10 +1,28 @@
-"""Uses of datasets that its documentation does not cover."""
+"""Uses of datasets that its documentation does not cover, or that raise errors of any class."""
 
 from __future__ import annotations
 
-from datasets import Dataset
+from datasets import Dataset, DatasetDict, load_dataset
+
+from sentence_experts.errors import InputError
 
 
 def fingerprint_of(dataset: Dataset) -> str:
     """The hash of a dataset's content and history, under which the library caches what is made from it."""
     return str(dataset._fingerprint)
+
+
+def load_splits(name: str, config: str | None) -> DatasetDict:
+    """All splits of a hub dataset, or of a local folder of one.
+
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    try:
+        return load_dataset(name, config)
+    except Exception as error:  # any error of the loaders and the network
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"hub dataset {name!r} cannot be loaded ({type(error).__name__}: {reason}); check its name "
+            "and config and the connection to the hub, or give a folder or file that was downloaded before"
+        ) from error

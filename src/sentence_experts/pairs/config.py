@@ -232,6 +232,7 @@ class ImportPairsConfig(Config):
 
     anchor: str = Field("anchor", description="Column of the first text of each pair")
     positive: str = Field("positive", description="Column of the second text of each pair")
+    subset: str | None = Field(None, description="Subset (configuration) of a hub dataset")
     fractions: list[float] = Field(
         [0.6, 0.2, 0.2],
         description="Shares of train,validation,test where no column `split` says where a pair belongs; no "

@@ -16,9 +16,10 @@ from scipy.sparse.csgraph import connected_components
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
-from sentence_experts.pairs.dataset import NEGATIVE, PAIR_COLUMNS, Pairs, links_of, pair_table, whole_table
+from sentence_experts.pairs.dataset import NEGATIVE, PAIR_COLUMNS, Pairs, links_of, pair_table
 from sentence_experts.pairs.drawing import draw_unlinked
 from sentence_experts.pairs.matched import keys_of
+from sentence_experts.pairs.source_tables import pairs_table, warn_of_ratings
 from sentence_experts.pairs.splits import (
     CROSSING,
     OTHER_NAMES,
@@ -51,10 +52,11 @@ def import_pairs(
     """Make a folder of pairs, which `train`, `evaluate` and `audit` take, of a table of one's own.
 
     Args:
-        source: a file (CSV, TSV, JSON lines, Parquet) or a table in memory (pandas, polars, Arrow,
-            `datasets.Dataset`, a list of dicts): two texts in each row (`anchor`, `positive`), and if known
-            `label` (1 linked, 0 not), `domain` or `route`, `split`, `negative` (a text unlike the anchor),
-            `anchor_id` and `positive_id`. Names of columns may be in any case.
+        source: a file (CSV, TSV, JSON lines, Parquet), a hub dataset (OWNER/NAME, or its folder) or a table
+            in memory (pandas, polars, Arrow, `datasets.Dataset`, a list of dicts): two texts in each row
+            (`anchor`, `positive`), and if known `label` (1 linked, 0 not), `domain` or `route`, `split`,
+            `negative` (a text unlike the anchor), `anchor_id` and `positive_id`. Names of columns may be in
+            any case.
         out: the folder to write to; without, the pairs stay in memory.
         config: the settings; `settings` override its fields, by name.
         overwrite: begin anew, in place of other pairs in `out`.
@@ -78,7 +80,7 @@ def import_pairs(
 def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarray | None]:
     """All pairs in one table, one row for each, and the set of each if a column says it."""
     name = name_of_table(source)
-    table = whole_table(source)
+    table = pairs_table(source, config.subset)
     folded = [column.strip().lower() for column in table.column_names]
     chosen = {config.anchor.lower(): "anchor", config.positive.lower(): "positive"}
     names = [chosen.get(column, column) for column in folded]
@@ -112,6 +114,8 @@ def _usable_rows(name: str, table: pa.Table) -> pa.Table:
     """
     if ignored := [column for column in table.column_names if column not in _COLUMNS]:
         logger.info(f"{name}: not read: the column{'s' * (len(ignored) > 1)} {', '.join(ignored)}")
+        if "label" not in table.column_names:
+            warn_of_ratings(name, table, ignored)
     numbers = pa.array(np.arange(table.num_rows))
     numbered = table.select([column for column in table.column_names if column in _COLUMNS])
     numbered = numbered.append_column(_ROW, numbers)

@@ -124,8 +124,11 @@ def _papers(corpus: CorpusFolder, keep_retracted: bool) -> Iterator[Record]:
 
 
 def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
-    datasets = require("datasets", "models")
-    loaded = _loaded(datasets, source, folder)
+    require("datasets", "models")
+    from sentence_experts.compat.datasets import fingerprint_of, load_splits
+
+    local = resolved(str(source.hub), folder)
+    loaded = load_splits(str(local) if local.is_dir() else str(source.hub), source.config)
     if source.splits:
         unknown = [name for name in source.splits.values() if name not in loaded]
         if unknown:
@@ -140,8 +143,6 @@ def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
     for name in splits.values():
         wanted = wanted_columns(source, kind)
         check_columns(f"{source.hub}, split {name},", wanted, loaded[name].column_names)
-    from sentence_experts.compat.datasets import fingerprint_of
-
     fingerprints = {split: fingerprint_of(loaded[name]) for split, name in splits.items()}
     # A dataset with nothing but "train" has not been split yet.
     only_train = set(splits) == {"train"} and not source.splits
@@ -152,20 +153,6 @@ def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
     )
     described = {"hub": source.hub, "config": source.config, "fingerprints": fingerprints}
     return Reading(() if only_train else tuple(splits), records, described)
-
-
-def _loaded(datasets: Any, source: Source, folder: Path) -> Any:
-    """The hub dataset, or the local folder, as a dict of splits."""
-    local = resolved(str(source.hub), folder)
-    name = str(local) if local.is_dir() else str(source.hub)
-    try:
-        return datasets.load_dataset(name, source.config)
-    except Exception as error:  # any error of the loaders and the network
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(
-            f"hub dataset {source.hub!r} cannot be loaded ({type(error).__name__}: {reason}); check its name "
-            "and config and the connection to the hub, or give a folder or file that was downloaded before"
-        ) from error
 
 
 def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record]:
