@@ -192,6 +192,27 @@ def test_xml_of_endnote_is_told_from_articles(tmp_path: Path) -> None:
     assert len(papers(both)) == 2
 
 
+def test_of_two_entries_of_one_work_the_one_that_says_more_counts(tmp_path: Path) -> None:
+    entries = [
+        "@article{one, title={Rice}, doi={10.1000/rice}, year={2019}}",
+        "@article{two, title={Rice in drought}, doi={10.1000/RICE}, abstract={Roots grow.}}",
+    ]
+    corpus = imported(tmp_path, "x.bib", "\n".join(entries))
+    paper = one(corpus)
+    assert (paper["title"], paper["year"], paper["abstract"]) == ("Rice in drought", 2019, "Roots grow.")
+    [left_out] = rejected(corpus)
+    assert (left_out["reason"], left_out["member"]) == ("duplicate", "record 1")
+    assert left_out["detail"] == "the same work as x.bib/record 2"
+
+
+def test_a_wrong_format_is_told_the_likely_one(tmp_path: Path) -> None:
+    (tmp_path / "x.ris").write_text(RIS)
+    with pytest.raises(InputError, match=r"x\.ris looks like `format=ris`, not bibtex"):
+        import_corpus([tmp_path / "x.ris"], format="bibtex")
+    with pytest.raises(InputError, match="looks like `format=ris`, not openalex"):
+        import_corpus([tmp_path / "x.ris"], format="openalex")
+
+
 def test_several_formats_are_one_corpus_merged_by_identifier(tmp_path: Path) -> None:
     for name, text in (("a.ris", RIS), ("b.csv", ZOTERO), ("c.xml", ENDNOTE), ("d.nbib", NBIB)):
         (tmp_path / name).write_text(text)

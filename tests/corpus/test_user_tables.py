@@ -109,10 +109,20 @@ def test_digits_are_pmids_where_papers_have_pmids(tmp_path: Path) -> None:
     assert links(corpus) == [("pmid:11", "pmid:12"), ("pmid:12", "pmid:99")]
 
 
+def test_titles_alone_are_papers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    corpus = import_corpus(
+        papers=[{"id": "a", "title": "Rice", "abstrct": "?"}, {"id": "b", "title": "Sleep"}]
+    )
+    assert [paper["abstract"] for paper in papers(corpus)] == [None, None]
+    assert "abstrct (did you mean abstract?)" in caplog.text
+    assert "a title: titles suffice to search" in caplog.text, "without citations there are no pairs"
+
+
 def test_missing_columns_files_and_kinds(tmp_path: Path) -> None:
     table = tmp_path / "papers.csv"
     table.write_text("key,title\n1,x\n")
-    with pytest.raises(InputError, match=r"papers\.csv lacks the columns id, abstract; it has: key, title"):
+    with pytest.raises(InputError, match=r"papers\.csv lacks the column id; it has: key, title"):
         import_corpus(out=tmp_path / "out", papers=table)
     with pytest.raises(InputError, match="no such file"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "none.csv")

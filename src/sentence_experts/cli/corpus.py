@@ -64,7 +64,7 @@ Papers = Annotated[
     Path | None,
     typer.Option(
         help="Table of papers (Parquet, CSV, TSV or JSON lines, also .gz) with the columns id (or doi, "
-        "pmid), title, abstract and, if known, year, subjects, mesh, keywords, doi, pmid, pmcid"
+        "pmid), title and, if known, abstract, year, subjects, mesh, keywords, doi, pmid, pmcid"
     ),
 ]
 Citations = Annotated[
@@ -210,8 +210,11 @@ def _show_corpus(corpus: CorpusFolder) -> None:
     table = Table(title=f"Corpus {corpus.path}", title_justify="left", show_header=False)
     table.add_column("what")
     table.add_column("how many", justify="right")
+    of_none = False
     for key, name in _ROWS.items():
-        if key in counts:  # a corpus of an earlier version lacks some
+        is_part = name.startswith(" ")
+        of_none = of_none if is_part else not counts.get(key)
+        if key in counts and not (is_part and of_none):  # a corpus of an earlier version lacks some
             table.add_row(name, f"{counts[key]:,}")
     for reason, number in sorted(counts["rejected"].items()):
         table.add_row(f"set aside: {reason}", f"{number:,}")

@@ -25,9 +25,12 @@ from sentence_experts.corpus.formats.exports import beginning
 from sentence_experts.corpus.formats.record_filter import RecordFilter
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, find_record_files
+from sentence_experts.corpus.record_formats import FORMATS, format_of
 from sentence_experts.corpus.tables import MANIFEST, CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.user_tables import UserTables
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import Output
+from sentence_experts.storage.output import State
 from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
@@ -56,7 +59,7 @@ def import_corpus(
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
         config: settings; those given by name come before it.
         overwrite: begin anew, in place of another corpus in `out`.
-        papers: a table of papers (a file or data frame): `id`, `title`, `abstract`, and if known `year`,
+        papers: a table of papers (a file or data frame): `id`, `title`, and if known `abstract`, `year`,
             `subjects`, `mesh`, `keywords`, `doi`, `pmid`, `pmcid`, `full_text`, ... (`user_tables`).
         citations: a table of citations between them: `citing`, `cited`.
 
@@ -171,22 +174,39 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
         chosen = {"full_text": read.full_text, "complete": config.complete}
         settings = {name: value for name, value in chosen.items() if value}
         state = place.begin({"sources": read.described, **settings})
-        if config.complete:
-            from sentence_experts.corpus.completing import build_completed
-
-            corpus = build_completed(place, state, read, config, config.complete)
-        elif state == "finished":
+        if state == "finished" and not config.complete:
             return CorpusFolder.open(place.path)
-        else:
-            corpus = build_corpus(place, read, config.workers, memory=config.memory)
+        try:
+            corpus = _built(place, state, read, config)
+        except InputError as error:
+            if hint := _likely_format(read, config.format):
+                raise InputError(f"{error}; {hint}") from error
+            raise
     _report_texts(corpus)
     return corpus
+
+
+def _built(place: Output, state: State, read: Sources, config: ImportConfig) -> CorpusFolder:
+    if config.complete is None:
+        return build_corpus(place, read, config.workers, memory=config.memory)
+    from sentence_experts.corpus.completing import build_completed
+
+    return build_completed(place, state, read, config, config.complete)
+
+
+def _likely_format(read: Sources, given: str | None) -> str | None:
+    """A hint for an import that failed with a `format` which the first file does not look like."""
+    files = [file for extra in read.extras if isinstance(extra, RecordFiles) for file in extra.files]
+    likely = format_of(files[0].path) if given and files else given
+    if likely == given or likely not in FORMATS:
+        return None
+    return f"{files[0].name} looks like `format={likely}`, not {given}"
 
 
 def _report_texts(corpus: CorpusFolder) -> None:
     counts = corpus.manifest["counts"]
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
-        use = "to make pairs and to search" if counts["citations"] else "to search (`unit=title`)"
+        use = "to make pairs and to search" if counts["citations"] else "to search them (unit title)"
         logger.info(
             f"{counts['with_abstract']:,} of {counts['papers']:,} papers have an abstract, "
             f"{counts['with_title']:,} a title: titles suffice {use}"

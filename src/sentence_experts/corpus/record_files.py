@@ -204,7 +204,7 @@ def _part(
     counts: dict[str, int] = {}
     for place, raw in enumerate(group):
         try:
-            left_out = add(part, parsed(raw), place, reading)
+            left_out = add(part, parsed(raw), first + place, reading)
         except RecordError as error:
             reason, detail = error.reason, error.detail
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:

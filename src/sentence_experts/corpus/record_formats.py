@@ -133,7 +133,7 @@ def _add_paper(part: CorpusPart, paper: Paper, row: int, reading: Reading, whole
         names=names,
     ):
         return "filtered"
-    part.add(paper, names[0] if whole else None)
+    part.add(paper, f"record {row + 1}" if whole else None)
     of_paper = [f"of the paper: {paper.unreadable_doi}"] if paper.unreadable_doi else []
     unreadable = of_paper + [
         f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi

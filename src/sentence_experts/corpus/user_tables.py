@@ -1,8 +1,8 @@
 """Papers and citations from the user's own tables.
 
-Papers need the columns `id` (or `doi`, `pmid`, ...), `title`, `abstract`; citations `citing`, `cited`, whose
-values are ids of the papers or any DOI, PMID, PMCID, `openalex:W...` or `s2:...`. Lists (subjects, mesh,
-keywords) are Parquet lists, JSON arrays, or text split at `;` or `|`. Names of columns may be in any case.
+Papers need the columns `id` (or `doi`, `pmid`, ...) and `title`; citations `citing`, `cited`, whose values
+are ids of the papers or any DOI, PMID, PMCID, `openalex:W...` or `s2:...`. Lists (subjects, mesh, keywords)
+are Parquet lists, JSON arrays, or text split at `;` or `|`. Names of columns may be in any case.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ from sentence_experts.tables import (
 
 _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"
-_PAPER_COLUMNS = ("id", "title", "abstract")
+_PAPER_COLUMNS = ("id", "title")
 _IDS = ("doi", "pmid", "pmcid", "openalex", "s2")
 _MORE_PAPER_COLUMNS = (
+    "abstract",
     *_IDS,
     *("year", "article_type", "journal", "licence"),
     *("retracted", "subjects", "mesh", "keywords", "topic", "subfield", "field", "language"),
