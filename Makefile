@@ -34,7 +34,8 @@ bench: setup
 
 # The documentation as a website in site/; a warning is an error.
 ZENSICAL ?= $(BIN)/zensical
-docs:
+docs: setup
+	$(BIN)/python scripts/write_site.py
 	$(ZENSICAL) build --clean --strict
 
 release-check:

@@ -23,8 +23,10 @@ PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*
 
 def bash_commands(text: str) -> Iterator[list[str]]:
     """The arguments of each `sentence-experts` command of the page's bash blocks."""
-    for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
+    for block in re.findall(r"```(?:bash|console)\n(.*?)```", text, flags=re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
+            if "sentence-experts" not in line:  # what a command prints need not be words of a shell
+                continue
             words = shlex.split(line, comments=True)
             if "sentence-experts" in words:
                 yield words[words.index("sentence-experts") + 1 :]
@@ -64,12 +66,21 @@ def test_commands_have_the_flags_of_their_verbs(page: Path) -> None:
         assert flags <= known | {"--help"}, f"{' '.join(words)}: {flags - known}"
 
 
+def anchors(page: Path) -> set[str]:
+    """The names of the headings of a page, as links have them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_and_files_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^):]*#[^)]+)\)", text):
+        name, _, anchor = target.partition("#")
+        assert anchor in anchors((page.parent / name) if name else page), target
     for path in re.findall(r"`([\w/]+\.(?:py|yaml))`", text):
         if "/" in path:
             assert any((root / path).exists() for root in (PACKAGE, REPOSITORY)), path

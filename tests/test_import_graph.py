@@ -27,6 +27,7 @@ ROOMS = (
     "evaluation",
     "training",
     "report",
+    "hub",
     "reproduce",
     "demo",
     "cli",

@@ -26,6 +26,8 @@ from .evaluation.moee.embedders import evaluate_parts, make_embedder
 from .evaluation.scores import evaluate_scores
 from .evaluation.search_quality import evaluate_search
 from .evaluation.similarity import similarity
+from .hub.config import PublishConfig
+from .hub.publish import publish
 from .models.encoder import ExpertEncoder
 from .models.export.config import ExportConfig, QuantizeConfig
 from .models.export.export import export
@@ -83,6 +85,7 @@ __all__ = [
     "MoeeConfig",
     "Pairs",
     "PairsConfig",
+    "PublishConfig",
     "QuantizeConfig",
     "ReproduceConfig",
     "RouteError",
@@ -122,6 +125,7 @@ __all__ = [
     "import_pairs",
     "load",
     "make_embedder",
+    "publish",
     "quantize",
     "reproduce_recipe",
     "search",

@@ -41,6 +41,7 @@ VERBS = {
     "serve": "Serve models over HTTP",
     "moee": "Embeddings from mixture-of-experts language models",
     "export": "Write a dense model that loads without this package",
+    "publish": "Put a model on the Hugging Face hub, after a dry run",
     "quantize": "Calibrate a model for 8 bits on a CPU",
     "reproduce": "Run a published experiment and compare the figures",
     "demo": "Run all steps from articles to search",

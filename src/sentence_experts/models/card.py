@@ -21,14 +21,15 @@ METADATA = {
     "tags": ["sentence-transformers", "sentence-experts"],
 }
 
-STOCK = """from sentence_transformers import SentenceTransformer
+PLACE = "path/to/this/folder"  # which `publish` replaces
+STOCK = f"""from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer("path/to/this/folder")"""
+model = SentenceTransformer("{PLACE}")"""
 REGISTERED = f"""import sentence_experts.register  # makes the model type known
 {STOCK}"""
-OWN = """import sentence_experts
+OWN = f"""import sentence_experts
 
-model = sentence_experts.load("path/to/this/folder")"""
+model = sentence_experts.load("{PLACE}")"""
 
 
 def usage_card(model: SentenceTransformer, title: str | None = None) -> str:

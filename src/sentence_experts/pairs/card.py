@@ -100,7 +100,7 @@ A pair is linked (label 1) when {MEANING[settings["relation"]]}{near}.
 Texts: {settings["unit"]}. Both works of a pair are of one domain.
 Negatives (label 0, in validation and test only) {negatives}. {caution}
 {_levels(manifest)}
-The texts keep the licences of their articles: {_licences(manifest["corpus"]["licences"])}.
+The texts keep the licences of their articles: {describe_licences(manifest["corpus"]["licences"])}.
 """
 
 
@@ -125,7 +125,8 @@ def _counts(domains: dict[str, Any]) -> str:
     return "\n".join([header, *rows, "", "Pairs are given as positives + negatives."])
 
 
-def _licences(licences: dict[str, int] | None) -> str:
+def describe_licences(licences: dict[str, int] | None) -> str:
+    """The licences of articles, the most frequent first."""
     if not licences:
         return "see the corpus"
     return ", ".join(

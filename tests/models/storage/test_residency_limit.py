@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
+from helpers.hub import running_hub
 from sentence_experts.errors import UsageError
 from sentence_experts.models.encoder import save
 
@@ -117,75 +115,10 @@ def test_what_cannot_come_and_go(folder: Path, bases: Any, tmp_path: Path) -> No
         sentence_experts.load(tmp_path / "learned", device="cpu", max_resident_experts=1)
 
 
-class Hub(SimpleHTTPRequestHandler):
-    """What the hub's client asks for one model, and what it was asked."""
-
-    asked: list[str]
-    commit = "0" * 40
-
-    def do_GET(self, body: bool = True) -> None:
-        path = self.path.partition("?")[0]
-        if path.startswith("/api/models/me/model"):
-            files = [file for file in sorted(Path(self.directory).rglob("*")) if file.is_file()]
-            tree = [
-                {
-                    "type": "file",
-                    "path": file.relative_to(self.directory).as_posix(),
-                    "size": file.stat().st_size,
-                    "oid": "0",
-                }
-                for file in files
-            ]
-            info = {"id": "me/model", "sha": self.commit, "siblings": []}
-            self._send(json.dumps(tree if "/tree/" in path else info).encode(), body)
-            return
-        file = Path(self.directory) / path.partition(f"/resolve/{self.commit}/")[2].removeprefix("main/")
-        if "/resolve/main/" in path:
-            file = Path(self.directory) / path.partition("/resolve/main/")[2]
-        if not file.is_file():
-            self.send_response(404)
-            self.send_header("X-Error-Code", "EntryNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        if body:
-            self.asked.append(file.name)
-        self._send(file.read_bytes(), body)
-
-    def do_HEAD(self) -> None:
-        self.do_GET(body=False)
-
-    def _send(self, content: bytes, body: bool) -> None:
-        self.send_response(200)
-        self.send_header("ETag", f'"{hash(content) & 0xFFFFFFFF:x}"')
-        self.send_header("X-Repo-Commit", self.commit)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
-def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    asked: list[str] = []
-    handler = type("Asked", (Hub,), {"asked": asked})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    import huggingface_hub.constants as constants
-    from huggingface_hub import HfApi, hf_api
-
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(
-        constants, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-    )
-    monkeypatch.setattr(hf_api, "api", HfApi(endpoint=endpoint))
-    yield asked
-    server.shutdown()
+def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    with running_hub(folder, monkeypatch) as server:
+        yield server.fetched
 
 
 def test_only_the_called_experts_are_fetched_from_the_hub(

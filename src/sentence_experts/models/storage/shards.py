@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARED, EXPERT = "model-shared.safetensors", "model-expert-{:03d}.safetensors"
 EXPERT_FILES = "model-expert-*.safetensors"
+DENSE_MODELS = "route"  # the folder of a published model's dense models, one per route
 REMEDY = "copy or download the model again, or save it once more"
 MAX_NAMED = 3
 
@@ -211,7 +212,7 @@ def _fetched(source: str, cache_folder: str | None = None, **options: Any) -> Pa
     """A hub model's files without its experts' files."""
     from huggingface_hub import snapshot_download
 
-    patterns = [EXPERT_FILES, "*.bin", "onnx/*", "openvino/*"]
+    patterns = [EXPERT_FILES, f"{DENSE_MODELS}/*", "*.bin", "onnx/*", "openvino/*"]
     return Path(snapshot_download(source, cache_dir=cache_folder, ignore_patterns=patterns, **options))
 
 

@@ -1,0 +1,1 @@
+"""Models as repositories of the Hugging Face hub."""

@@ -1,0 +1,239 @@
+"""`publish`: a model as a repository of the Hugging Face hub, assembled in a folder and then uploaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.errors import InputError, UsageError, brief
+from sentence_experts.evaluation.models import label_of
+from sentence_experts.evaluation.results import ModelResult, PairEvaluation
+from sentence_experts.hub.card import hub_card, model_result
+from sentence_experts.hub.config import PublishConfig
+from sentence_experts.models.encoder import ExpertEncoder, check_experts, write_model
+from sentence_experts.models.loading import load
+from sentence_experts.models.storage.fingerprint import fingerprint_of
+from sentence_experts.models.storage.shards import DENSE_MODELS, EXPERT_FILES, INDEX, WEIGHTS
+from sentence_experts.models.surgery.merge import export_route
+from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.storage import (
+    RECORD,
+    Output,
+    output,
+    sha256_file,
+    sha256_text,
+    temporary_folder,
+    write_text,
+)
+from sentence_experts.tasks.dataset import Tasks, open_dataset
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sentence_transformers import SentenceTransformer
+
+ALL, CARD = "all", "README.md"
+_REPO = re.compile(r"[\w.-]+/[\w.-]+", flags=re.ASCII)
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file of the repository: path, bytes and SHA-256."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, repr=False)
+class Publication:
+    """A repository as it was assembled, and uploaded if so wished.
+
+    Attributes:
+        repo: its id.
+        card: the text of README.md.
+        files: the files, by path.
+        folder: where they are, if a folder was given.
+        commit: address of the commit; None if nothing was uploaded.
+    """
+
+    repo: str
+    card: str
+    files: tuple[PublishedFile, ...]
+    folder: Path | None = None
+    commit: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def __repr__(self) -> str:
+        done = f"uploaded: {self.commit}" if self.commit else "not uploaded"
+        return f"Publication({self.repo}: {len(self.files)} files, {self.size:,} bytes; {done})"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per file: path, size, sha256."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(file) for file in self.files])
+
+
+def publish(
+    model: SentenceTransformer | Path | str,
+    repo: str,
+    config: PublishConfig | None = None,
+    *,
+    evaluation: PairEvaluation | Path | str | None = None,
+    data: Any = (),
+    out: Path | str | None = None,
+    upload: bool = False,
+    overwrite: bool = False,
+    **settings: Any,
+) -> Publication:
+    """Assemble a model as a repository of the Hugging Face hub, and upload it only if `upload` is given.
+
+    The repository holds one file per expert, the file that lets stock loaders find this package, the dense
+    models of chosen routes, and a card with routes, base, data and their licences, results and limits. The
+    hub's own access token is used (`hf auth login`, or HF_TOKEN).
+
+    Args:
+        model: a model with experts: in memory, a folder or a hub id.
+        repo: the repository's id, such as "me/name".
+        config: the settings; `settings` override its fields, by name.
+        evaluation: results on pairs that name the model, or their folder.
+        data: pairs or tasks that the model was trained on, or their folders.
+        out: folder to assemble the repository in; by default a temporary one, which is removed.
+        upload: whether to create the repository, if it is not there, and upload the files.
+        overwrite: begin anew, in place of another repository in `out`.
+
+    Raises:
+        UsageError: `repo` is no id, or `out` holds something else.
+        RouteError: the model has no such route.
+        InputError: the model, the evaluation or data cannot be read, or the hub refuses the upload.
+
+    Example:
+        >>> publish("model", "me/name", dense=["genomics"])
+        Publication(me/name: ... files, ... bytes; not uploaded)
+    """
+    config = PublishConfig.of(config, **settings)
+    if not _REPO.fullmatch(repo):
+        raise UsageError(f"`repo` is {repo!r}; the id of a repository is a name and a name, such as me/name")
+    sources = _opened(data)
+    results = None if evaluation is None else _results(model, evaluation, config)
+    encoder = load(model, device="cpu", int8=False)
+    check_experts(encoder)
+    with _place(out, overwrite) as place:
+        if isinstance(place, Output):
+            made_from = {
+                "model": fingerprint_of(encoder),
+                "repo": repo,
+                "config": config.model_dump(),
+                "evaluation": None if results is None else sha256_text(repr(results[1])),
+                "data": [each.fingerprint() for each in sources],
+            }
+            if place.begin(made_from) != "finished":
+                with place.replacing() as folder:
+                    _assemble(encoder, model, repo, folder, config, sources, results)
+            folder = place.path
+        else:
+            folder = place
+            _assemble(encoder, model, repo, folder, config, sources, results)
+        commit = _upload(folder, repo, config) if upload else None
+        card = (folder / CARD).read_text(encoding="utf-8")
+        return Publication(repo, card, _files(folder), None if out is None else Path(out), commit)
+
+
+@contextmanager
+def _place(out: Path | str | None, overwrite: bool) -> Iterator[Output | Path]:
+    if out is None:
+        with temporary_folder() as temporary:
+            yield Path(temporary)
+    else:
+        with output(out, "repository of a model", names=(CARD, "modules.json"), overwrite=overwrite) as place:
+            yield place
+
+
+def _opened(data: Any) -> list[Pairs | Tasks]:
+    given = data if isinstance(data, list | tuple) else [data]
+    return [open_dataset(each, None) for each in given]
+
+
+def _results(
+    model: Any, evaluation: PairEvaluation | Path | str, config: PublishConfig
+) -> tuple[PairEvaluation, ModelResult]:
+    read, where = evaluation, "the evaluation"
+    if not isinstance(read, PairEvaluation):
+        where = str(read)
+        if not (Path(where) / "evaluation.json").is_file():
+            raise InputError(f"{where}: no evaluation.json; give the folder that `evaluate` wrote for pairs")
+        read = PairEvaluation.read(Path(where))
+    return read, model_result(read, config.label or label_of(model), where)
+
+
+def _assemble(
+    encoder: SentenceTransformer,
+    source: Any,
+    repo: str,
+    folder: Path,
+    config: PublishConfig,
+    data: Sequence[Pairs | Tasks],
+    results: tuple[PairEvaluation, ModelResult] | None,
+) -> None:
+    """Write all files of the repository."""
+    experts = check_experts(encoder)
+    write_model(encoder, folder)
+    dense = {}
+    for route in _dense_routes(experts, config.dense):
+        dense[route] = f"{DENSE_MODELS}/{route}"
+        write_model(export_route(experts, route), folder / dense[route])
+    saved = Path(str(source)) / CARD if isinstance(source, str | Path) else None
+    own = saved if saved is not None and saved.is_file() else folder / CARD
+    text = hub_card(
+        own.read_text(encoding="utf-8"),
+        repo,
+        length=int(encoder.max_seq_length or 0),
+        base=config.base,
+        licence=config.licence,
+        dense=dense,
+        data=data,
+        results=results,
+        routes=[route.name for route in experts.routes],
+    )
+    write_text(folder / CARD, text)
+
+
+def _dense_routes(model: ExpertEncoder, wanted: Sequence[str]) -> list[str]:
+    return [route.name for route in model.routes] if ALL in wanted else list(wanted)
+
+
+def _files(folder: Path) -> tuple[PublishedFile, ...]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != RECORD)
+    return tuple(
+        PublishedFile(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_file(path))
+        for path in paths
+    )
+
+
+def _upload(folder: Path, repo: str, config: PublishConfig) -> str:
+    """Create the repository if it is not there and upload the folder in one commit; the commit's address."""
+    from huggingface_hub import HfApi, constants
+
+    hub = HfApi(endpoint=constants.ENDPOINT)
+    try:
+        hub.create_repo(repo, private=config.private, exist_ok=True)
+        commit = hub.upload_folder(
+            repo_id=repo,
+            folder_path=folder,
+            revision=config.revision,
+            commit_message="Model with experts",
+            ignore_patterns=[RECORD],
+            # What an earlier upload had and this one has not, such as the file of a dropped expert.
+            delete_patterns=[WEIGHTS, INDEX, EXPERT_FILES, f"{DENSE_MODELS}/*"],
+        )
+    except Exception as error:  # no network, no token, no right to write there
+        raise InputError(f"{repo}: the hub did not take it: {brief(error)}") from error
+    return str(commit.commit_url)
