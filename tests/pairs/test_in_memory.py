@@ -96,7 +96,15 @@ def test_split_column_and_saving(tmp_path: Path) -> None:
         pairs.save(tmp_path)
 
 
-def test_pairs_are_compiled_once(corpus: CorpusFolder, tmp_path: Path) -> None:
+def test_pairs_are_compiled_once(
+    corpus: CorpusFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    def linked() -> set[frozenset[str]]:
+        rows = [row for name in SPLITS for row in Pairs.open(tmp_path / "p").split(name).to_pylist()]
+        return {frozenset((row["anchor_id"], row["positive_id"])) for row in rows if row["label"]}
+
     def compiled(**settings: Any) -> tuple[str, int]:
         made = compile_pairs(corpus, out=tmp_path / "p", domains=rules, **SMALL | settings)
         return made.fingerprint(), (tmp_path / "p" / "test.parquet").stat().st_mtime_ns
@@ -111,7 +119,14 @@ def test_pairs_are_compiled_once(corpus: CorpusFolder, tmp_path: Path) -> None:
     rules.write_text(f"{RULES.read_text()}\n# changed")
     with pytest.raises(UsageError, match="other domains"):
         compiled()
+    before = linked()
     assert compiled(seed=1, overwrite=True) != first
+    after = linked()
+    assert before - after, "the check below must see a difference"
+    assert (
+        f"in place of {len(before)} linked pairs: {len(after)}, of which {len(after - before)} are new; "
+        f"{len(before - after)} are gone"
+    ) in caplog.text
     assert (tmp_path / "p" / "notes.txt").read_text() == "mine"
     (tmp_path / "p" / "test.parquet").write_bytes(b"")
     with pytest.raises(InputError, match=r"test\.parquet has changed"):

@@ -21,6 +21,7 @@ from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.hard import describe_near
 from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.matched import describe_shortfall
+from sentence_experts.pairs.renewed import linked_in, report_new
 from sentence_experts.pairs.sets import Sets, make_sets
 from sentence_experts.pairs.splits import (
     CROSSING,
@@ -75,8 +76,10 @@ def compile_pairs(
     with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
         rules = lambda: sha256_text(_rules_text(config.domains) or "")  # noqa: E731
         inputs = {"corpus": folder.fingerprint, "domains": rules}
+        before = linked_in(Path(out)) if overwrite else None
         if place.begin({"config": config.stored()}, inputs) != "finished":
             _compiled_from(folder, config, Path(out)).save_to(place)
+            report_new(before, linked_in(Path(out)))
     return Pairs.open(out)
 
 
