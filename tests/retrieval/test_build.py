@@ -13,7 +13,7 @@ from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.folder_fingerprint import folder_fingerprint
+from sentence_experts.models.storage.fingerprint import folder_fingerprint
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval.build import CorpusIndex, build_index
 from sentence_experts.retrieval.index import route_vectors

@@ -54,7 +54,7 @@ class Encoded:
         return read_vectors(self.path)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per text: `row`, `id` (if asked for), `vector`."""
+        """One row per text: `row`, `id` (if wanted), `vector`."""
         import pandas as pd
 
         if self.path.suffix == NPY:
@@ -103,7 +103,7 @@ def encode(
             `datasets.Dataset`).
         config: settings; those given by name come before it.
         out: a file that ends in .npy or .parquet.
-        overwrite: begin anew, in place of a file of other vectors.
+        overwrite: start over, replacing a file of other vectors.
         load_config: how to open a model that is given by its path or name; see `load`.
 
     Returns:
@@ -167,6 +167,8 @@ def _encode(
 ) -> NDArray[Any] | Encoded:
     """Encode chunk by chunk, to a file if there is a place for one."""
     parts, made_by = None, {}
+    counter = _Counter(source.name, encoder.takes_empty)
+    chunks = counter.count(source.chunks(config.chunk_size))
     if place is not None:
         settings = encoder.vector_settings(config.route)
         made_by = {"model": encoder.name, "fingerprint": settings["fingerprint"], "route": config.route or ""}
@@ -174,9 +176,7 @@ def _encode(
         if place.begin(settings, {"input": source.fingerprint}) == "finished":
             return Encoded(place.path, *(place.result[name] for name in COUNTS))
         parts = place.parts(NPY, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
-    counter = _Counter(source.name, encoder.takes_empty)
     with progress(f"encoding {Path(source.name).name}") as advance:
-        chunks = counter.count(source.chunks(config.chunk_size))
         encode_part = lambda texts: encoder.encode(texts, config.route, config.normalize)  # noqa: E731
         encoded = encode_chunks(encode_part, chunks, parts, advance)
     encoder.log_low_confidence()

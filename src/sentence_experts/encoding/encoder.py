@@ -30,7 +30,6 @@ class BatchEncoder:
 
     Attributes:
         model: the sentence-transformers model.
-        name: what the model is called in results.
     """
 
     def __init__(
@@ -45,8 +44,13 @@ class BatchEncoder:
             name: by default the model's own (`fingerprint.name_of`).
         """
         self.model = model
-        self.name = name or name_of(model)
         self.batch_size = batch_size
+        self._name = name
+
+    @cached_property
+    def name(self) -> str:
+        """What the model is called in results."""
+        return self._name or name_of(self.model)
 
     @cached_property
     def pooling(self) -> str | None:

@@ -17,8 +17,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import NAME, hub_commit, model_folder, source_name
-from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
-from sentence_experts.models.storage.folder_fingerprint import source_fingerprint
+from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of, source_fingerprint
 from sentence_experts.names import LABEL
 
 TFIDF = "tfidf"
@@ -59,7 +58,7 @@ class ModelRun:
         if not isinstance(self.source, str | Path):
             return fingerprint_of(self.source)
         place = model_folder(str(self.source))
-        return source_fingerprint(place, hub_commit(place)) or place
+        return source_fingerprint(place, hub_commit(place))
 
     def open(
         self, options: EncodingOptions, pooling: str | None = None, max_length: int | None = None
@@ -192,7 +191,7 @@ def _check_baseline_name(source: Model) -> None:
     if isinstance(source, str) and source not in known and not Path(source).exists():
         plain = re.sub(r"[\W_]", "", source.lower())
         if close := get_close_matches(plain, known, 1, cutoff=0.8):
-            raise UsageError(f"{source!r} is no model or baseline; did you mean {close[0]!r}?")
+            raise UsageError(f"{source!r} is not a model or baseline; did you mean {close[0]!r}?")
 
 
 def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:

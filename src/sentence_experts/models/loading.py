@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -113,7 +113,7 @@ def load(
 
     Raises:
         UsageError: settings that do not fit the model, such as `routes` where learned routers choose experts,
-            or that it cannot follow, such as `revision` if it is in memory; or `source` is no model.
+            or that it cannot follow, such as `revision` if it is in memory; or `source` is not a model.
         RouteError: a route that the model does not have.
         InputError: there is no such model, or it cannot be loaded.
 
@@ -237,7 +237,7 @@ def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> Exper
 
 
 def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
-    """Refuse what is no model, and settings that have no effect on one in memory.
+    """Refuse what is not a model, and settings that have no effect on one in memory.
 
     Raises:
         UsageError: it is one of them.
@@ -259,44 +259,47 @@ def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
     """The model as the settings want it: itself, if it is so already or may be changed in place."""
-    import torch
-
     from sentence_experts.compat.sentence_transformers import with_own_tokenizer
     from sentence_experts.models.encoder import ExpertEncoder
-    from sentence_experts.models.layers.packed_forward import is_packed, use_packing
-    from sentence_experts.models.pooling import pooling_of, set_pooling
 
     if config.partial and not isinstance(model, ExpertEncoder):
         name = "routes" if config.routes is not None else "max_resident_experts"
         raise UsageError(f"`{name}` has no effect here: this model has no experts")
-    device, length = torch.device(config.device or model.device), model.max_seq_length
-    is_on_device = model.device.type == device.type and device.index in (None, model.device.index)
-    wanted = {
-        "experts": config.partial,
-        "device": not is_on_device,
-        "dtype": config.dtype is not None and str(model.dtype) != f"torch.{config.dtype}",
-        "packed": "packed" in given and is_packed(model) is (not config.packed),
-        "pooling": config.pooling not in (None, pooling_of(model)),
-        "max_length": config.max_length is not None and (length is None or length > config.max_length),
-    }
-    changes = {name for name, is_wanted in wanted.items() if is_wanted}
+    changes = _changes(model, config, given)
     if changes and not in_place:
         automatic = isinstance(model, ExpertEncoder) and model.without_auto_routes() is not model
-        shares = changes <= {"pooling", "max_length"} and not automatic
+        shares = changes.keys() <= {"pooling", "max_length"} and not automatic
         model = with_own_tokenizer(model) if shares else copy.deepcopy(model)
-    if isinstance(model, ExpertEncoder):
-        if config.routes is not None:
-            model.use_routes(config.routes)
-        if (limits := (config.max_resident_experts, config.max_resident_bytes)) != (None, None):
-            model.limit_experts(*limits)
-    if "device" in changes:
-        model.to(device)
-    if "dtype" in changes:
-        model.to(dtype=getattr(torch, str(config.dtype)))
-    if "packed" in changes:
-        use_packing(model, config.packed, required=False)
-    if "pooling" in changes:
-        set_pooling(model, str(config.pooling))
-    if "max_length" in changes:
-        model.max_seq_length = config.max_length
+    for change in changes.values():
+        change(model)
     return model
+
+
+def _changes(
+    model: SentenceTransformer, config: LoadConfig, given: set[str]
+) -> dict[str, Callable[[Any], object]]:
+    """What brings a model to the settings, by setting; settings that it has already are left out."""
+    import torch
+
+    from sentence_experts.models.layers.packed_forward import is_packed, use_packing
+    from sentence_experts.models.pooling import pooling_of, set_pooling
+
+    changes: dict[str, Callable[[Any], object]] = {}
+    if (routes := config.routes) is not None:
+        changes["routes"] = lambda model: model.use_routes(routes)
+    if (limits := (config.max_resident_experts, config.max_resident_bytes)) != (None, None):
+        changes["limits"] = lambda model: model.limit_experts(*limits)
+    device = torch.device(config.device or model.device)
+    if model.device.type != device.type or device.index not in (None, model.device.index):
+        changes["device"] = lambda model: model.to(device)
+    if config.dtype is not None and str(model.dtype) != f"torch.{config.dtype}":
+        dtype = getattr(torch, config.dtype)
+        changes["dtype"] = lambda model: model.to(dtype=dtype)
+    if "packed" in given and is_packed(model) is (not config.packed):
+        changes["packed"] = lambda model: use_packing(model, config.packed, required=False)
+    if (pooling := config.pooling) not in (None, pooling_of(model)):
+        changes["pooling"] = lambda model: set_pooling(model, str(pooling))
+    length = model.max_seq_length
+    if config.max_length is not None and (length is None or length > config.max_length):
+        changes["max_length"] = lambda model: setattr(model, "max_seq_length", config.max_length)
+    return changes

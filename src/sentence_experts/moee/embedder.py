@@ -19,8 +19,7 @@ from sentence_experts.compat.torch import sharing_weights
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.card import OWN, snippet_card
 from sentence_experts.models.sources import hub_commit, model_folder
-from sentence_experts.models.storage.fingerprint import weights_fingerprint
-from sentence_experts.models.storage.folder_fingerprint import source_fingerprint
+from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.moee.alpha import Choice, choose_alpha
 from sentence_experts.moee.batches import read_states
 from sentence_experts.moee.config import BATCH, FAITHFUL, UNIT, UNQUANTIZED, MoeeConfig
@@ -152,8 +151,11 @@ class MoeEmbedder(SentenceTransformer):
     @cached_property
     def base_fingerprint(self) -> str:
         """The hash of the language model's folder, of its commit on the hub, or of its weights."""
-        commit = hub_commit(self.reader.name, self.settings["revision"])
-        return source_fingerprint(self.reader.name, commit) or weights_fingerprint(self)
+        place = self.reader.name
+        commit = hub_commit(place, self.settings["revision"])
+        if commit is None and not Path(place).is_dir():
+            return weights_fingerprint(self)
+        return source_fingerprint(place, commit)
 
     @property
     def fingerprint(self) -> str:

@@ -116,4 +116,4 @@ def _check_numbers(file: Path, transformer: Any) -> None:
             kinds = {name: weights.get_slice(name).get_dtype() for name in weights.keys()}  # noqa: SIM118
         whole = {name for name, kind in kinds.items() if "F" not in kind}
         if whole := {name for name in whole if name.rpartition(".")[2] not in counts}:
-            raise InputError(f"{path}: weights are whole numbers: {named(whole)}; {REMEDY}")
+            raise InputError(f"{path}: weights are integers: {named(whole)}; {REMEDY}")

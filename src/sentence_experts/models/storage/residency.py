@@ -68,7 +68,7 @@ class Residency:
             InputError: an expert cannot be read.
         """
         if waiting not in (DISK, CPU):
-            raise UsageError(f"`idle` {waiting!r}: experts wait on {DISK} or {CPU}")
+            raise UsageError(f"`idle={waiting}`: idle experts are kept on {DISK} or {CPU}")
         if not self._blocks():
             return  # a dense control
         others = set(range(len(self._model.config.experts))) - experts

@@ -11,8 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.models.encoder import ExpertEncoder, check_experts, model_output, save_to
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.models.storage.folder_fingerprint import path_fingerprint
+from sentence_experts.models.storage.fingerprint import fingerprint_of, path_fingerprint
 from sentence_experts.storage import sha256_text
 
 Source = SentenceTransformer | str | Path
@@ -35,7 +34,7 @@ def stored(
         out: its folder; the finished model there is returned if it was made in the same way.
         overwrite: replace another model in `out`.
         settings: what else decides the result.
-        read: name -> what is read, None if nothing is, and what matters of it if it is no file or folder.
+        read: name -> what is read, None if nothing is, and what matters of it if it is not a file or folder.
         device: where a finished model is put.
 
     Raises:
