@@ -204,7 +204,7 @@ def killed(snapshot: Path, out: Path, options: list[str], kills: int, seconds: f
             continue
         if process.returncode:
             raise SystemExit(f"the import failed with status {process.returncode} after {done} kills")
-        # Done before it could be killed: begin anew, so that every kill hits an unfinished import.
+        # Done before it could be killed: start over, so that every kill hits an unfinished import.
         shutil.rmtree(out)
     final = start(snapshot, out, options)
     if final.wait():

@@ -232,7 +232,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path):
     (tmp_path / "a.jsonl").write_text('{"id": 1, "id": 2}\n{"id": 1, "in": {"a": 1, "a": 2}}\n')
     assert [str(row) for row in read_rows(tmp_path / "a.jsonl")] == [
         "the key 'id' stands twice",
-        "the key 'a' stands twice",
+        "the key 'a' occurs twice",
     ]
 
 

@@ -37,13 +37,13 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3", "line 3: the key 'a' stands twice"),
-        ("x: {a: 1, 'a': 2}", "line 1: the key 'a' stands twice"),
+        ("a: 1\nb: 2\na: 3", "line 3: the key 'a' occurs twice"),
+        ("x: {a: 1, 'a': 2}", "line 1: the key 'a' occurs twice"),
         ("- " * 5000 + "x", "nested more than 100 deep"),
         ("[" * 5000 + "]" * 5000, "nested more than 100 deep"),
         ("{a: " * 5000 + "1" + "}" * 5000, "nested more than 100 deep"),
         (LAUGHS, "more than 1,000,000 values"),
-        ("a: &a [*a]", r"the alias \*a stands inside what it names"),
+        ("a: &a [*a]", r"the alias \*a is inside the value that it names"),
         ('a: "\\ud800"', "line 1: a character"),
         ('a: "b\\0"', "line 1: a character"),
         ("a: " + "9" * 5000, "cannot be read"),

@@ -128,14 +128,14 @@ def _parquet(path: Path, file: IO[bytes]) -> pq.ParquetFile:
             return pq.ParquetFile(io.BytesIO(content))
         return pq.ParquetFile(file)
     except pa.ArrowException as error:
-        raise InputError(f"{path} is no Parquet file: {' '.join(str(error).split())}") from error
+        raise InputError(f"{path} is not a Parquet file: {' '.join(str(error).split())}") from error
 
 
 # ---- text ----------------------------------------------------------------------------------------
 
 
 def _lines(path: Path, file: IO[bytes], newline: str) -> Iterator[str]:
-    """The lines of a text file; in UTF-8, bytes that are no text become lone surrogates."""
+    """The lines of a text file; in UTF-8, bytes that are not text become lone surrogates."""
     head = file.read(4)
     file.seek(0)
     encoding = next(encoding for mark, encoding in _MARKS if head.startswith(mark))
@@ -195,7 +195,7 @@ def _unlike_keys(pairs: list[tuple[str, Any]]) -> Row:
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadRowError(f"the key {twice!r} stands twice")
+        raise BadRowError(f"the key {twice!r} occurs twice")
     return values
 
 

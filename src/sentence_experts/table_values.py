@@ -47,7 +47,7 @@ def as_text(value: Any) -> str | None:
         value = int(value)
     text = str(value)
     if broken_letter(text):
-        raise BadRowError("half of a surrogate pair, such as \\ud800, is no text")
+        raise BadRowError("half of a surrogate pair, such as \\ud800, is not text")
     return text
 
 
@@ -72,7 +72,7 @@ def as_identifier(value: Any) -> str | None:
     ('11', '11', 'v1.0')
     """
     if isinstance(value, bool) or (isinstance(value, float) and value == value and not value.is_integer()):
-        raise BadRowError(f"{value} is no identifier")
+        raise BadRowError(f"{value} is not an identifier")
     text = as_text(value)
     whole = _WHOLE_AS_FLOAT.fullmatch(text) if text else None
     return whole.group(1) if whole else text
@@ -88,7 +88,9 @@ def identifiers(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
         column = pc.if_else(pc.is_nan(column), None, column)
         fractions = column.filter(pc.not_equal(pc.floor(column), column))
         if len(fractions):
-            raise InputError(f"{what}: {fractions[0].as_py()} is no identifier; give whole numbers or texts")
+            raise InputError(
+                f"{what}: {fractions[0].as_py()} is not an identifier; give whole numbers or texts"
+            )
         column = column.cast(pa.int64())
     if pa.types.is_integer(column.type):
         return column.cast(pa.string())

@@ -139,7 +139,7 @@ def read_columns(source: Table) -> list[str]:
 def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:
     """The rows of a table in order; a row that cannot be read is a `BadRowError`.
 
-    Empty lines of CSV, TSV and JSON lines are no rows; an empty cell of CSV and TSV is None.
+    Empty lines of CSV, TSV and JSON lines are not rows; an empty cell of CSV and TSV is None.
 
     Args:
         source: the table.

@@ -29,7 +29,7 @@ def read_yaml(path: Path | str, what: str = "a YAML file") -> Any:
         what: what it is read as, such as "domain rules"; for messages.
 
     Raises:
-        InputError: no such file, not text, not YAML, a key that stands twice, or nesting deeper than 100.
+        InputError: no such file, not text, not YAML, a key that occurs twice, or nesting deeper than 100.
     """
     path = Path(path)
     try:
@@ -72,7 +72,7 @@ def parse_yaml(text: str, where: str, what: str = "a YAML file") -> Any:
 
     >>> parse_yaml("a: 1\\na: 2", "settings.yaml")
     Traceback (most recent call last):
-    sentence_experts.errors.InputError: settings.yaml: line 2: the key 'a' stands twice
+    sentence_experts.errors.InputError: settings.yaml: line 2: the key 'a' occurs twice
     """
     try:
         return yaml.load(text, _StrictLoader)
@@ -107,7 +107,7 @@ class _StrictLoader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         if isinstance(event, yaml.AliasEvent) and id(node) not in self._sizes:
-            raise _PlaceError(event, f"the alias *{event.anchor} stands inside what it names")
+            raise _PlaceError(event, f"the alias *{event.anchor} is inside the value that it names")
         self._values += self._sizes.get(id(node), 1)
         self._sizes.setdefault(id(node), self._values - before)
         if self._values > _MAX_VALUES:
@@ -128,6 +128,6 @@ class _StrictLoader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, ScalarNode) and key.tag != _MERGE:
                 if (key.tag, key.value) in seen:
-                    raise _PlaceError(key, f"the key {key.value!r} stands twice")
+                    raise _PlaceError(key, f"the key {key.value!r} occurs twice")
                 seen.add((key.tag, key.value))
         return node

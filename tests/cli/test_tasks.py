@@ -47,7 +47,7 @@ def test_overwrite_replaces_folder(
     assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
     assert "is finished already" in capsys.readouterr().err
     assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--seed", 5) == 2
-    expected = "made with another seed (0); give another --out, or --overwrite to begin anew"
+    expected = "made with another seed (0); give another --out, or --overwrite to start over"
     assert expected in capsys.readouterr().err
     assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--seed", 5, "--overwrite") == 0
 

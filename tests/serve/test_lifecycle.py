@@ -130,7 +130,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_before(own: RunningServer,
     content = (folder / "config.json").read_text()
     (folder / "config.json").write_text("{")
     own.send(signal.SIGHUP)
-    eventually(lambda: "m: not loaded again, the model before it goes on" in own.log)
+    eventually(lambda: "m: not loaded again, the model before it stays" in own.log)
     (folder / "config.json").write_text(content)
     answer = httpx.post(own.url + PATH, json={"model": "m:crops", "input": "a text"}, timeout=60)
     assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""`sentence-experts audit`: what leaks from training pairs into test pairs, and what that is worth."""
+"""`sentence-experts audit`: what leaks from training pairs into test pairs, and how much that matters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _show(audited: Audit) -> None:
 
     for table in audit_tables(audited):
         results.print(table)
-    show(f"\npairs both linked and not: {audited.leaks.contradictions:,}")
+    show(f"\npairs that are labelled both linked and unlinked: {audited.leaks.contradictions:,}")
     if audited.citing is not None:
         seen, articles = audited.citing
-        show(f"articles behind test pairs that are behind training pairs too: {seen:,} of {articles:,}")
+        show(f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}")

@@ -22,7 +22,8 @@ def auto_route(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a model with experts")],
     config: AutoRouteConfig,
     pairs: Annotated[
-        Path | None, typer.Option(help="Pairs folder: its training texts and their domains teach the routes")
+        Path | None,
+        typer.Option(help="Pairs folder; the routes are learned from its training texts and their domains"),
     ] = None,
     texts: Annotated[
         Path | None, typer.Option(help="File of texts and routes to learn from, instead of pairs")

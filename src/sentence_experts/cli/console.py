@@ -13,7 +13,7 @@ from rich.console import Console
 from sentence_experts.cli.help import name_flags
 from sentence_experts.progress import Advance, use_bar
 
-# The verbs of public functions that messages name.
+# Public functions that messages name, and their verbs.
 VERBS = {
     "import_corpus": "corpus import",
     "fetch_corpus": "corpus fetch",
@@ -26,10 +26,10 @@ VERBS = {
     "auto_route": "auto-route",
 }
 
-# Of the verb that runs, whose flags the package's log names; empty while none runs.
+# Parameters of the running verb; log messages show them as flags. Empty while none runs.
 parameters: list[Any] = []
 
-# Names of files, domains and models may hold brackets and colons, which are no markup.
+# Names of files, domains and models may hold brackets and colons, which are not markup.
 results = Console(soft_wrap=True, markup=False, emoji=False)
 notes = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 

@@ -32,22 +32,22 @@ _ROWS = {
     "references_with_doi": "  with a DOI",
     "references_with_pmid": "  with a PMID",
     "references_with_title": "  with a title",
-    "references_by_unknown_number": "  by a number of OpenAlex or Semantic Scholar that no paper here has",
+    "references_by_unknown_number": "  by an OpenAlex or Semantic Scholar id of a paper outside the corpus",
     "unidentified_references": "  without any identifier",
     "citations": "citations (one per pair of works)",
     "in_corpus_citations": "  between papers of the corpus",
-    "citations_by_others": "  by works that are no papers of it",
+    "citations_by_others": "  by works outside the corpus",
     "distinct_cited_works": "  distinct cited works",
     "papers_with_body": "papers with their text",
-    "mentions": "  places in it that cite an identified work",
-    "references_never_mentioned": "  references that it never mentions",
+    "mentions": "  places in the text that cite an identified work",
+    "references_never_mentioned": "  references that the text never mentions",
 }
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
     corpus = typer.Typer(
-        cls=Group, no_args_is_help=True, help="Bring articles and their citations into a corpus."
+        cls=Group, no_args_is_help=True, help="Import or fetch articles and their citations."
     )
     add_verb(corpus, import_)
     add_verb(corpus, add)

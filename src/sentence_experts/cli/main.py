@@ -22,7 +22,7 @@ from sentence_experts.storage import no_space
 # The verbs in the order of the work, with what the list of them says. Each has a module with `register(app)`,
 # which is imported only if the verb is called, and imports heavy modules only when it runs.
 VERBS = {
-    "corpus": "Bring articles and their citations into a corpus",
+    "corpus": "Import or fetch articles and their citations",
     "pairs": "Make training, validation and test pairs",
     "tasks": "Compile training pairs and test sets of tasks",
     "audit": "Show what training and test pairs share",
@@ -107,12 +107,12 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         called = [argument for argument in arguments[:1] if argument in VERBS]
-        wrong = bool(arguments) and not called and arguments[0][:1] != "-"  # a similar verb will be named
+        wrong = bool(arguments) and not called and arguments[0][:1] != "-"  # the error names similar verbs
         run = app_with_verbs(*(VERBS if wrong else called))
         status = run(arguments, prog_name="sentence-experts", standalone_mode=False)
     except TyperException as error:
         message = error.format_message()
-        is_help = message.startswith("Usage:")  # of a group without a command
+        is_help = message.startswith("Usage:")  # what a group without a command prints
         note(message if is_help else f"error: {readable(message)} (add --help to see the usage)")
         sys.exit(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):

@@ -36,7 +36,7 @@ ModelOut = Annotated[Path, typer.Option(help="Folder to write the model to")]
 CORPUS = "Folder written by `corpus import` or `corpus fetch`"
 Vectors = Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Begin anew in place of what an earlier run wrote there")
+    bool, typer.Option("--overwrite", help="Start over, replacing what an earlier run wrote there")
 ]
 TasksFolder = Annotated[Path | None, typer.Option(help="Tasks folder: its test sets are used")]
 MtebNames = Annotated[
@@ -73,8 +73,8 @@ class Verb(TyperCommand):
         except SentenceExpertsError as error:
             error.args = (name_flags(str(error), self.params),)
             raise
-        except EOFError as error:  # which typer takes for the end of a dialogue
-            raise InputError(f"a file that was read ends too early, it is truncated ({error})") from error
+        except EOFError as error:  # typer would take it for the end of a dialogue
+            raise InputError(f"an input file ends too early, it is truncated ({error})") from error
         finally:
             console.parameters.clear()
 
@@ -235,7 +235,7 @@ class _Kind:
 
     def __init__(self, field: FieldInfo) -> None:
         members = [each for each in _members(field.annotation) if each is not type(None)]
-        members = [Path] if Path in members else members  # what a file can also hold has no form as a flag
+        members = [Path] if Path in members else members  # other forms are for the config file only
         text = (field.description or "").strip()
         self.description = text if text.endswith("...") else text.removesuffix(".")
         origins = [get_origin(each) or each for each in members]

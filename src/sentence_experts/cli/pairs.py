@@ -115,7 +115,9 @@ def _show(pairs: Pairs) -> None:
         show(f"closest place that mentions both papers of a pair: {closest}")
     left_out = sum((manifest["positives_without_negative"] or {}).values())
     if left_out and settings["negatives"] == "same-article":
-        show(f"left out, since no paper of the same article is far from them: {left_out:,} linked pairs")
+        show(
+            f"left out, since no negative of the same article can be made for them: {left_out:,} linked pairs"
+        )
     if manifest["left_out_by_max_references"]:
         left_out = manifest["left_out_by_max_references"]
         show(
@@ -125,10 +127,10 @@ def _show(pairs: Pairs) -> None:
     if manifest["pairs_between_splits_left_out"]:
         behind = "papers or citing articles" if settings["split"] == "article" else "papers"
         left_out = manifest["pairs_between_splits_left_out"]
-        show(f"left out, since their {behind} are in two sets: {left_out:,}")
+        show(f"left out, since their {behind} are in two sets: {left_out:,} pairs")
     seen, papers = manifest["test_papers_seen_in_training"], manifest["test_papers"]
     show(f"test papers seen in training: {seen:,} of {papers:,}")
     seen, articles = manifest["test_articles_seen_in_training"], manifest["test_articles"]
     if articles is not None:
-        show(f"articles behind test pairs that are behind training pairs too: {seen:,} of {articles:,}")
+        show(f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}")
     show(f"written to {pairs.path}")

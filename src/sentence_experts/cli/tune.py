@@ -56,8 +56,8 @@ def tune(
     result = run(model, data, config, out, overwrite, space=space)
     results.print(_table(result))
     show(
-        f"best: trial {result.best.number + 1}, validation {result.best.best:.4f}. This set chose the "
-        "settings, so the figure is too high for new papers."
+        f"best: trial {result.best.number + 1}, validation {result.best.best:.4f}. The settings "
+        "were chosen on this set, so expect a lower figure on new papers."
     )
     show(f"train with them: --config {out / 'best.yaml'}")
 

@@ -21,7 +21,7 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
-# What encoding needs nothing of.
+# Packages that encoding does not use.
 PACKAGES = ("accelerate", "datasets", "pandas", "peft", "scipy", "sklearn", "torch.distributed.tensor")
 COMPILER = "torch._dynamo"  # decorates functions of the libraries while these are imported
 
@@ -50,7 +50,7 @@ class Deferred:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real(), name)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:  # where it decorates a method
+    def __get__(self, instance: Any, owner: Any = None) -> Any:  # for a deferred decorator of a method
         real = self._real()
         return real.__get__(instance, owner) if hasattr(real, "__get__") else real
 
@@ -66,7 +66,9 @@ class Deferred:
         return issubclass(kind, self._real())
 
     def __bool__(self) -> bool:
-        return _is_stand_in(self._module) or bool(self._real())  # `given or Replicate()`, while imported
+        return _is_stand_in(self._module) or bool(
+            self._real()
+        )  # `given or Replicate()` runs while the library is imported
 
     def __eq__(self, other: object) -> bool:
         return bool(self._real() == (other._real() if isinstance(other, Deferred) else other))
@@ -113,7 +115,7 @@ class _StandIn(ModuleType):
         def real() -> Any:
             return getattr(importlib.import_module(self.__name__), name)
 
-        # A module that holds the stand-in under a name (`import pandas as pd`) goes on to use it.
+        # A module that did `import pandas as pd` keeps the stand-in, and uses it from then on.
         return Deferred(self.__name__, real) if sys.modules.get(self.__name__) is self else real()
 
 

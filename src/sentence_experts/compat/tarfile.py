@@ -39,7 +39,7 @@ def read_forward(
             yield archive, entry
     while block := stream.read(_BLOCK):
         if block.strip(b"\0"):
-            raise tarfile.ReadError("data that are no member follow the last one that can be read")
+            raise tarfile.ReadError("the data after the last readable member are not a member")
 
 
 class _ForwardStream(io.RawIOBase):
@@ -73,7 +73,7 @@ class _ForwardStream(io.RawIOBase):
         data = b"".join(blocks) if len(blocks) != 1 else blocks[0]
         self._last = data[-1:] or self._last
         if self._position > self._max_total:
-            raise TooLargeError(f"more than {self._max_total:,} bytes came out of it")
+            raise TooLargeError(f"more than {self._max_total:,} bytes unpacked from it")
         return data
 
     def seek(self, target: int, whence: int = 0) -> int:

@@ -79,7 +79,7 @@ def add_to_corpus(
             import_corpus(every, merged, config, overwrite=True, papers=papers, citations=citations)
         _report(before, CorpusFolder.open(merged))
     else:
-        logger.info(f"{folder}: going on with an interrupted addition")
+        logger.info(f"{folder}: continuing an interrupted addition")
     return _exchanged(folder, CorpusFolder.open(merged))
 
 

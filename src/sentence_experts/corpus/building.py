@@ -67,7 +67,7 @@ MAX_WORKERS_PER_CORE = 4
 
 
 class TableSource(Protocol):
-    """A source of papers or citations that are no XML documents."""
+    """A source of papers or citations that are not XML documents."""
 
     def described(self) -> list[dict[str, Any]]:
         """Describe each source for the manifest: name, kind, size, SHA-256."""
@@ -92,7 +92,7 @@ class Sources:
 
     Attributes:
         sources: documents.
-        extras: papers and citations that are no XML documents.
+        extras: papers and citations that are not XML documents.
         described: name, kind, size and SHA-256 of each, documents first.
         state: of the files, to notice a change.
         full_text: whether the text of bodies is kept.
@@ -118,7 +118,7 @@ class Sources:
     def request(self) -> str:
         """A hash of what decides the corpus."""
         described = json.dumps(self.described, sort_keys=True)
-        # MENTIONS: parts of an earlier version, without them, are others.
+        # MENTIONS, since the parts of an earlier version lack them.
         kept = [BODIES] if self.full_text else []
         return sha256_text(FORMAT, str(FORMAT_VERSION), __version__, MENTIONS, described, *kept)
 
@@ -181,7 +181,7 @@ def _build(
 ) -> CorpusFolder:
     out = place.path
     if parts.keys():
-        logger.info(f"going on with an interrupted import in {out}")
+        logger.info(f"continuing an interrupted import in {out}")
     remove_leftovers(parts.folder)
     shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
     ignored = parse_sources(list(read.sources), parts, workers, read.full_text)
@@ -282,7 +282,7 @@ def _nothing_read(out: Path, parts: PartStore, sources: list[str], rejected: lis
         return InputError(f"{where}: holds no article (.xml, .nxml, or an archive of them) and no record")
     records = sum(rejection.records for rejection in rejected)
     if all(rejection.reason == "filtered" for rejection in rejected):
-        return InputError(f"{where}: none of the {records:,} records has what the settings ask for")
+        return InputError(f"{where}: none of the {records:,} records matches the settings")
     first = next(rejection for rejection in rejected if rejection.reason != "filtered")
     named = "/".join(filter(None, [first.member, first.record])) or first.source
     return InputError(

@@ -67,9 +67,10 @@ class ImportConfig(Config):
 
     format: RecordFormats | None = Field(
         None,
-        description="What the sources are: openalex (works of a snapshot or the API), s2 (Semantic Scholar: "
-        "papers, abstracts, citations), crossref (works), europepmc (search results); or exports: ris, nbib, "
-        "wos, pubmed-csv, zotero-csv, endnote (XML), bibtex. Default: what the beginning of each file shows",
+        description="Format of the sources: openalex (works of a snapshot or the API), s2 (Semantic "
+        "Scholar: papers, abstracts, citations), crossref (works), europepmc (search results); or exports: "
+        "ris, nbib, wos, pubmed-csv, zotero-csv, endnote (XML), bibtex. Default: detected from the "
+        "beginning of each file",
     )
     topic: Names = Field(
         (), description="Keep works of these OpenAlex topics: names, `*` for any text, or ids"
@@ -117,7 +118,7 @@ class ImportConfig(Config):
     @classmethod
     def _check_order(cls, years: tuple[int, int] | None) -> tuple[int, int] | None:
         if years is not None and years[0] > years[1]:
-            raise ValueError(f"give the first year before the last, not {years[0]},{years[1]}")
+            raise ValueError(f"the first year must come before the last, got {years[0]},{years[1]}")
         return years
 
     @field_validator("memory")
@@ -139,7 +140,7 @@ class FetchConfig(Config):
 
     domains: dict[str, str] = Field(
         {},
-        description="NAME=QUERY: a domain, and the query of its articles as the service's website takes it",
+        description="NAME=QUERY: a domain, and the query that finds its articles on the service's website",
     )
     source: Literal["pmc", "pubmed", "pubmed-files", "europepmc", "openalex"] = Field(
         "pmc",

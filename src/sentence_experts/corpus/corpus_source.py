@@ -72,7 +72,7 @@ class CorpusSource:
 
     @staticmethod
     def _cited_by_others(part: CorpusPart, rows: Iterator[Row]) -> None:
-        """Citations by works that are no papers of the corpus."""
+        """Citations by works outside the corpus."""
         for number, row in enumerate(rows):
             name = parse_identifier(row["citing"]).name()
             part.add_citation(row["citing"], name, number, _citation(row))

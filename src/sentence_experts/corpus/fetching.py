@@ -172,8 +172,8 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
             if requests.set_aside:
                 logger.info(
                     f"{len(requests.set_aside)} answers or records were missing or unusable, after "
-                    f"{config.attempts} attempts each; they are listed in rejected.jsonl, and requested next "
-                    "time"
+                    f"{config.attempts} attempts each; they are listed in rejected.jsonl, and the next "
+                    "call requests them again"
                 )
             read = Sources.of(fetched.sources(), fetched.extras)
             if state == "finished":

@@ -157,7 +157,7 @@ def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
 def parse_identifier(value: str) -> Identifiers:
     """The identifier in a value that shows which kind it is; all None for anything else.
 
-    Bare digits are no PMID here: they may be row numbers. Neither is a bare `W123` OpenAlex's.
+    Bare digits, which may be row numbers, are not read as a PMID, nor a bare `W123` as an OpenAlex id.
 
     >>> parse_identifier("openalex:W12").name()
     'openalex:W12'

@@ -58,7 +58,7 @@ def import_corpus(
             folder of a corpus is a source too.
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
         config: settings; those given by name come before it.
-        overwrite: begin anew, in place of another corpus in `out`.
+        overwrite: start over, replacing another corpus in `out`.
         papers: a table of papers (a file or data frame): `id`, `title`, and if known `abstract`, `year`,
             `subjects`, `mesh`, `keywords`, `doi`, `pmid`, `pmcid`, `full_text`, ... (`user_tables`).
         citations: a table of citations between them: `citing`, `cited`.
@@ -163,7 +163,7 @@ def _read_ids(path: Path) -> frozenset[str]:
             if name is None:
                 shown = line.strip()[:60]
                 raise InputError(
-                    f"{path}, line {number}: {shown!r} is no OpenAlex id, DOI, pmid:... or s2:..."
+                    f"{path}, line {number}: {shown!r} is not an OpenAlex id, DOI, pmid:... or s2:..."
                 )
             names.add(name)
     return frozenset(names)

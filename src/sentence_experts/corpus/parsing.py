@@ -56,7 +56,7 @@ def _done_file(parts: PartStore, source: int) -> Path:
 
 
 def ignored_if_done(source: int, parts: PartStore) -> int | None:
-    """The number of a source's members that are no documents, if all its parts are there and whole."""
+    """The number of a source's members that are not documents, if all its parts are there and whole."""
     try:
         noted = read_json(_done_file(parts, source))
         content = noted["content"]

@@ -40,7 +40,7 @@ class RecordFormat:
         recognises: whether a record looks like one of it.
         add: adds a record to a part, or returns the reason why it is left out on purpose.
         columns: those that are read of Parquet; None for all.
-        begins: of exports that are no JSON, whether a text begins as one.
+        begins: of exports that are not JSON, whether a text begins as one.
         read: reads the records of such an export.
     """
 

@@ -167,7 +167,7 @@ class CorpusFolder:
             began = (path / ".partial").is_dir()
             raise InputError(
                 f"{path} holds no {'finished ' if began else ''}corpus (no {MANIFEST}): "
-                + ("the same call again goes on where it stopped" if began
+                + ("the same call again continues where it stopped" if began
                    else "make one with `import_corpus` or `fetch_corpus`")
             )  # fmt: skip
         manifest = read_json(path / MANIFEST)
@@ -208,8 +208,8 @@ class CorpusFolder:
                 else "it was made from tables or by an older version"
             )
             raise InputError(
-                f"{self.path} does not know where papers are cited in a text: {why}; import JATS articles "
-                "with their bodies"
+                f"{self.path} does not record where papers are cited in a text: {why}; import JATS "
+                "articles with their bodies"
             )
         return path
 

@@ -132,8 +132,8 @@ def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> No
             notes.append(f"{stated} (did you mean {near[0]}?)" if near else stated)
     if notes:
         logger.warning(
-            f"{name}: columns that are not read: {', '.join(notes)}; "
-            f"besides {', '.join(required)}, these are: {', '.join(more)}"
+            f"{name}: columns that are not used: {', '.join(notes)}; "
+            f"besides {', '.join(required)}, a table can have: {', '.join(more)}"
         )
 
 

@@ -38,7 +38,9 @@ def check_form(out: Path | None, precision: str) -> None:
     if precision not in PRECISIONS:
         raise UsageError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
     if out is None and precision in WITH_RANGES:
-        raise UsageError(f"`precision={precision}` writes the ranges of its steps beside `out`: give `out`")
+        raise UsageError(
+            f"`precision={precision}` also writes the ranges of its steps, beside `out`: give `out`"
+        )
     if out is not None and precision != FLOAT32 and out.suffix != NPY:
         raise UsageError(f"{out}: vectors of {precision} are written to {NPY}")
     if out is not None and out.suffix not in ENDINGS:
@@ -74,7 +76,7 @@ def write_vectors(
     config: EncodeConfig,
     made_by: dict[str, str],
 ) -> None:
-    """Join chunk files to one file of vectors, in the form and precision asked for.
+    """Join chunk files to one file of vectors, in the form and precision wanted.
 
     Args:
         path: the file to write, which becomes `out`.
@@ -141,7 +143,7 @@ def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], N
 def write_parquet(
     out: Path, files: Sequence[Path], source: TextTable, chunk_size: int, made_by: dict[str, str]
 ) -> None:
-    """Join chunk files to one `.parquet` with the rows' numbers and, if asked for, the texts' ids.
+    """Join chunk files to one `.parquet` with the rows' numbers and, if wanted, the texts' ids.
 
     Args:
         out: the file.

@@ -57,7 +57,7 @@ class EvaluateConfig(EncodingOptions):
         gt=0,
         le=1,
         description="Models are equivalent if the whole interval of their difference lies within plus "
-        "and minus this; to be chosen before the results are seen",
+        "and minus this; to be chosen before you see the results",
     )
     cluster: Literal["paper", "article"] = Field(
         default="paper",
@@ -141,6 +141,6 @@ class AnalyseConfig(RatedColumns):
     cases: int = Field(
         default=5,
         ge=0,
-        description="Number of pairs to list per dataset that HS alone is right about, and as many for RW",
+        description="Number of pairs to list per dataset for which HS alone is right, and as many for RW",
     )
     seed: Seed = 0

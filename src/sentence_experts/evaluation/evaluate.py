@@ -69,7 +69,7 @@ def evaluate(
         data: labelled pairs of any form (`Pairs.of`); tasks or their folder; or names of mteb's tasks,
             benchmarks or groups.
         out: folder for the results: evaluation.json and scores.parquet (pairs) or tasks.json (tasks).
-        overwrite: begin anew, in place of another evaluation in `out`.
+        overwrite: start over, replacing another evaluation in `out`.
         baseline: models that were not trained here, as `models`.
         config, settings: a `EvaluateConfig`, or single fields of it.
 

@@ -175,7 +175,7 @@ def evaluate_scorers(
     table = checked_table(table)
     if cluster == "article" and LINKED_BY not in table.column_names:
         raise UsageError(
-            "`cluster=article`: these pairs do not keep the articles that link them; compile them anew"
+            "`cluster=article`: these pairs do not keep the articles that link them; compile them again"
         )
     all_scores = table.select(KEPT_COLUMNS)
     runs: dict[str, _Run] = {}

@@ -96,7 +96,7 @@ class StoredResult(Result):
             return cls._read(out)
         except (ValidationError, LookupError, TypeError, ValueError) as error:
             raise InputError(
-                f"{out}: not as this version writes it; give `overwrite` to measure again"
+                f"{out}: not written by this version; give `overwrite` to measure again"
             ) from error
 
     @classmethod
@@ -189,8 +189,9 @@ def suspicion(text_free: Sequence[ModelResult]) -> str | None:
     if not telling:
         return None
     return (
-        f"the classes of these pairs can be told without comparing texts: ROC-AUC by {', '.join(telling)}. "
-        "Figures on them say little about texts; compile pairs with `negatives=matched`"
+        "the classes of these pairs can be told apart without comparing texts: ROC-AUC by "
+        f"{', '.join(telling)}. Figures on them say little about texts; compile pairs with "
+        "`negatives=matched`"
     )
 
 

@@ -122,7 +122,7 @@ class SearchEvaluation(Result):
             gain = _with_interval(best.gain, best.gain_interval)
             lines[0] = f"{lines[0][:-1]}, {gain} above {BM25}."
         elif not better:
-            lines.append(f"No lens is shown to be better than {BM25}, which reads no model.")
+            lines.append(f"No lens is shown to be better than {BM25}, which needs no model.")
         if len(self.metrics) > 2 and best.model != BM25:
             lines.append(
                 f"It was chosen among {len(self.metrics)} on the same queries: confirm it on others."

@@ -149,7 +149,7 @@ def similarity(
         model: folder, hub id or loaded model with two routes or more.
         texts: a list of texts, or a table with a column of texts, such as a .txt or .csv file.
         out: folder for similarity.json and cosines.parquet; a finished result there is read back.
-        overwrite: begin anew, in place of another result in `out`.
+        overwrite: start over, replacing another result in `out`.
         against: another model with the same routes: a one-sided Welch test for each pair of routes tells
             whether the mean of `model` is lower, that is, whether its routes are more specialised.
         config, settings: a `SimilarityConfig`, or single fields of it.

@@ -159,7 +159,9 @@ class ExpertEncoder(SentenceTransformer):
     def _check_routed(self) -> None:
         config = self.routed_model.config
         if router_kind(config).is_learned and config.expert_layers:
-            raise UsageError("in this model texts choose their experts, so all experts must be loaded")
+            raise UsageError(
+                "in this model learned routers choose the experts, so all experts must be loaded"
+            )
 
     def _experts_of_names(self, names: Sequence[str]) -> set[int]:
         """The experts behind names of routes, experts, or prompts that begin with a route."""

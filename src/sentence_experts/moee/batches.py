@@ -49,7 +49,7 @@ def _read(reader: MoeTransformer, rows: list[list[int]], device: torch.device) -
             raise
         if len(rows) == 1:
             raise SentenceExpertsError(
-                f"{reader.name}: out of memory at one text of {len(rows[0])} tokens; cut texts with "
+                f"{reader.name}: out of memory with a single text of {len(rows[0])} tokens; cut texts with "
                 "`max_length`, or load the model with `dtype=bfloat16`, `quantize=4bit` or `device_map=auto`"
             ) from error
     if torch.cuda.is_available():

@@ -68,8 +68,8 @@ class MoeeConfig(Config):
     tokens_at_once: int = Field(8192, ge=1, description="Maximum number of tokens per batch, with padding")
     cache: Path | None = Field(
         None,
-        description="Folder that caches states (float16), so that all parts cost one reading. Default: "
-        "OUT/states in evaluate and analyse, else none",
+        description="Folder that caches states (float16), so that the model reads each text once for all "
+        "parts. Default: OUT/states in evaluate and analyse, else none",
     )
     dtype: Dtype = None
     device: Device = None

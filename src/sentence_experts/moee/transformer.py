@@ -109,7 +109,7 @@ class MoeTransformer(Transformer):
         rows = [self.prompt.token_ids(text, self._tokenise, self.longest) for text in texts]
         for text, ids in zip(texts, rows, strict=True):
             if not ids:
-                raise InputError(f"{self.name} has no token for the text {text[:40]!r}")
+                raise InputError(f"the tokenizer of {self.name} gives no token for the text {text[:40]!r}")
         return rows
 
     def preprocess(  # type: ignore[override]  # of all that could be embedded, texts

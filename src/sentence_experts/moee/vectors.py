@@ -49,7 +49,7 @@ class States:
 
 
 def check_parts(parts: str, alpha: float) -> None:
-    """Refuse, with a UsageError, unknown parts and an alpha that is no weight."""
+    """Refuse, with a UsageError, unknown parts and an alpha that is not a weight."""
     if parts not in PARTS:
         raise UsageError(f"unknown `parts` {parts!r}: choose {', '.join(PARTS)}")
     if not (alpha >= 0 and np.isfinite(alpha)):

@@ -13,19 +13,19 @@ from sentence_experts.pairs.matched import describe_shortfall
 from sentence_experts.pairs.splits import SPLITS
 
 MEANING = {
-    "co-citation": "both papers are cited by a same third paper",
-    "coupling": "both papers cite a same work (bibliographic coupling, not co-citation)",
+    "co-citation": "both papers are cited by the same third paper",
+    "coupling": "both papers cite the same work (bibliographic coupling, not co-citation)",
     "citation": "one paper cites the other",
 }
 UNLINKED = "are unlinked by co-citation, coupling and citation"
 NEGATIVES = {
     "matched": f"{UNLINKED}, and are made of the works of the linked pairs, each as often as in those",
-    "hard": f"{UNLINKED}, and are made of the works of the linked pairs, each as often as in those, so that "
-    "works whose texts are near each other by TF-IDF meet",
+    "hard": f"{UNLINKED}, and are made of the works of the linked pairs, each as often as in those, and "
+    "joined so that their texts are similar by TF-IDF",
     "random": UNLINKED,
     "cited": f"{UNLINKED}; both works are cited at least {{negatives_min_cited}} times",
     "same-article": "join the anchor of a linked pair with another work that the same article mentions, but "
-    "none in a paragraph with it; the linked pair has the same anchor",
+    "never in the same paragraph",
 }
 # Added for co-citation, where articles cite both papers of a pair.
 ARTICLE_CAUTION = (

@@ -55,7 +55,7 @@ def compile_pairs(
             `abstract`, `year`, ..., optionally `domain`) and citations (`citing`, `cited`).
         config: the settings; `settings` override its fields, by name.
         out: the folder to write to; without, the pairs stay in memory.
-        overwrite: begin anew, in place of other pairs in `out`.
+        overwrite: start over, replacing other pairs in `out`.
 
     Raises:
         InputError: a domain rule cannot be applied.
@@ -188,9 +188,9 @@ def _uneven_split(sets: Sets, settings: PairsConfig) -> str | None:
     got, wanted = (", ".join(f"{share:.0%}" for share in each) for each in (shares, asked))
     return (
         f"train, validation and test have {', '.join(f'{count:,}' for count in pairs)} pairs ({got}) where "
-        f"{wanted} were asked for: `fractions` are of {what}, and few {what} can make most of the pairs "
-        f"({crossing:,} more pairs are between two sets and left out). Long reference lists weigh less with "
-        "`max_references`; other `fractions`, another `seed` or more papers help too"
+        f"`fractions` asks for {wanted}: they are shares of {what}, and few {what} can make most of the "
+        f"pairs ({crossing:,} more pairs are between two sets and left out). Long reference lists weigh less "
+        "with `max_references`; other `fractions`, another `seed` or more papers help too"
     )
 
 

@@ -126,7 +126,7 @@ class PairsConfig(Config):
     max_validation_per_domain: int | None = Field(
         None,
         ge=1,
-        description="A lower maximum for validation, which is measured again and again during training",
+        description="A lower maximum for validation, which is evaluated many times during training",
     )
     seed: Seed = 0
     engine: str = Field(
@@ -194,7 +194,7 @@ class PairsConfig(Config):
         if self.negatives == "same-article" and self.within not in NEAR:
             raise ValueError(
                 f"`negatives=same-article` needs `within` {', '.join(NEAR[:-1])} or {NEAR[-1]}: its pairs of "
-                "the same article share no paragraph, and linked pairs must"
+                "the same article share no paragraph, so linked pairs must share one"
             )
         return self
 

@@ -94,6 +94,6 @@ def explain_empty(
         ]
         return "; ".join([*unmatched, *listed[:1]])
     if rule.years is not None:
-        return f"its rules match papers, but none that is of its own domain and of the years {rule.years}"
+        return f"no paper of the years {rule.years} matches its rules and belongs to it"
     moved = {"first": "belong to a domain before it", "drop": "are in several domains"}
     return f"the papers that its rules match {moved.get(rules.several, 'have no text')}"

@@ -65,7 +65,7 @@ class DomainRule(BaseModel):
     @classmethod
     def _in_order(cls, years: tuple[int, int] | None) -> tuple[int, int] | None:
         if years is not None and years[0] > years[1]:
-            raise ValueError(f"give the first year before the last, not {years[0]}, {years[1]}")
+            raise ValueError(f"the first year must come before the last, got {years[0]}, {years[1]}")
         return years
 
 

@@ -153,7 +153,7 @@ def _draw_matched(
         if len(negatives) == 0:
             raise TooFewPairsError(
                 f"{request.domain} ({request.split}): all works of the linked pairs are linked with each "
-                "other, so that there are no negatives"
+                "other, so no negatives can be made"
             )
         missing = len(positives) - len(negatives)
         left_out = rng.permutation(positives)[:missing]

@@ -49,7 +49,7 @@ class Engine:
             table: ir.Table = self._backend.read_parquet(str(path), table_name=f"table_{self._tables}")
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
-            raise InputError(f"{path}: damaged or no Parquet file ({reason}); make it again") from error
+            raise InputError(f"{path}: damaged, or not a Parquet file ({reason}); make it again") from error
         return table
 
     def materialized(self, expression: ir.Table) -> ir.Table:
@@ -84,8 +84,8 @@ class Engine:
                 self._backend.to_parquet(expression, str(path))
         except duckdb.OutOfMemoryException as error:
             raise SentenceExpertsError(
-                "the join needs more memory than `memory` allows: raise it, or link less with "
-                "`max_references`, or lower `threads`, each of which has its own tables"
+                "the join needs more memory than `memory` allows: raise it, link fewer pairs with "
+                "`max_references`, or lower `threads`, since every thread keeps its own tables"
             ) from error
         except duckdb.Error as error:
             if type(error) not in _OF_FILES:

@@ -163,8 +163,8 @@ class LinkGraph:
         near = f" within a {settings.within}" if settings.within != "article" else ""
         longer = ", a larger `max_references`" if self.long_lists else ""
         return (
-            f"no two works of one domain, of those that have the text (`unit={settings.unit}`), are linked "
-            f"by {settings.relation}{near}{settings.at_least}; check `domains` and `min_count`, or try "
+            f"no two works of the same domain that have the text (`unit={settings.unit}`) are linked by "
+            f"{settings.relation}{near}{settings.at_least}; check `domains` and `min_count`, or try "
             f"another `relation` or `unit`{longer}"
         )
 

@@ -59,7 +59,7 @@ def import_pairs(
             any case.
         out: the folder to write to; without, the pairs stay in memory.
         config: the settings; `settings` override its fields, by name.
-        overwrite: begin anew, in place of other pairs in `out`.
+        overwrite: start over, replacing other pairs in `out`.
 
     Raises:
         InputError: a file cannot be read, a column or a text is missing, or the labels are scores.
@@ -202,12 +202,12 @@ class _Texts:
         return mask
 
     def links_among(self, works: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """Tells which two of the texts are linked by any row, or are no pair as they are of one column."""
+        """Tells which two of the texts are linked by any row, or cannot be a pair, being of one column."""
         text, side = self.same_text, self.side
 
         def linked(left: np.ndarray, right: np.ndarray) -> np.ndarray:
             keys = keys_of(np.stack([text[left], text[right]], axis=1))
-            # Two questions are no negative where all linked pairs are a question and an answer.
+            # Two questions are not a negative where all linked pairs are a question and an answer.
             mask: np.ndarray = np.isin(keys, self._linked) | (side[left] * side[right] == 1)
             return mask
 

@@ -172,7 +172,7 @@ def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]])
         sum(each[kind] for each in every) for kind in ("nearest", "random", "left_out")
     )
     instead = [
-        f"{nearest:,} keep one end and get an unlinked work that is nearly as frequent",
+        f"{nearest:,} keep one work and get an unlinked one that is nearly as frequent",
         f"{others:,} are two other unlinked works of the domain",
         f"{left_out:,} linked pairs were left out",
     ]
@@ -180,6 +180,7 @@ def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]])
         text for text, count in zip(instead, (nearest, others, left_out), strict=True) if count
     )
     return (
-        f"too few unlinked pairs of the linked pairs' own ends: {named}. Instead, {replaced_by}. More "
-        "articles, fewer domains or a lower `max_eval_per_domain` give more"
+        f"too few unlinked pairs can be made of the works of the linked pairs: {named}. Instead, "
+        f"{replaced_by}. More articles, fewer domains or a lower `max_eval_per_domain` leave more to choose "
+        "from"
     )

@@ -110,7 +110,7 @@ def _check_rules(
     empty = [domain for domain in rules.domains if not counts.papers[domain]]
     if empty:
         why = explain_empty(empty[0], rules, counts, unmatched.get(empty[0], []), count_values)
-        more = f" (as {', '.join(empty[1:])})" if len(empty) > 1 else ""
+        more = f" (nor do {', '.join(empty[1:])})" if len(empty) > 1 else ""
         raise InputError(
             f"{name}: the domain {empty[0]} gets no paper of the corpus{more}: {why}; "
             "`count_values` lists what a corpus has"

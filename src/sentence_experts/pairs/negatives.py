@@ -136,8 +136,8 @@ class NegativeSampler:
     def _explain(self, requests: list[Request], short: list[tuple[Request, int]], min_cited: int) -> str:
         request, made = short[0]
         what = (
-            f"{request.domain} ({request.split}) needs {request.needed} negative pairs, only {made} can be "
-            f"made of unlinked papers that are both cited at least {min_cited} times"
+            f"{request.domain} ({request.split}) needs {request.needed} negative pairs, but only {made} can "
+            f"be made of unlinked papers that are both cited at least {min_cited} times"
         )
         if len(short) > 1:
             what += f" (and {len(short) - 1} more sets fall short)"

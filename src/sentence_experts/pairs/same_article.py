@@ -55,8 +55,8 @@ def _draw(
     rows, others = _choose(anchor, pair, other, size, rng)
     if len(rows) == 0:
         raise TooFewPairsError(
-            f"{SPLITS[split]}: no linked pair has a paper that the same article mentions far from it and "
-            "that is of the same set and domain; add articles with their text"
+            f"{SPLITS[split]}: no linked pair has a paper that the same article mentions in other "
+            "paragraphs and that is in the same set and domain; add articles with their text"
         )
     paired = positives.take(rows % size)
     far = np.full(len(rows), LEVELS.index("article"))

@@ -99,8 +99,8 @@ def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:
         named = " ".join(f"`{name}={_written(value)}`" for name, value in changes.items())
         works.append(f"{named} ({sizes} pairs)")
     if not works:
-        return "No other split or negatives would do: add articles, or use fewer domains"
-    return f"These would do: {', or '.join(works)}"
+        return "No other split or negatives would work: add articles, or use fewer domains"
+    return f"These would work: {', or '.join(works)}"
 
 
 def _alternatives(settings: PairsConfig) -> Iterator[dict[str, object]]:

@@ -73,4 +73,4 @@ def _with_others(message: str, corpus: CorpusFolder, settings: PairsConfig, engi
         for unit in UNITS if relation != settings.relation else [each for each in UNITS if each not in tried]:
             if (graph := _graph(corpus, settings, engine, relation=relation, unit=unit)) is not None:
                 works.append(f"`relation={relation}` `unit={unit}` links {len(graph.pairs):,} pairs")
-    return f"{message}. These do: {', '.join(works)}" if works else message
+    return f"{message}. These settings link some: {', '.join(works)}" if works else message

@@ -63,10 +63,10 @@ MEANINGS = {
     "seeds if a model has several runs. F1max is the largest of many values, so it is too high on few pairs: "
     "its interval is around the value without that bias, and F1max itself may lie near its upper end",
     "±": "standard deviation over the runs of one model, trained with different seeds",
-    "p": "of the test that the interval of a difference makes (below 0.05 if it leaves out 0), corrected by "
-    "Holm for all pairs of models",
+    "p": "of the test that corresponds to the interval of a difference (below 0.05 if it leaves out 0), "
+    "corrected by Holm for all pairs of models",
     "rank p": "Wilcoxon's signed-rank test, corrected by Holm, on the areas under the ROC curve in blocks of "
-    "papers: of two fixed models only, since it knows nothing of seeds",
+    "papers: for two fixed models only, since it does not account for seeds",
     "≈": "equivalent: the whole interval of the difference lies within a margin that was set beforehand",
 }
 

@@ -55,7 +55,7 @@ def standing(
         (ahead, f"{first} is ahead of {{}}."),
         (same, f"{first} is equivalent within {margin} to {{}}."),
         (open_, f"{first} cannot be told apart from {{}}."),
-        (unknown, f"{first} leads {{}}; how sure that is, nothing here tells: there are no intervals."),
+        (unknown, f"{first} leads {{}}, with unknown certainty: there are no intervals."),
     )
     return [text.format(listed(group)) for group, text in sentences if group]
 
@@ -98,7 +98,7 @@ def single_runs(trained: Mapping[str, int], models: int) -> list[str]:
     single = [label for label, seeds in trained.items() if seeds < 2]
     if not single or models < 2:
         return []
-    return [f"Of {listed(single)} there is one training run: another seed may give another order."]
+    return [f"There is one training run of {listed(single)}: another seed may give another order."]
 
 
 def told_without_texts(text_free: Sequence[ModelResult]) -> list[str]:
@@ -120,7 +120,7 @@ def no_trained_model_ahead(order: Sequence[str], trained: Mapping[str, int]) -> 
         return []
     return [
         f"No trained model is ahead of {order[0]}: train on more pairs or for more steps, and look at how "
-        "the validation figure moved (run.json); else use it as it is."
+        "the validation figure moved (run.json); otherwise use {order[0]} as it is."
     ]
 
 
@@ -161,6 +161,7 @@ def audit_advice(settings: Mapping[str, Any]) -> list[str]:
     """Advice to audit the pairs."""
     if settings.get("split") == "random":
         return [
-            "Pairs were split at random, so test papers occur in training: `audit` shows what that is worth."
+            "Pairs were split at random, so test papers occur in training: `audit` shows how much that "
+            "matters."
         ]
-    return ["See with `audit` what of this the training pairs tell without reading."]
+    return ["See with `audit` how much the training pairs tell without any text."]

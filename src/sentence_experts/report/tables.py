@@ -137,8 +137,8 @@ def difference_table(evaluation: PairEvaluation) -> Table | None:
 
 TEXT_FREE = "Without comparing texts"
 MEANING_OF_TEXT_FREE = (
-    "all domains pooled; what models have more than this comes from texts. ROC-AUC below 0.5: the other way "
-    "round"
+    "all domains pooled; what models have above this comes from the texts. A ROC-AUC below 0.5 means the "
+    "reverse order"
 )
 
 

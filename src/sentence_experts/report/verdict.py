@@ -177,7 +177,7 @@ def of_analysis(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -> Ver
         advice.append(
             "Choose the weight of RW in the sum on pairs of your own: `develop` of `make_embedder`."
         )
-    advice.append("Measure what leads on tasks: `moee evaluate`.")
+    advice.append("Measure the leading part on tasks: `moee evaluate`.")
     return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
 
 
@@ -212,11 +212,9 @@ def of_audit(audit: Audit, name: str, simulated: bool = False) -> Verdict:
         advice.append(f"Report figures on the test pairs {without}; those on all pairs are partly memory.")
     if not any(each.model not in (TFIDF_LABEL, MEMORY_LABEL) for each in audit.measurements):
         advice.append(
-            "Name models after `audit`: their figures with and without the leaks show what these are worth."
+            "Give `audit` models too: their figures with and without the leaks show how much these matter."
         )
-    return Verdict(
-        compared, tuple(findings), tuple(advice or ["Nothing to mend here: go on with `evaluate`."])
-    )
+    return Verdict(compared, tuple(findings), tuple(advice or ["Nothing to mend here; next, `evaluate`."]))
 
 
 def _change(
@@ -228,14 +226,14 @@ def _change(
         return None, False
     ends = _in_brackets(before)
     if model == MEMORY_LABEL:
-        return f"What training pairs tell without any text reaches ROC-AUC {value:.3f}{ends}.", False
+        return f"The training pairs alone, without any text, reach ROC-AUC {value:.3f}{ends}.", False
     clean = after.metrics["roc_auc"] if after else None
     if after is None or clean is None:
         return f"{model}: ROC-AUC {value:.3f}{ends}.", False
     interval = after.intervals.get("roc_auc")
     fell = interval is not None and interval.high < value
     sure = "more than chance explains" if fell else "no more than chance may explain"
-    sure = sure if interval is not None else "how sure that is, nothing here tells"
+    sure = sure if interval is not None else "with unknown certainty"
     return (
         f"{model}: ROC-AUC {value:.3f}{ends}, and {clean:.3f}{_in_brackets(after)} {without}: "
         f"{clean - value:+.3f}, {sure}."

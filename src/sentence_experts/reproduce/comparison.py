@@ -16,14 +16,15 @@ NOT_RUN = "not run"
 NONE = "–"
 DIFFERS = "differs"
 LEGEND = (
-    "Our figure above the printed one. differs: what is not as in the paper (data, base, scale, protocol). "
-    "In brackets 95% intervals. Figures here are of other data than the published ones, so only orders and "
-    "gaps can be compared"
+    "Each cell has our figure above the printed one. differs: what is not as in the paper (data, base, "
+    "scale, protocol). 95% intervals are in brackets. Where the data differ from the published ones, only "
+    "orders and gaps can be compared"
 )
 
 
 DRAWN = (
-    ". drawn: the paper gives no number; highest: its text says that this column is the highest of the row"
+    ". drawn: the paper shows the value in a figure only; highest: its text says that this column is the "
+    "highest of the row"
 )
 
 

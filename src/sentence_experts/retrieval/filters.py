@@ -63,5 +63,5 @@ def _years(year: str | int | None) -> tuple[int | None, int | None]:
     if not match[2]:
         last = first
     if first is not None and last is not None and first > last:
-        raise UsageError(f"`year`: {text!r}: give the first year before the last")
+        raise UsageError(f"`year`: {text!r}: the first year must come before the last")
     return first, last

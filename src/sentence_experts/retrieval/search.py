@@ -101,7 +101,7 @@ def search(
     if not all(query.strip() for query in texts):
         raise UsageError("a query is empty")
     if config.like and config.hybrid:
-        raise UsageError("`hybrid` needs the words of a query, which `like` has not")
+        raise UsageError("`hybrid` needs the words of a query, which `like` does not have")
     filters = config.filters
     with open_corpus(corpus) as folder:  # before the model: what is wrong is known at once
         papers = Papers(folder, config.domains)

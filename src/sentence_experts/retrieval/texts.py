@@ -51,7 +51,7 @@ def texts_of(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
                 yield row, text
             row += 1
     if body is not None:
-        raise InputError(f"{corpus.bodies}: the text of {body[0]} stands in another order than the papers")
+        raise InputError(f"{corpus.bodies}: the text of {body[0]} is in another order than the papers")
 
 
 def _bodies(file: Path) -> Iterator[tuple[str, list[tuple[str | None, str]]]]:

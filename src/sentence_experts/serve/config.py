@@ -14,15 +14,15 @@ class ServeConfig(PaperTexts):
     """Settings of `serve` and `create_app`."""
 
     host: str = Field(
-        "127.0.0.1", description="Address to listen at; others than this machine's own need keys"
+        "127.0.0.1", description="Address to listen on; others than this machine's own need keys"
     )
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen at; 0 takes a free one")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one")
     corpus: Path | None = Field(
         None, description="Folder of a corpus to search: opens the search page at /, and its API"
     )
     api_key_file: Path | None = Field(None, description="File of keys that clients may send, one per line")
     auth: bool = Field(
-        True, description="Ask for a key at addresses that other machines reach; otherwise anyone is served"
+        True, description="Require a key if other machines can reach the address; otherwise anyone is served"
     )
     normalize: bool = Field(
         False, description="Scale vectors to length 1 where a request does not say otherwise"
@@ -31,7 +31,7 @@ class ServeConfig(PaperTexts):
         False, description="Take token ids too, as those of the served model's own vocabulary"
     )
     watch: bool = Field(
-        True, description="Load a model again when its folder is replaced; on SIGHUP all are, in any case"
+        True, description="Reload a model when its folder is replaced; SIGHUP reloads all models in any case"
     )
     workers: int | None = Field(
         None, ge=1, description="Batches encoded at a time. Default: one per CPU core, 1 on other devices"

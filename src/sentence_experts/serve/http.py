@@ -103,7 +103,7 @@ def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
     """The first problem, without what was sent."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     if first["type"] == "json_invalid":
-        return RequestError(400, f"this is no JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
+        return RequestError(400, f"this is not valid JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
     # pydantic also names the types of a union, which nobody has sent.
     parts = [str(part) for part in first["loc"]]
     place = ".".join(part for part in parts if part not in ("str", "int") and "[" not in part)

@@ -33,7 +33,7 @@ def texts_of(given: Any, served: ServedModel, engine: Engine, field: str = "inpu
         texts = [_text_of_ids(one, served, engine, f"{field}.{place}") for place, one in enumerate(given)]
     else:
         place = next(place for place, one in enumerate(given) if not isinstance(one, str))
-        raise RequestError(422, "is no text", f"{field}.{place}")
+        raise RequestError(422, "is not a text", f"{field}.{place}")
     if len(texts) > engine.config.max_texts:
         raise RequestError(
             413, f"{len(texts):,} texts; at most {engine.config.max_texts:,} are taken: split them", field

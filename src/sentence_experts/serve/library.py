@@ -92,8 +92,8 @@ class Library:
         papers = searcher.papers.count
         if papers > LARGE and (missing := [lens for lens in lenses if not self._is_built(searcher, lens)]):
             logger.info(
-                f"{served.name}: {papers:,} papers are to be encoded under {len(missing)} lenses before "
-                "the server begins; `index build` does that apart"
+                f"{served.name}: {papers:,} papers are encoded under {len(missing)} lenses before the "
+                "server starts; `index build` can do that beforehand"
             )
         searcher.prepare(lenses)
         logger.debug(f"{len(searcher.keywords.words):,} words")  # built now, if they must be
@@ -165,7 +165,7 @@ class Library:
             self.views = self._list_views()
         except Exception as error:
             text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
-            logger.warning(f"{name}: searches go on with the model before it: {text}")
+            logger.warning(f"{name}: searches continue with the model before it: {text}")
 
     def cached_sentences(self, view: View, row: int) -> Vectors | None:
         """The vectors of a paper's sentences, if they were asked for lately."""

@@ -140,7 +140,7 @@ class Models:
                     logger.info(f"{name}: loaded again")
                 except Exception as error:
                     text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
-                    logger.warning(f"{name}: not loaded again, the model before it goes on: {text}")
+                    logger.warning(f"{name}: not loaded again, the model before it stays: {text}")
 
     async def replaced(self, served: ServedModel) -> ServedModel | None:
         """What has taken the place of a model, loaded now if its folder has changed; None if nothing has."""

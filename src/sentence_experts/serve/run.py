@@ -95,7 +95,7 @@ def serve(
         load_config: how to open models that are given by path or name; see `load`.
 
     Raises:
-        UsageError, InputError: as `create_app`, or the address cannot be listened at.
+        UsageError, InputError: as `create_app`, or the server cannot listen on the address.
     """
     require("uvicorn", "serve")
     # oneDNN keeps a kernel for each size of a batch, and batches have all sizes: its own limit of 1,024 lets
@@ -189,7 +189,5 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
-        raise UsageError(
-            f"`host` and `port`: {host}:{port} cannot be listened at: {error.strerror}"
-        ) from error
+        raise UsageError(f"`host` and `port`: cannot listen on {host}:{port}: {error.strerror}") from error
     return listener

@@ -22,7 +22,7 @@ async def health() -> Response:
 async def ready(request: Request) -> Response:
     """Whether the server takes requests: not while it is ending."""
     if request.app.state.engine.draining:
-        raise RequestError(503, "the server is ending", retry_after=1)
+        raise RequestError(503, "the server is shutting down", retry_after=1)
     return await json_answer({"status": "ready", "models": request.app.state.engine.models.names})
 
 

@@ -119,10 +119,10 @@ def check_version(where: Path | str, version: Any, newest: int) -> int:
     """The format version that was found in `where`; this version of the package reads up to `newest`.
 
     Raises:
-        InputError: it is no version, or a newer one.
+        InputError: it is not a version, or a newer one.
     """
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InputError(f"{where}: damaged: {version!r} is no format version")
+        raise InputError(f"{where}: damaged: {version!r} is not a format version")
     if version > newest:
         raise InputError(
             f"{where}: written by a newer sentence-experts (format version {version}, this one reads up to "

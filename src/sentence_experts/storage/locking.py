@@ -121,7 +121,9 @@ def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
         try:
             free = _try_lock(file)
         except OSError as error:
-            logger.warning(f"{path}: this file system has no locks ({error}); do not write it twice at once")
+            logger.warning(
+                f"{path}: this file system has no locks ({error}); do not let two processes write it at once"
+            )
             return file, lock_file
         if free and _is_current(file, lock_file):
             _write_holder(file, purpose)

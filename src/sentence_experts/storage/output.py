@@ -1,7 +1,7 @@
 """One rule for everything that is written to a folder or file of the user's choice.
 
 Nothing there, or an interrupted run of the same settings: go on. Finished with the same settings: say so.
-Anything else is refused, unless `overwrite` is given, which begins anew and removes only what this package
+Anything else is refused, unless `overwrite` is given, which starts over and removes only what this package
 wrote. The record of that is `made_from.json` in a folder, and `NAME.json` beside a file.
 """
 
@@ -69,7 +69,7 @@ def output(
         grows: the result grows in its folder, where an interrupted run goes on; it consists of `names`.
             Otherwise it is written elsewhere and takes its place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
-        overwrite: begin anew if an output of the same kind, or nothing of this package, is there.
+        overwrite: start over if an output of the same kind, or nothing of this package, is there.
         shared: the processes that `torchrun` started together write it, and the first one holds the lock.
 
     Raises:
@@ -143,7 +143,7 @@ class Output:
             return
         if is_damaged(self._file):
             if not self._overwrite:
-                raise InputError(f"{self._file}: damaged; give `overwrite` to begin anew")
+                raise InputError(f"{self._file}: damaged; give `overwrite` to start over")
             if self._grows or self._is_file:
                 return
         beside = self._is_file or self._overwrite
@@ -200,7 +200,7 @@ class Output:
             begun = "begun" if unfinished else "made"
             raise UsageError(
                 f"{self.path}: this {self._what} was {begun} with {_described(name, before)}; give another "
-                "`out`, or `overwrite` to begin anew"
+                "`out`, or `overwrite` to start over"
             )
         if record is None or unfinished:
             return "unfinished"

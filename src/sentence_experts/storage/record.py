@@ -85,7 +85,8 @@ def check_finished(folder: Path) -> None:
     record = checked_record(folder / RECORD)
     if record is not None and record["files"] is None:
         raise InputError(
-            f"{folder}: this {record['what']} is not finished; the command that makes it goes on with it"
+            f"{folder}: this {record['what']} is not finished; give the command that makes it again to "
+            "finish it"
         )
 
 

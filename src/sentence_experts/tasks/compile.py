@@ -70,7 +70,7 @@ def compile_tasks(
             polars, Arrow, `datasets.Dataset`).
         config: the settings; `settings` override its fields, by name.
         out: the folder to write to; without, the datasets stay in memory.
-        overwrite: begin anew, in place of other task datasets in `out`.
+        overwrite: start over, replacing other task datasets in `out`.
 
     Raises:
         InputError: a task file or source cannot be used, a class has no text, a split has no rows.

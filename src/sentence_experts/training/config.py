@@ -209,7 +209,7 @@ class TuneConfig(TrainConfig):
         0.1, gt=0, le=1, description="Fraction of each route's training pairs that the trials use"
     )
     trials: int = Field(
-        20, ge=1, description="Number of trials, with those of an interrupted or finished search"
+        20, ge=1, description="Number of trials, including those of an interrupted or finished search"
     )
     sampler: Literal["random", "tpe"] = Field(
         "random", description="random, or tpe (learns from the trials before)"

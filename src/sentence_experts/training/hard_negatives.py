@@ -1,4 +1,4 @@
-"""Mined negatives: for each training pair the nearest texts of its route that are no known positives.
+"""Mined negatives: for each training pair the nearest texts of its route that are not known positives.
 
 The untrained model's vectors say what is near.
 """
@@ -110,7 +110,7 @@ def _nearest(
     """
     if not len(pairs):
         return np.zeros((0, count), dtype=np.int64)
-    # Among that many neighbours there are always enough that are no known positives.
+    # Among that many neighbours there are always enough that are not known positives.
     links = int(known.degrees()[pairs].sum(dim=1).max()) + 2
     near = min(len(numbers), count + links * int(torch.bincount(numbers).max()))
     chosen = []

@@ -30,12 +30,12 @@ IN_BATCH_NEGATIVES = LossKind(
 )
 ARGMAX_TARGET = LossKind(
     "argmax_target",
-    "dot products of the batch; the target of each row is the pair that is most like it",
+    "dot products of the batch; the target of each row is its most similar pair",
     has_temperature=False,
 )
 LEARNED_TEMPERATURE = LossKind(
     "learned_temperature",
-    "dot products over a learned temperature, {temperature:.4g} in the end, both ways",
+    "dot products over a learned temperature ({temperature:.4g} at the end), in both directions",
     learns_temperature=True,
 )
 LOSS_KINDS = {kind.name: kind for kind in (IN_BATCH_NEGATIVES, ARGMAX_TARGET, LEARNED_TEMPERATURE)}

@@ -156,7 +156,7 @@ class LinkedPairs(Objective):
             if config.keep == "last":
                 return SearchValidation({}, has_figure=False)
             raise InputError(
-                f"{self.pairs.name}: no validation pairs, and they choose the best step: give some, or "
+                f"{self.pairs.name}: no validation pairs to choose the best step by: give some, or "
                 "`keep=last`"
             )
         if not pc.all(pc.equal(table["label"], 1)).as_py():

@@ -88,7 +88,7 @@ def train(
         out: folder for the run: model/ (the kept one), config.yaml, run.json, checkpoints/. Without it
             the model stays in memory. An interrupted run of the same settings goes on from its last
             checkpoint.
-        overwrite: begin anew, in place of another run in `out`.
+        overwrite: start over, replacing another run in `out`.
 
     Raises:
         UsageError: a setting has no effect on this model or data, or `out` holds something else.
@@ -154,7 +154,7 @@ class _Run:
         fingerprint = fingerprint_of(model)
         if isinstance(model, AutoRoutedEncoder):
             # They were fitted to the experts as they are before this run.
-            logger.info("the trained model has no automatic routes: teach it again with `auto_route`")
+            logger.info("the trained model has no automatic routes; `auto_route` adds them again")
             model = model.without_auto_routes()
         check_settings(model, config)
         routes = trained_routes(objectives, config, model)

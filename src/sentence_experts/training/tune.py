@@ -112,7 +112,7 @@ def tune(
         config: settings of the search and of all trials; `settings` replace single ones. Training settings
             that are given are not searched.
         out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial).
-        overwrite: begin anew, in place of another search in `out`. The same search goes on, also with more
+        overwrite: start over, replacing another search in `out`. The same search goes on, also with more
             `trials`.
         space: the settings to search, or a YAML file of them: {"warmup": {"type": "float", "low": 0, "high":
             0.5}}; types: "int" and "float" (with "log": true if wanted), "categorical" (with "choices"). By
@@ -237,7 +237,9 @@ class _Search:
             model = deepcopy(self.model)
             result = train(model, self.data, self.trial_config(sampled), folder)
             if result.validation is None:
-                raise SentenceExpertsError("trials cannot be compared: no validation pairs of both kinds")
+                raise SentenceExpertsError(
+                    "trials cannot be compared: the validation pairs are all linked or all not"
+                )
             outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.validation}
             notes: dict[str, Any] = {"steps": result.steps, "start": result.start}
         except FAILURES as error:

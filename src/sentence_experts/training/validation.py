@@ -134,7 +134,7 @@ class Validator(SentenceEvaluator):
         measured = [part.measure(encoder) for part in self.parts]
         counted = [part.figures[name] for part in measured for name in part.counted]
         if not counted:
-            raise InputError("the validation split has no pairs of both kinds, linked and not linked")
+            raise InputError("the validation split needs both linked and unlinked pairs")
         figures = {MEAN: fmean(counted)}
         for part in measured:
             figures |= part.figures
@@ -204,7 +204,7 @@ class SearchSet:
         anchors: the distinct anchor texts, behind their prompt.
         candidates: the distinct positive texts, behind theirs.
         relevant: (anchors, candidates), above 0 where the two share a group.
-        same: (anchors, candidates), above 0 where the two are one text, which is no finding.
+        same: (anchors, candidates), above 0 where the two are the same text, which does not count as found.
     """
 
     anchors: list[str]
@@ -276,8 +276,8 @@ class SearchValidation:
         for route in routes:
             if not any(search.has_findable for search in searches[route.name]):
                 raise InputError(
-                    f"the validation split of {route.kind} {route.name} has no pair to find, and it "
-                    "chooses the best step: give it one"
+                    f"the validation split of {route.kind} {route.name} has no linked pair to choose "
+                    "the best step by: give it one"
                 )
         return cls(searches)
 

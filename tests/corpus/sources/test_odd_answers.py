@@ -166,7 +166,7 @@ def test_a_journal_poisoned_by_an_older_version_is_asked_again(
 ) -> None:
     path = tmp_path / "journal.sqlite"
     with open_journal(path) as journal:
-        journal.put("icite/1", None, "iCite does not know it")
+        journal.put("icite/1", None, "not in iCite")
         journal.put("icite/2", json.dumps({"cited_by": ["9"], "references": []}).encode())
         journal.put("icite/3", json.dumps({"cited_by": ["x"], "references": None}).encode())
         journal.put(f"esearch/pubmed/{http.__name__}", b"[]")

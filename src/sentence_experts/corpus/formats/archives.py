@@ -192,7 +192,7 @@ def _unsafe(name: str) -> str | None:
     parts = name.replace("\\", "/").split("/")
     if name.startswith(("/", "\\")) or (len(name) > 1 and name[1] == ":"):
         return "an absolute name"
-    return "a name that climbs out with .." if ".." in parts else None
+    return "a name that leads out of the archive (..)" if ".." in parts else None
 
 
 def _tar(source: Source) -> Iterator[Member]:
@@ -236,7 +236,7 @@ def _zip(source: Source) -> Iterator[Member]:
             limit -= member.size if isinstance(member, Document) else 0
             if limit < 0:
                 raise TooLargeError(
-                    "its documents are larger together than an archive of its size should hold"
+                    "its documents are larger than those of an archive of this size should be"
                 )
             yield member
 

@@ -70,7 +70,7 @@ def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
             entries.append(RecordError("broken-entry", f"line {line}: {error}"))
             unclosed += isinstance(error, _UnclosedError)
             if unclosed > _MAX_UNCLOSED:
-                entries.append(RecordError("broken-file", f"line {line}: too many entries are never closed"))
+                entries.append(RecordError("broken-file", f"line {line}: too many entries are not closed"))
                 break
             following = _NEXT.search(text, match.end())
             place = following.start() if following else len(text)
@@ -101,7 +101,7 @@ def _skip(text: str, place: int, close: str) -> int:
         if sign == close and depth == 0:
             return match.end()
         depth += (sign == "{") - (sign == "}")
-    raise _UnclosedError("it is never closed")
+    raise _UnclosedError("it is not closed")
 
 
 def _entry(
@@ -118,7 +118,7 @@ def _entry(
             if text[place : place + 1] == close:
                 return fields, place + 1
             shown = " ".join(text[place : place + 40].split())
-            raise _BrokenError(f"no field where one should stand: {shown!r}")
+            raise _BrokenError(f"a field was expected, not {shown!r}")
         value, place = _value(text, match.end(), macros)
         fields.setdefault(match[1].lower(), value)
 
@@ -156,7 +156,7 @@ def _closing(text: str, place: int, sign: str) -> int:
         depth += (symbol == "{") - (symbol == "}")
         if not 0 <= depth <= _MAX_DEPTH:
             raise _BrokenError("its braces do not match")
-    raise _UnclosedError("a value is never closed")
+    raise _UnclosedError("a value is not closed")
 
 
 def to_paper(entry: Mapping[str, str]) -> Paper:

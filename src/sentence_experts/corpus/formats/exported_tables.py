@@ -1,7 +1,7 @@
 """Tables that PubMed and Zotero export as CSV.
 
 Columns are found by their names in any case. Rows may have more or fewer cells than the header, as in
-PubMed's files before 2020; a name that stands twice means the first column.
+PubMed's files before 2020; a name that occurs twice means the first column.
 """
 
 from __future__ import annotations

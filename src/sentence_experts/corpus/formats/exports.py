@@ -61,7 +61,7 @@ def read_export(path: Path) -> str:
 
 
 def beginning(path: Path) -> str:
-    """The first characters of a file, for telling its format; bytes that are no text are left out."""
+    """The first characters of a file, for telling its format; bytes that are not text are left out."""
     with open(path, "rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
     try:

@@ -138,7 +138,7 @@ _ABSTRACT_BLOCKS = frozenset({
 })  # fmt: skip
 
 
-# Dates of archiving and of later events are no publication dates.
+# Dates of archiving and of later events are not publication dates.
 _LATER_DATES = frozenset(
     {"pmc-release", "nihms-submitted", "retraction", "retracted", "corrected", "ecorrected", "update"}
 )

@@ -120,7 +120,7 @@ def _document(begin: bytes, stream: IO[bytes], broken: ValueError) -> Iterator[R
 
 
 def _records(value: Any) -> Iterator[Raw | RecordError]:
-    """The objects of a list, or in an envelope; an unknown id's null in a list is no record."""
+    """The objects of a list, or in an envelope; the null of an unknown id is not a record."""
     for path in _ENVELOPES:
         inside = value
         for name in path:

@@ -63,7 +63,7 @@ class _Unpacking:
                 self._length += len(data)
                 if self._length <= MAX_UNPACKED:
                     return data
-                more = f"more than {MAX_UNPACKED:,} bytes came out"
+                more = f"it decompresses to more than {MAX_UNPACKED:,} bytes"
                 self._broken = UnreadableArticleError("expands-too-much", more)
             except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
                 self._broken = UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")

@@ -124,7 +124,9 @@ def read_wos(path: Path) -> Iterator[Fields]:
             last = record.setdefault(match[1], [])
             last.append((match[2] or "").strip())
     if record:
-        raise RecordError("broken-file", "the last record has no ER; the records before it were kept")
+        raise RecordError(
+            "broken-file", "the last record does not end with ER; the records before it were kept"
+        )
 
 
 def ris_to_paper(record: Mapping[str, list[str]]) -> Paper:

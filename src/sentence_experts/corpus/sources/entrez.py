@@ -136,7 +136,7 @@ class Entrez:
         odd = {one for one in ids if not ID.fullmatch(one)}
         for one in sorted(odd):
             self._requests.set_odd_aside(
-                database, one[:100], ValueError("esearch gave an id that is no number")
+                database, one[:100], ValueError("esearch gave an id that is not a number")
             )
         return [one for one in ids if one not in odd]
 
@@ -235,11 +235,11 @@ def _numbers(nodes: Iterable[Element]) -> list[str]:
     """The ids in some elements.
 
     Raises:
-        FailedError: one is no number.
+        FailedError: one is not a number.
     """
     ids = [node.text or "" for node in nodes]
     if odd := [one for one in ids if not ID.fullmatch(one)]:
-        raise FailedError(f"elink gave the id {odd[0][:100]!r}, which is no number")
+        raise FailedError(f"elink gave the id {odd[0][:100]!r}, which is not a number")
     return ids
 
 

@@ -75,7 +75,7 @@ def looks_like_xml(body: bytes) -> None:
     if start.startswith((b"<!doctype html", b"<html")) or b"<html" in start:
         raise ValueError("a web page instead of XML")
     if not body.rstrip(b" \t\r\n\0").endswith(b">"):
-        raise ValueError("XML that ends in the middle")
+        raise ValueError("truncated XML")
 
 
 @dataclass
@@ -170,7 +170,7 @@ class Client:
 
     def _once(self, url: str, params: Params, check: Check | None, form: bool) -> bytes:
         if self._closed.is_set():
-            raise FailedError(f"{urlsplit(url).netloc}: no longer asked")
+            raise FailedError(f"{urlsplit(url).netloc}: no further requests are sent there")
         self._rate_limits.setdefault(urlsplit(url).netloc, _RateLimit(1 / 3)).wait()
         transfer = _Transfer(self._http, url, dict(params), form)
         # In a thread: httpx limits only the wait for the next byte, and a server can send one now and then.
@@ -183,7 +183,7 @@ class Client:
                 raise _RetryError(f"too slow, {transfer.received:,} bytes in {seconds:.0f} s")
             if self._closed.is_set():
                 transfer.abandoned = True
-                raise FailedError(f"{urlsplit(url).netloc}: no longer asked")
+                raise FailedError(f"{urlsplit(url).netloc}: no further requests are sent there")
         body = transfer.result()
         if check is not None:
             try:
@@ -232,7 +232,7 @@ class _Transfer:
         """The body, unpacked; at most `limit` bytes, with `cut` only the first of them."""
         packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if packing not in ("identity", "gzip", "x-gzip", "deflate", ""):
-            raise _RetryError(f"the answer is packed by {packing[:20]!r}, which was not asked for")
+            raise _RetryError(f"the answer has the encoding {packing[:20]!r}, which was not requested")
         unpack = zlib.decompressobj(wbits=47) if packing not in ("identity", "") else None
         blocks, length = [], 0
         for block in answer.iter_raw():
@@ -242,15 +242,15 @@ class _Transfer:
             try:
                 data = unpack.decompress(block, limit + 1 - length) if unpack else block
             except zlib.error as error:
-                raise _RetryError(f"broken packing ({error})") from error
+                raise _RetryError(f"the answer cannot be decompressed ({error})") from error
             blocks.append(data)
             length += len(data)
             if length > limit:
                 if cut:
                     break
-                raise RefusedError(f"{answer.url.host} gave more than {limit:,} bytes for {answer.url.path}")
+                raise RefusedError(f"{answer.url.host} sent more than {limit:,} bytes for {answer.url.path}")
         if unpack and not unpack.eof and not cut and self.received:
-            raise _RetryError("a packed answer that ends in the middle")
+            raise _RetryError("the compressed answer is truncated")
         return b"".join(blocks)[:limit]
 
 

@@ -58,7 +58,7 @@ def fetch_links(requests: Requests, pmids: list[str]) -> Iterator[None]:
                 journal.put(f"icite/{record.pmid}", json.dumps(links).encode())
         # A bad record without a name may be that of any paper that is left.
         for pmid in () if nameless else left:
-            journal.put(f"icite/{pmid}", None, "iCite does not know it")
+            journal.put(f"icite/{pmid}", None, "not in iCite")
 
     yield from requests.in_turn("icite", batches_of(missing, _PMIDS_PER_REQUEST), ask)
 

@@ -16,7 +16,7 @@ from sentence_experts.storage import locked
 MEMORY = Path(":memory:")
 _FORMAT = 2
 # What format 1 stored where the answer of a service was an error under status 200: papers that iCite "does
-# not know", and searches without a result. They are forgotten, and asked for again.
+# not know", and searches without a result. They are removed, and requested again.
 _DOUBTFUL = """DELETE FROM answers WHERE (key LIKE 'icite/%' AND body IS NULL)
     OR (key LIKE 'esearch/%' AND (body IS NULL OR body = ?))"""
 
@@ -71,7 +71,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
     """Open the journal in a file, which is made if missing; `MEMORY` is one without a file.
 
     Raises:
-        InputError: the file is no journal, or another process is using it.
+        InputError: the file is not a journal, or another process is using it.
         SentenceExpertsError: the disk is full, or the folder cannot be written to.
     """
     with nullcontext() if path == MEMORY else locked(path, "fetch"):
@@ -101,7 +101,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("PRAGMA synchronous = NORMAL")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version not in range(_FORMAT + 1):
-        raise InputError(f"{path} is of format {version}, this program writes {_FORMAT}; give another `out`")
+        raise InputError(f"{path} is of format {version}, this version writes {_FORMAT}; give another `out`")
     with database:
         database.execute(
             "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body BLOB, note TEXT NOT NULL, "

@@ -161,7 +161,7 @@ def _checked(version: Version) -> Callable[[bytes], None]:
     def check(body: bytes) -> None:
         looks_like_xml(body)
         if expected and hashlib.md5(body, usedforsecurity=False).hexdigest() != expected:
-            raise ValueError("not what its MD5 in the metadata says")
+            raise ValueError("it does not match the MD5 checksum in its metadata")
 
     return check
 

@@ -42,7 +42,7 @@ class Getter(Protocol):
 def download(client: Getter, base_url: str, folder: Path) -> list[Path]:
     """Download the PubMed files that a page lists into `folder`, in the order of their names.
 
-    A file that is there with its checksum is not downloaded again, so the same call goes on where it was
+    A file that is there with its checksum is not downloaded again, so the same call continues where it was
     interrupted.
 
     Raises:
@@ -123,7 +123,7 @@ def select_papers(
         UsageError: the tree does not know a heading, or the years are out of order.
     """
     if years is not None and years[0] > years[1]:
-        raise UsageError(f"years {years[0]}-{years[1]}: give the first year before the last")
+        raise UsageError(f"years {years[0]}-{years[1]}: the first year must come before the last")
     headings = under_any(mesh, tree) if mesh else None
     files = _files(folder)
 
@@ -148,7 +148,7 @@ def _newest_first(files: list[Path], wanted: Callable[[Paper], bool]) -> Iterato
 
 
 class _State(Enum):
-    """The last state of a record in a file, if it is no paper to keep."""
+    """The last state of a record in a file, if the paper is not to be kept."""
 
     GONE = "deleted"
     OTHER = "not wanted"

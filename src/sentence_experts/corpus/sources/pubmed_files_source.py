@@ -40,7 +40,9 @@ class PubmedFilesSource(RecordSource):
     @override
     def count(self, query: str) -> int:
         self._matcher(query)
-        raise UsageError("source pubmed-files cannot be counted before the files are read: no `dry_run`")
+        raise UsageError(
+            "`dry_run` is not available for source pubmed-files, whose files must be read to count"
+        )
 
     @override
     def find(self, query: str) -> list[str]:

@@ -144,7 +144,7 @@ def audit(
         data: pairs with a train and a test split: a folder, a table with a column `split`, or a mapping from
             split to table.
         out: folder for audit.json and leaked_pairs.parquet; a finished audit there is read back.
-        overwrite: begin anew, in place of another audit in `out`.
+        overwrite: start over, replacing another audit in `out`.
         config, settings: a `AuditConfig`, or single fields of it.
 
     Raises:

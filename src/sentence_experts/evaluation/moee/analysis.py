@@ -84,7 +84,7 @@ def analyse(
         pairs: a file of rated pairs for each dataset; the texts of the first are clustered.
         config: the settings; those given by name come before it.
         out: folder for analysis.json and the states of the texts, which are then not computed again.
-        overwrite: begin anew, in place of another analysis in `out`.
+        overwrite: start over, replacing another analysis in `out`.
 
     Raises:
         UsageError: two datasets or prompts with the same name, or `out` holds something else.

@@ -46,7 +46,7 @@ def make_embedder(
         columns: the columns of `develop`.
         calibrate: texts to fit standard scores on; empty ones are left out.
         column: the column with the texts of `calibrate`.
-        overwrite: begin anew, in place of another embedder in `out`.
+        overwrite: start over, replacing another embedder in `out`.
 
     Raises:
         UsageError: settings that do not go together, or `out` holds something else.

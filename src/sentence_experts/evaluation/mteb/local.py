@@ -138,7 +138,7 @@ def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
     ]
     tested = [task for task in everything if task.has_test]
     if without := [task.name for task in everything if not task.has_test]:
-        logger.info(f"not measured, because without a test split: {', '.join(without)}")
+        logger.info(f"not measured, since they have no test split: {', '.join(without)}")
     if not tested:
         raise InputError(f"{folder.path}: none of its datasets has a test split")
     return selected(tested, only)

@@ -61,8 +61,8 @@ def evaluate_tasks(
     """
     if any(run.is_tfidf for run in runs):
         raise UsageError(
-            "`baseline`: TF-IDF is for pairs, on whose domain's training texts it is fitted; for tasks give "
-            "an encoder, such as minilm"
+            "`baseline`: TF-IDF is for pairs, since it is fitted on training texts of each domain; for tasks "
+            "give an encoder, such as minilm"
         )
     sources: Sequence[TaskSource]
     if isinstance(data, Tasks):

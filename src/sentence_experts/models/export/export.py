@@ -95,7 +95,7 @@ def export(
         model: a model with experts: in memory, a folder or a hub id.
         out: the folder to write to; None to keep the model in memory.
         config: the settings; `settings` override its fields, by name.
-        overwrite: begin anew, in place of another model in `out`.
+        overwrite: start over, replacing another model in `out`.
 
     Returns:
         What was written; without `out` the dense model itself.

@@ -62,7 +62,7 @@ def quantize(
         texts: texts like those to encode: a list, a file or a table; 500 are enough.
         out: the folder to write to.
         config: the settings; `settings` override its fields, by name.
-        overwrite: begin anew, in place of another model in `out`.
+        overwrite: start over, replacing another model in `out`.
 
     Raises:
         UsageError: too few texts, a model without linear layers, or `out` holds something else.

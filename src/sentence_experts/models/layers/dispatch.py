@@ -54,7 +54,7 @@ NOTHING_ROUTED = Dispatch(None, ())
 
 
 def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | None:
-    """Group sequences by expert, with one transfer from the device; None when some id is no expert's.
+    """Group sequences by expert, with one transfer from the device; None when an id is not that of an expert.
 
     Args:
         expert_ids: (sequences,) the expert of each.

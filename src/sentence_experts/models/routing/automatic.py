@@ -99,7 +99,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         """
         prompt_name = args[0] if args else kwargs.get("prompt_name")
         if prompt_name == AUTO and (expert_ids is not None or args[1:] or kwargs.get("prompt")):
-            raise UsageError(f"prompt_name={AUTO!r} goes with neither expert_ids nor a prompt")
+            raise UsageError(f"prompt_name={AUTO!r} cannot be combined with expert_ids or a prompt")
         vectors = super().encode(inputs, *args, expert_ids=expert_ids, **kwargs)
         self.log_low_confidence()
         return vectors
@@ -202,9 +202,11 @@ def fit_auto_routes(
     model = model.without_auto_routes()
     known = [route.name for route in model.routes]
     if AUTO in model.prompts:
-        raise UsageError(f"the model has a route that is called {AUTO!r}, so the name is taken")
+        raise UsageError(f"the model has a route of its own that is called {AUTO!r}")
     if unknown := sorted(set(routes) - set(known)):
-        raise UsageError(f"texts of {unknown[0]!r}, which is no route; routes: {', '.join(known) or 'none'}")
+        raise UsageError(
+            f"texts of {unknown[0]!r}, which is not a route; routes: {', '.join(known) or 'none'}"
+        )
     if missing := [name for name in known if name not in set(routes)]:
         raise UsageError(f"no text of route {missing[0]!r}: it could never be chosen")
     averaged = average_experts(model)

@@ -78,7 +78,7 @@ class KnownRoutes:
         Raises:
             RouteError: the model has routes and none is named or set as default, or it does not know `route`.
         """
-        none = "none, its blocks choose experts by themselves" if self.experts else "none"
+        none = "none, its learned routers choose the experts" if self.experts else "none"
         known = ", ".join(sorted(self.prompts)) or none
         if route is None and self.prompts and self.default is None:
             raise RouteError(f"{self.model} needs a route; its routes: {known}")

@@ -86,7 +86,7 @@ class RouteClassifier:
             ) from error
         if not fits:
             raise InputError(
-                f"{model / AUTO_FOLDER / WEIGHTS}: not of these {len(classifier.routes)} routes; {AGAIN}"
+                f"{model / AUTO_FOLDER / WEIGHTS}: does not fit its {len(classifier.routes)} routes; {AGAIN}"
             )
         return classifier
 
@@ -123,7 +123,7 @@ def fit_classifier(
 
     names = sorted(set(routes))
     if len(names) < 2:
-        raise UsageError(f"to choose between routes there must be texts of two; there are {names}")
+        raise UsageError(f"texts of at least two routes are needed; there are {names}")
     rows = unit(np.asarray(vectors, np.float64))
     centre = rows.mean(axis=0)
     spread = np.sqrt(((rows - centre) ** 2).sum(axis=1).mean()) or 1.0

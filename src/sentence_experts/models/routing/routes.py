@@ -55,7 +55,7 @@ def is_domain_route(route: Route, config: Any) -> bool:
 def describe(routes: Sequence[Route]) -> str:
     """The known routes and how to give one, for error messages."""
     if not routes:
-        return "this model has no routes, its blocks choose the experts: give no route"
+        return "this model has no routes, since learned routers choose its experts: leave the route out"
     known = ", ".join(f"{route.name} ({route.text!r})" for route in routes)
     name, text = routes[0].name, routes[0].text
     how = f"give one (`route={name!r}`; `prompt_name` in the model's own `encode`)"

@@ -86,7 +86,7 @@ class ExpertPlan:
         if name in self.routes:
             raise UsageError(f"there is a route {name!r} already, which shares an expert; use another name")
         if not self.routes and prefix is not None:
-            raise UsageError("`prefix`: this model has no routes, its blocks choose by the text")
+            raise UsageError("`prefix`: this model has no routes, its learned routers choose the experts")
         grown = replace(self, experts=(*self.experts, name))
         if not self.routes:
             return grown

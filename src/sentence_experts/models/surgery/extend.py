@@ -66,7 +66,7 @@ def extend(
         tasks: a task file or tasks folder, or either one opened: an expert per instruction, or shared ones
             as the file says. By default the experts then own the norms too (MoTE, fig. 2b).
         out: folder to save the model in; a finished model there that was made in the same way is returned.
-        overwrite: begin anew, in place of another model in `out`.
+        overwrite: start over, replacing another model in `out`.
         **settings: fields of `ExtendConfig`, in place of the config's.
 
     Raises:
@@ -138,7 +138,7 @@ def _include_prompts_in_pooling(extended: ExpertEncoder, plan: ExpertPlan) -> No
                     "the base's pooling leaves prompts out (include_prompt=False), so a vector would depend "
                     "on how the instruction is given; call base.set_pooling_include_prompt(True) first"
                 )
-            logger.info("the base's pooling left prompts out; now it includes them: a domain token is [CLS]")
+            logger.info("the base's pooling left prompts out; it now includes them, for the domain token")
             module.include_prompt = True
 
 

@@ -51,7 +51,7 @@ def add_expert(
         tasks: a task file or tasks folder, or either one opened, that has the new route's instruction.
         base: the dense base, for `seed_from="base"` where blocks hold experts.
         out: folder to save the model in; a finished model there that was made in the same way is returned.
-        overwrite: begin anew, in place of another model in `out`.
+        overwrite: start over, replacing another model in `out`.
         **settings: fields of `AddExpertConfig`, in place of the config's.
 
     In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
@@ -113,7 +113,7 @@ def drop_expert(
         model: a model with experts, or its folder; it stays unchanged.
         name: the expert.
         out: folder to save the model in; a finished model there that was made in the same way is returned.
-        overwrite: begin anew, in place of another model in `out`.
+        overwrite: start over, replacing another model in `out`.
 
     Raises:
         UsageError: there is no such expert, or no other, or `out` holds something else.
@@ -170,9 +170,9 @@ def _opened(model: Source) -> ExpertEncoder:
     loaded = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
     encoder = check_experts(loaded)
     if encoder is not loaded:
-        logger.info("the new model has no automatic routes: teach it to choose them with `auto_route`")
+        logger.info("the new model has no automatic routes; `auto_route` adds them")
     kind = router_kind(encoder.routed_model.config)
-    kind.refuse_per_token("one expert more or fewer changes the vectors of every route")
+    kind.refuse_per_token("another number of experts changes the vectors of every route")
     encoder.routed_model.check_whole("given other experts")
     return encoder
 
@@ -192,7 +192,7 @@ def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> Expe
     if not encoder.routed_model.config.expert_layers:
         return ExpertSource({}, base={}, is_new=True)
     if base is None:
-        raise UsageError("the base's MLPs are not in this model any more: give `base`, which it was made of")
+        raise UsageError("this model no longer has the base's MLPs: give `base`, from which it was made")
     return ExpertSource({}, base=_base_weights(encoder, base), is_new=True)
 
 
@@ -203,9 +203,11 @@ def _base_weights(encoder: ExpertEncoder, base: Source) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = model.state_dict()
     family = family_of(routed.config.model_type)
     if (model_type := model.config.model_type) != (wanted := family.base_model_type):
-        raise InputError(f"the base is of type {model_type!r}; this model was made of a {wanted}")
+        raise InputError(f"the base is of type {model_type!r}; this model was made from a {wanted}")
     for name, value in routed.state_dict().items():
         source = base_name(family, name)
         if is_expert(name) and (source not in weights or weights[source].shape != value.shape):
-            raise InputError(f"the base does not fit this model: its {source} is not of {tuple(value.shape)}")
+            raise InputError(
+                f"the base does not fit this model: its {source} has another shape than {tuple(value.shape)}"
+            )
     return weights

@@ -60,7 +60,7 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
             )
         for number, module in enumerate(modules):
             encoder.insert(place + number, module.to(encoder.device, encoder.dtype))
-        logger.info(f"the head begins at random (seed {seed}): its vectors mean nothing before training")
+        logger.info(f"the head starts with random weights (seed {seed}): train it before using its vectors")
 
 
 def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
@@ -100,7 +100,8 @@ def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
         pooler.linear.load_state_dict(own.dense.state_dict())
     else:
         logger.info(
-            f"the base has no trained pooler (none, or its bias is still zero): a random one, seed {seed}"
+            "the base has no trained pooler (none, or its bias is still zero): it starts at random, seed "
+            f"{seed}"
         )
     return pooler
 

@@ -136,7 +136,7 @@ def load_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
         _take_out(model)
         other = [name for name, _ in set(shapes.items()) ^ set(wanted.items())]
         raise InputError(
-            f"{folder}: this adapter is of a model with other blocks or another width, or not whole: "
+            f"{folder}: this adapter is incomplete, or of a model with other blocks or another width: "
             f"{named(set(other))} are missing, unexpected or of another shape"
         )
     peft.set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
@@ -189,8 +189,8 @@ def _routed_model(encoder: SentenceTransformer) -> Any:
     model_type = getattr(getattr(model, "config", None), "model_type", None)
     if model_type not in MODEL_TYPES:
         raise UsageError(
-            f"LoRA goes beside the experts of a model that `extend` made, not into a model of type "
-            f"{model_type!r}; `extend` with `layers='none'` prepares a dense one"
+            f"LoRA can be added to a model that `extend` made, not to a model of type {model_type!r}; "
+            f" `extend` with `layers='none'` prepares a dense one"
         )
     return model
 

@@ -63,11 +63,11 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
         raise RouteError(f"no route is named {name!r}; {known}")
     route = routes.get(name)
     kind = router_kind(encoder.routed_model.config)
-    kind.refuse_per_token("no expert serves a whole text; export the average instead")
+    kind.refuse_per_token("no single expert encodes a whole text; export the average instead")
     if kind.is_learned:
         logger.info(
-            f"{name}'s expert serves every block of the dense model; its vectors need not be those of "
-            "`encode`, where each block's router chooses"
+            f"the dense model uses the expert {name!r} in every block; its vectors can differ from those of "
+            "`encode`, where each block's router chooses an expert"
         )
     expert = encoder.experts.index(name) if route is None else route.expert
     model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])

@@ -66,7 +66,7 @@ class PairsExperiment(Experiment):
         self.material: Material | None = None
         if self.small:
             if corpus is not None:
-                raise UsageError("`corpus` is for `scale=full`; the small scale brings its own articles")
+                raise UsageError("`corpus` is for `scale=full`; the small scale has its own articles")
             settings = self._find_material(protocol)
         elif corpus is None:
             raise UsageError(
