@@ -42,9 +42,9 @@ def auto_route(
     from sentence_experts.evaluation.auto_route import auto_route as teach
     from sentence_experts.report.model_tables import choice_table, cost_table
 
-    taught = teach(model, pairs, config, texts=texts, save=True, overwrite=overwrite)
-    show(f"{model}: automatic routes, learned from {taught.learned:,} texts")
-    if taught.choices is not None:
-        results.print(choice_table(taught.choices, config.confidence))
-    if taught.cost is not None:
-        results.print(cost_table(taught.cost, config.split))
+    result = teach(model, pairs, config, texts=texts, save=True, overwrite=overwrite)
+    show(f"{model}: automatic routes, learned from {result.learned:,} texts")
+    if result.choices is not None:
+        results.print(choice_table(result.choices, config.confidence))
+    if result.cost is not None:
+        results.print(cost_table(result.cost, config.split))

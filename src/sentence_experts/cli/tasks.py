@@ -58,8 +58,8 @@ def _show(folder: Tasks) -> None:
         for name, entry in datasets.items():
             counts = folder.counts[task][name]
             sets = [f"{counts[split]:,}" if split in counts else "-" for split in SPLITS]
-            lost = sum(sum(entry[why].values()) for why in ("set_aside", "removed"))
-            table.add_row(f"{task}/{name}", *sets, str(entry.get("classes", "-")), f"{lost:,}")
+            left_out = sum(sum(entry[why].values()) for why in ("set_aside", "removed"))
+            table.add_row(f"{task}/{name}", *sets, str(entry.get("classes", "-")), f"{left_out:,}")
     results.print(table)
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():

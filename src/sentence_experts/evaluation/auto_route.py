@@ -146,15 +146,15 @@ def auto_route(
         raise UsageError("give `pairs`, or `texts` with texts and their routes")
     opened = None if pairs is None else Pairs.of(pairs)
     if not save:
-        return _taught(model, opened, texts, chosen)
+        return _learned(model, opened, texts, chosen)
     if not isinstance(model, str | Path):
         raise UsageError("`save` keeps the routes in the model's folder: give that as `model`")
     if not Path(model).is_dir():
         raise InputError(f"{model}: no such model folder")
-    return _taught_and_saved(Path(model), opened, texts, chosen, overwrite)
+    return _learned_and_saved(Path(model), opened, texts, chosen, overwrite)
 
 
-def _taught_and_saved(
+def _learned_and_saved(
     model: Path, pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig, overwrite: bool
 ) -> AutoRouteResult:
     inputs = {} if pairs is None else {"pairs": pairs.fingerprint}
@@ -166,13 +166,13 @@ def _taught_and_saved(
             there = load(model, device=config.device, int8=False)
             assert isinstance(there, AutoRoutedEncoder)
             return AutoRouteResult(there, sum(there.classifier.trained_on.values()), None, None)
-        taught = _taught(model, pairs, texts, config)
-        taught.model.write_auto_routes(model)
+        result = _learned(model, pairs, texts, config)
+        result.model.write_auto_routes(model)
         place.finish()
-    return taught
+    return result
 
 
-def _taught(
+def _learned(
     model: SentenceTransformer | str | Path,
     opened: Pairs | None,
     texts: Table | None,

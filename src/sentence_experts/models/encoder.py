@@ -78,9 +78,9 @@ class ExpertEncoder(SentenceTransformer):
         total = sum(sizes.values())
         in_experts = sum(size for name, size in sizes.items() if is_expert(name))
         config = self.routed_model.config
-        met = router_kind(config).experts_per_token(config)
-        held = len(self.experts) - len(self.routed_model.residency.idle)
-        return total, total - in_experts + met * in_experts // max(held, 1)
+        per_text = router_kind(config).experts_per_token(config)
+        loaded = len(self.experts) - len(self.routed_model.residency.idle)
+        return total, total - in_experts + per_text * in_experts // max(loaded, 1)
 
     @property
     def routed_model(self) -> RoutedModel:

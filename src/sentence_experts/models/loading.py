@@ -25,7 +25,7 @@ from sentence_experts.models.sources import (
     model_folder,
     source_name,
 )
-from sentence_experts.models.storage.fingerprint import Origin, set_origin
+from sentence_experts.models.storage.fingerprint import ModelOrigin, set_origin
 from sentence_experts.storage import check_unchanged
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
     if not is_folder:
         commit = hub_commit(place, config.revision, config.cache_folder)
-    set_origin(model, origin := Origin(name, place, commit))
+    set_origin(model, origin := ModelOrigin(name, place, commit))
     if opener is _open:
         from sentence_experts.models.export import int8
 
@@ -229,9 +229,13 @@ def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> Exper
     if not has_auto_route(folder):
         return model
     classifier, width = RouteClassifier.read(folder), model.get_embedding_dimension()
-    strangers = set(classifier.routes) - {route.name for route in model.routes}
-    if strangers or classifier.weights.shape[1] != width:
-        other = f"it knows {named(strangers)}" if strangers else f"its vectors are not of length {width}"
+    unknown_routes = set(classifier.routes) - {route.name for route in model.routes}
+    if unknown_routes or classifier.weights.shape[1] != width:
+        other = (
+            f"it chooses {named(unknown_routes)}"
+            if unknown_routes
+            else f"its vectors are not of length {width}"
+        )
         raise InputError(f"{folder / AUTO_FOLDER}: automatic routes of another model: {other}; {AGAIN}")
     return AutoRoutedEncoder(model, classifier)
 

@@ -181,11 +181,11 @@ def _uneven_split(sets: Sets, settings: PairsConfig) -> str | None:
         return None
     pairs, assignment = sets.before, sets.assignment
     shares = [count / sum(pairs) for count in pairs]
-    asked = settings.shares
-    if all(want / 2 <= share <= want * 2 for share, want in zip(shares, asked, strict=True)):
+    fractions = settings.shares
+    if all(want / 2 <= share <= want * 2 for share, want in zip(shares, fractions, strict=True)):
         return None
     what, crossing = _OF_WHAT[settings.split], int((assignment.pairs == CROSSING).sum())
-    got, wanted = (", ".join(f"{share:.0%}" for share in each) for each in (shares, asked))
+    got, wanted = (", ".join(f"{share:.0%}" for share in each) for each in (shares, fractions))
     return (
         f"train, validation and test have {', '.join(f'{count:,}' for count in pairs)} pairs ({got}) where "
         f"`fractions` asks for {wanted}: they are shares of {what}, and few {what} can make most of the "

@@ -274,14 +274,16 @@ class LinkGraph:
 
     def _named(self, works: np.ndarray) -> pa.Table:
         """`paper_id` and `text` of works (ascending numbers)."""
-        asked = self._works.semi_join(self._engine.stored(pa.table({"work": works})), "work")
-        named = asked.select("work", "paper_id").join(self._texts.select("paper_id", "text"), "paper_id")
+        requested = self._works.semi_join(self._engine.stored(pa.table({"work": works})), "work")
+        named = requested.select("work", "paper_id").join(self._texts.select("paper_id", "text"), "paper_id")
         return self._engine.rows(named.order_by("work"))
 
     def works_table(self, works: np.ndarray) -> pa.Table:
         """What is known of works (ascending numbers) beside their text, as in `dataset.WORKS_SCHEMA`."""
-        asked = self._engine.stored(pa.table({"work": works, "times_cited": self.works.times_cited[works]}))
-        named = self._works.join(asked, "work").select("work", "paper_id", "times_cited", "year")
+        requested = self._engine.stored(
+            pa.table({"work": works, "times_cited": self.works.times_cited[works]})
+        )
+        named = self._works.join(requested, "work").select("work", "paper_id", "times_cited", "year")
         made = self._references.group_by("citing").aggregate(references=self._references.count())
         known = named.left_join(made, named.paper_id == made.citing).drop("citing")
         journals = self._papers.select(of="paper_id", journal=self._papers.journal)
@@ -295,9 +297,9 @@ class LinkGraph:
         ends = {
             side: table[f"{end}_id"].take(rows) for side, end in zip(("left", "right"), ENDS, strict=True)
         }
-        asked = self._engine.stored(pa.table({"pair": rows, **ends}))
+        requested = self._engine.stored(pa.table({"pair": rows, **ends}))
         making = self._making_pairs(self._neighbours.citations)
-        links = linking(asked, making, self._settings.relation)
+        links = linking(requested, making, self._settings.relation)
         linked = self._engine.rows(links.order_by("pair", "through"))
         bounds = np.searchsorted(linked["pair"].to_numpy(), np.arange(table.num_rows + 1))
         through = linked["through"].cast(pa.string()).combine_chunks()

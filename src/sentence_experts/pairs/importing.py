@@ -334,32 +334,34 @@ def _with_negatives(
     labels = whole["label"].to_numpy()
     lacking = [pairs.take(np.empty(0, np.int64))] * len(SPLITS)
     rows = {number: np.flatnonzero(assignment.pairs == number) for number in (VALIDATION, TEST)}
-    for number, mine in rows.items():
-        stated = Counter(pairs.domain[mine[labels[mine] == 0]].tolist())
-        wanting = [place for place in mine if labels[place] == 1 and not stated[pairs.domain[place]]]
-        lacking[number] = pairs.take(np.array(wanting, dtype=np.int64))
-    drawn = draw_unlinked(known, lacking, assignment, config.negatives, 0, rng)
+    for number, rows_of_set in rows.items():
+        stated = Counter(pairs.domain[rows_of_set[labels[rows_of_set] == 0]].tolist())
+        without = [place for place in rows_of_set if labels[place] == 1 and not stated[pairs.domain[place]]]
+        lacking[number] = pairs.take(np.array(without, dtype=np.int64))
+    sampled = draw_unlinked(known, lacking, assignment, config.negatives, 0, rng)
     tables = {}
-    for number, mine in rows.items():
+    for number, rows_of_set in rows.items():
         # Linked pairs without a negative are left out with it.
-        lost = len(lacking[number]) - len(drawn.splits[number])
-        if lost:
-            kept = set(
-                keys_of(np.stack([drawn.splits[number].left, drawn.splits[number].right], axis=1)).tolist()
+        left_out = len(lacking[number]) - len(sampled.splits[number])
+        if left_out:
+            with_negative = set(
+                keys_of(
+                    np.stack([sampled.splits[number].left, sampled.splits[number].right], axis=1)
+                ).tolist()
             )
-            of_rows = keys_of(known.ends[mine])
+            of_rows = keys_of(known.ends[rows_of_set])
             wanting_domains = set(lacking[number].domain.tolist())
-            mine = np.array([
-                place for place, key in zip(mine, of_rows.tolist(), strict=True)
-                if pairs.domain[place] not in wanting_domains or key in kept
+            rows_of_set = np.array([
+                place for place, key in zip(rows_of_set, of_rows.tolist(), strict=True)
+                if pairs.domain[place] not in wanting_domains or key in with_negative
             ], dtype=np.int64)  # fmt: skip
-        tables[SPLITS[number]] = _labelled(whole.take(mine), drawn.negatives[number], known)
+        tables[SPLITS[number]] = _labelled(whole.take(rows_of_set), sampled.negatives[number], known)
     return tables
 
 
 def _labelled(linked: pa.Table, negatives: PairArrays, known: _Texts) -> pa.Table:
     columns = [name for name in linked.column_names if name not in (NEGATIVE, "row")]
-    made = {
+    values = {
         "domain": pa.array(negatives.domain.tolist(), pa.string()),
         **{name: pa.array(np.zeros(len(negatives), np.int64)) for name in ("label", "count")},
     }
@@ -367,11 +369,11 @@ def _labelled(linked: pa.Table, negatives: PairArrays, known: _Texts) -> pa.Tabl
     first = np.where(turned, negatives.right, negatives.left)
     second = np.where(turned, negatives.left, negatives.right)
     for end, numbers in (("anchor", first), ("positive", second)):
-        made[end] = pa.array([known.texts(np.array([number]))[0] for number in numbers], pa.string())
-        made[f"{end}_id"] = pa.array([str(known.ids[number]) for number in numbers], pa.string())
-    drawn = pa.table({name: made[name] for name in columns})
+        values[end] = pa.array([known.texts(np.array([number]))[0] for number in numbers], pa.string())
+        values[f"{end}_id"] = pa.array([str(known.ids[number]) for number in numbers], pa.string())
+    table = pa.table({name: values[name] for name in columns})
     return pa.concat_tables(
-        [linked.select(columns), drawn.cast(linked.select(columns).schema)]
+        [linked.select(columns), table.cast(linked.select(columns).schema)]
     ).combine_chunks()
 
 

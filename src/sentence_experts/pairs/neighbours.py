@@ -54,9 +54,9 @@ class Neighbours:
 
     def links_among(self, texts: np.ndarray) -> TextLinks:
         """All links among texts (distinct numbers, as in `same_text`)."""
-        asked = self._engine.stored(pa.table({"text": texts}))
+        requested = self._engine.stored(pa.table({"text": texts}))
         every = self._of_texts
-        touching = every.cited.isin(asked.text) | every.citing.isin(asked.text)
+        touching = every.cited.isin(requested.text) | every.citing.isin(requested.text)
         links = self._engine.rows(every.filter(touching))
         return TextLinks(texts, *(links[end].to_numpy().astype(np.int64) for end in ("citing", "cited")))
 
@@ -82,10 +82,10 @@ class Neighbours:
 
         Those with long reference lists count too: they make no pairs, but must not be behind two sets.
         """
-        asked = self._engine.stored(
+        requested = self._engine.stored(
             pa.table({"pair": np.arange(len(pairs)), "left": pairs.left, "right": pairs.right})
         )
-        behind = citing_both(asked, self._numbered)
+        behind = citing_both(requested, self._numbered)
         named = behind.left_join(self.texts, behind.article == self.texts.node)
         rows = self._engine.rows(
             named.select("pair", "article", text=named.same_text.fill_null(named.article)).order_by(

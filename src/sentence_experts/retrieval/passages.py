@@ -87,8 +87,10 @@ def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
     if not getattr(tokenizer, "is_fast", False):
         raise UsageError(f"`passages` needs a fast tokenizer, not {type(tokenizer).__name__}")
     options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
-    found: list[list[Span]] = tokenizer(list(texts), return_offsets_mapping=True, **options)["offset_mapping"]
-    return found
+    offsets: list[list[Span]] = tokenizer(list(texts), return_offsets_mapping=True, **options)[
+        "offset_mapping"
+    ]
+    return offsets
 
 
 def spans(text: str, offsets: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:

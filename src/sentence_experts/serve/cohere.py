@@ -45,21 +45,21 @@ class EmbedRequest(Schema):
 async def embed(request: Request) -> Response:
     """Vectors of texts."""
     engine: Engine = request.app.state.engine
-    asked = await read(request, EmbedRequest)
+    body = await read(request, EmbedRequest)
     embedded = await embed_texts(
         request,
-        find_model(engine.models, asked.model),
-        asked.texts,
+        find_model(engine.models, body.model),
+        body.texts,
         "texts",
-        fields_of(asked, "route", "input_type"),
-        asked.output_dimension,
+        fields_of(body, "route", "input_type"),
+        body.output_dimension,
         "output_dimension",
-        whole=asked.truncate == "NONE",
+        whole=body.truncate == "NONE",
     )
-    vectors = embedded.finished(asked.output_dimension, engine.config.normalize)
-    forms = {kind: _in_form(vectors, kind) for kind in asked.embedding_types}
+    vectors = embedded.finished(body.output_dimension, engine.config.normalize)
+    forms = {kind: _in_form(vectors, kind) for kind in body.embedding_types}
     meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": sum(embedded.tokens)}}
-    content = {"id": str(uuid4()), "embeddings": forms, "texts": asked.texts, "meta": meta}
+    content = {"id": str(uuid4()), "embeddings": forms, "texts": body.texts, "meta": meta}
     return await json_answer(content, vectors.size)
 
 

@@ -50,17 +50,17 @@ class EmbeddingsRequest(Schema):
 async def embeddings(request: Request) -> Response:
     """Vectors of texts."""
     engine: Engine = request.app.state.engine
-    asked = await read(request, EmbeddingsRequest)
-    served = find_model(engine.models, asked.model)
-    routes = fields_of(asked, *ROUTE_FIELDS)
-    embedded = await embed_texts(request, served, asked.input, "input", routes, asked.dimensions)
-    normalize = engine.config.normalize if asked.normalize is None else asked.normalize
-    vectors = embedded.finished(asked.dimensions, normalize)
-    as_base64 = asked.encoding_format == "base64"
+    body = await read(request, EmbeddingsRequest)
+    served = find_model(engine.models, body.model)
+    routes = fields_of(body, *ROUTE_FIELDS)
+    embedded = await embed_texts(request, served, body.input, "input", routes, body.dimensions)
+    normalize = engine.config.normalize if body.normalize is None else body.normalize
+    vectors = embedded.finished(body.dimensions, normalize)
+    as_base64 = body.encoding_format == "base64"
     data = [_item(number, vector, embedded, as_base64) for number, vector in enumerate(vectors)]
     total = sum(embedded.tokens)
     usage = {"prompt_tokens": total, "total_tokens": total}
-    name = asked.model or served[0].name
+    name = body.model or served[0].name
     content = {"object": "list", "data": data, "model": name, "usage": usage}
     return await json_answer(content, 0 if as_base64 else vectors.size)
 

@@ -28,20 +28,20 @@ PURPOSES = {*ALIASES, *ALIASES.values(), "classification", "clustering"}
 RouteField = str | Sequence[str | None] | None
 
 
-def find_model(models: Models, asked: str | None) -> tuple[ServedModel, str | None]:
+def find_model(models: Models, requested: str | None) -> tuple[ServedModel, str | None]:
     """The model of a request, and the route that its name holds (`"name:route"`).
 
     Raises:
         RequestError: 404, no such model; 422, none named of several.
     """
-    if asked is None:
+    if requested is None:
         if len(models) > 1:
             raise RequestError(422, f"name a model; those served: {', '.join(models.names)}", "model")
         return models.first, None
-    name, _, route = asked.partition(":")
+    name, _, route = requested.partition(":")
     if (served := models.get(name)) is not None:
         return served, route or None
-    close = get_close_matches(asked, models.names, 1)
+    close = get_close_matches(requested, models.names, 1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     raise RequestError(404, f"no model {name!r}{hint}; those served: {', '.join(models.names)}", "model")
 
@@ -114,18 +114,18 @@ def _default(served: ServedModel, place: int | None) -> str | None:
         raise RequestError(422, how, "route" if place is None else f"route.{place}") from None
 
 
-def _route(served: ServedModel, asked: str, field: str) -> str | None:
+def _route(served: ServedModel, requested: str, field: str) -> str | None:
     """The model's own name of a route; None where the model has no use for it."""
     known = served.known.prompts
-    if asked in known:
-        return asked
-    same = [name for name in known if _purpose(name) == _purpose(asked)]
+    if requested in known:
+        return requested
+    same = [name for name in known if _purpose(name) == _purpose(requested)]
     if len(same) == 1:
         return same[0]
-    if not known and field.startswith("input_type") and _plain(asked) in PURPOSES:
+    if not known and field.startswith("input_type") and _plain(requested) in PURPOSES:
         return None
     try:
-        return served.known.choose(asked)
+        return served.known.choose(requested)
     except RouteError as error:
         raise RequestError(422, str(error), field) from None
 

@@ -63,7 +63,7 @@ router = APIRouter(tags=["Search"], prefix="/search")
 Ids = Annotated[list[str], Field(description="Papers, by DOI, PMID, PMCID or `paper_id`")]
 
 
-class Asked(Schema):
+class SearchTarget(Schema):
     """What papers should be near to."""
 
     query: str | None = Field(None, description="A text")
@@ -72,7 +72,7 @@ class Asked(Schema):
     )
 
 
-class SearchRequest(Asked):
+class SearchRequest(SearchTarget):
     """A search through several lenses."""
 
     lenses: list[str] | None = Field(
@@ -89,7 +89,7 @@ class SearchRequest(Asked):
     hybrid: bool = Field(False, description="Rank by the words of the query too (BM25)")
 
 
-class SentencesRequest(Asked):
+class SentencesRequest(SearchTarget):
     """The sentences of papers that are nearest to a query under one lens."""
 
     lens: str = Field(description="One lens")
@@ -117,9 +117,9 @@ async def search(request: Request) -> Response:
     started = time.perf_counter()
     library: Library = request.app.state.library
     library.follow()
-    asked = await read(request, SearchRequest)
-    views = library.find(asked.lenses)
-    content = await answered(request, _search(request.app.state.engine, library, asked, views))
+    body = await read(request, SearchRequest)
+    views = library.find(body.lenses)
+    content = await answered(request, _search(request.app.state.engine, library, body, views))
     content["seconds"] = round(time.perf_counter() - started, 4)
     return await json_answer(content)
 
@@ -128,13 +128,13 @@ async def search(request: Request) -> Response:
 async def sentences(request: Request) -> Response:
     """Of each paper's abstract, the sentence that is nearest to a query: where it begins and ends."""
     library: Library = request.app.state.library
-    asked = await read(request, SentencesRequest)
-    view, *others = library.find([asked.lens], "lens")
+    body = await read(request, SentencesRequest)
+    view, *others = library.find([body.lens], "lens")
     if others:
         known = ", ".join(each.name for each in (view, *others))
-        raise RequestError(422, f"{asked.lens!r} has several lenses, name one: {known}", "lens")
+        raise RequestError(422, f"{body.lens!r} has several lenses, name one: {known}", "lens")
     return await json_answer(
-        await answered(request, _sentences(request.app.state.engine, library, asked, view))
+        await answered(request, _sentences(request.app.state.engine, library, body, view))
     )
 
 
@@ -142,25 +142,25 @@ async def sentences(request: Request) -> Response:
 async def export(request: Request) -> Response:
     """Papers as RIS, BibTeX or CSV."""
     library: Library = request.app.state.library
-    asked = await read(request, ExportRequest)
-    rows = await asyncio.to_thread(_rows, library, asked.papers, "papers")
+    body = await read(request, ExportRequest)
+    rows = await asyncio.to_thread(_rows, library, body.papers, "papers")
     papers = await asyncio.to_thread(library.searcher.facts, rows)
-    kind, name = FILES[asked.format]
-    text = await asyncio.to_thread(export_papers, papers, asked.format)
+    kind, name = FILES[body.format]
+    text = await asyncio.to_thread(export_papers, papers, body.format)
     return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 async def _search(
-    engine: Engine, library: Library, asked: SearchRequest, views: Sequence[View]
+    engine: Engine, library: Library, body: SearchRequest, views: Sequence[View]
 ) -> dict[str, Any]:
-    liked, vectors = await _vectors(engine, library, asked, views)
-    one_lens = partial(_one_lens, library, asked, liked)
+    liked, vectors = await _vectors(engine, library, body, views)
+    one_lens = partial(_one_lens, library, body, liked)
     results = await _per_lens(library, one_lens, views, vectors)
     rows = list(dict.fromkeys(hit.row for each in results for hit in each.hits))
-    filters = Filters.of(asked.year, asked.types, asked.journals, asked.domains)
+    filters = Filters.of(body.year, body.types, body.journals, body.domains)
     standings = partial(_standings, rows, filters, liked)
     ranks = await _per_lens(library, standings, views, vectors, results)
-    compare = partial(_compared, library, asked, views, vectors, results, rows, ranks, liked)
+    compare = partial(_compared, library, body, views, vectors, results, rows, ranks, liked)
     return await asyncio.get_running_loop().run_in_executor(library.pool, compare)
 
 
@@ -172,25 +172,25 @@ async def _per_lens(library: Library, work: Callable[..., T], *of_lenses: Sequen
 
 
 async def _vectors(
-    engine: Engine, library: Library, asked: Asked, views: Sequence[View]
+    engine: Engine, library: Library, body: SearchTarget, views: Sequence[View]
 ) -> tuple[list[int], list[Vectors]]:
     """The rows of the papers that others should be like, and the query's vector under each lens."""
-    if (asked.query is None) == (asked.like is None):
+    if (body.query is None) == (body.like is None):
         raise RequestError(422, "give `query`, a text, or `like`, a list of papers", "query")
-    if asked.like is not None:
-        if not asked.like:
+    if body.like is not None:
+        if not body.like:
             raise RequestError(422, "name a paper", "like")
-        liked = await asyncio.to_thread(_rows, library, asked.like, "like")
+        liked = await asyncio.to_thread(_rows, library, body.like, "like")
         means = [asyncio.to_thread(_mean, library, view, liked) for view in views]
         return liked, list(await asyncio.gather(*means))
-    assert asked.query is not None
-    if not asked.query.strip():
+    assert body.query is not None
+    if not body.query.strip():
         raise RequestError(422, "is empty", "query")
     by_view: dict[str, Vectors] = {}
     for served in {id(view.served): view.served for view in views}.values():
         of_model = [view for view in views if view.served is served]
         routes = [view.lens.query_route for view in of_model]
-        rows = await _embed(engine, served, [asked.query] * len(of_model), routes)
+        rows = await _embed(engine, served, [body.query] * len(of_model), routes)
         by_view |= {view.name: row for view, row in zip(of_model, rows, strict=True)}
     return [], [by_view[view.name] for view in views]
 
@@ -226,18 +226,18 @@ def _mean(library: Library, view: View, rows: Sequence[int]) -> Vectors:
 
 
 def _one_lens(
-    library: Library, asked: SearchRequest, liked: Sequence[int], view: View, vector: Vectors
+    library: Library, body: SearchRequest, liked: Sequence[int], view: View, vector: Vectors
 ) -> LensResult:
-    others: dict[str, Any] = {"types": asked.types, "journals": asked.journals, "domains": asked.domains}
+    others: dict[str, Any] = {"types": body.types, "journals": body.journals, "domains": body.domains}
     try:
-        wide, narrow = Filters.of(**others), Filters.of(asked.year, **others)
+        wide, narrow = Filters.of(**others), Filters.of(body.year, **others)
         compared = view.searcher.vectors(view.lens).compare(vector)
-        find = partial(_hits, view, vector, compared, liked, asked)
-        near = find(max(NEAR, asked.top_k), wide)
-        hits = near if narrow == wide else find(asked.top_k, narrow)
+        find = partial(_hits, view, vector, compared, liked, body)
+        near = find(max(NEAR, body.top_k), wide)
+        hits = near if narrow == wide else find(body.top_k, narrow)
     except SentenceExpertsError as error:
         raise library.refusal(error) from None
-    return LensResult(hits[: asked.top_k], [hit.row for hit in near], compared)
+    return LensResult(hits[: body.top_k], [hit.row for hit in near], compared)
 
 
 def _hits(
@@ -245,13 +245,13 @@ def _hits(
     vector: Vectors,
     compared: Vectors | None,
     liked: Sequence[int],
-    asked: SearchRequest,
+    body: SearchRequest,
     top_k: int,
     filters: Filters,
 ) -> list[Hit]:
-    hybrid = asked.hybrid and asked.query is not None
+    hybrid = body.hybrid and body.query is not None
     hits = view.searcher.search(
-        vector[None], view.lens, top_k + len(liked), filters, hybrid, [asked.query or ""], compared
+        vector[None], view.lens, top_k + len(liked), filters, hybrid, [body.query or ""], compared
     )[0]
     rest = [hit for hit in hits if hit.row not in liked][:top_k]
     return [replace(hit, rank=rank) for rank, hit in enumerate(rest, start=1)]
@@ -259,7 +259,7 @@ def _hits(
 
 def _compared(
     library: Library,
-    asked: SearchRequest,
+    body: SearchRequest,
     views: Sequence[View],
     vectors: Sequence[Vectors],
     results: Sequence[LensResult],
@@ -272,7 +272,7 @@ def _compared(
     alone = found_by_one([[hit.row for hit in each.hits] for each in results])
     facts = searcher.facts([*liked, *rows])
     like = [_shown(each) for each in facts[: len(liked)]]
-    wanted = stems(asked.query or " ".join(_text(each) for each in like))
+    wanted = stems(body.query or " ".join(_text(each) for each in like))
     papers: list[dict[str, Any]] = []
     for each in map(_shown, facts[len(liked) :]):
         papers.append({**each, "terms": common_terms(wanted, _text(each)), "ranks": {}})
@@ -292,7 +292,7 @@ def _compared(
         })  # fmt: skip
     near = sorted({row for each in results for row in each.near})
     return {
-        "query": asked.query,
+        "query": body.query,
         "like": like,
         "lenses": lenses,
         "papers": papers,
@@ -355,9 +355,9 @@ def _text(paper: dict[str, Any]) -> str:
     return f"{paper['title'] or ''} {paper['abstract'] or ''}"
 
 
-async def _sentences(engine: Engine, library: Library, asked: SentencesRequest, view: View) -> dict[str, Any]:
-    (_, (vector,)) = await _vectors(engine, library, asked, [view])
-    rows = await asyncio.to_thread(_rows, library, asked.papers, "papers")
+async def _sentences(engine: Engine, library: Library, body: SentencesRequest, view: View) -> dict[str, Any]:
+    (_, (vector,)) = await _vectors(engine, library, body, [view])
+    rows = await asyncio.to_thread(_rows, library, body.papers, "papers")
     facts = await asyncio.to_thread(view.searcher.facts, rows)
     abstracts = [_cut(each.get("abstract")) or "" for each in facts]
     spans = [sentence_spans(abstract)[:MAX_SENTENCES] for abstract in abstracts]
@@ -369,7 +369,7 @@ async def _sentences(engine: Engine, library: Library, asked: SentencesRequest, 
         for n, piece in zip(wanted, pieces, strict=True):
             library.cache_sentences(view, rows[n], piece)
     best: dict[str, dict[str, float] | None] = {}
-    for given, row, of_paper in zip(asked.papers, rows, spans, strict=True):
+    for given, row, of_paper in zip(body.papers, rows, spans, strict=True):
         vectors = library.cached_sentences(view, row)
         if not of_paper or vectors is None:
             best[given] = None

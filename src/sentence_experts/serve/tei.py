@@ -103,13 +103,13 @@ async def similarity(request: Request) -> Response:
 async def tokenize(request: Request) -> Response:
     """The tokens of texts as the model reads them, with the route's own."""
     engine: Engine = request.app.state.engine
-    asked = await read(request, TokenizeRequest)
-    served, in_name = _model(request, asked.model)
-    texts = texts_of(asked.inputs, served, engine, "inputs")
+    body = await read(request, TokenizeRequest)
+    served, in_name = _model(request, body.model)
+    texts = texts_of(body.inputs, served, engine, "inputs")
     routes: list[str | None] = [None] * len(texts)
-    if in_name or asked.route or asked.prompt_name:
-        routes = find_routes(served, in_name, fields_of(asked, *ROUTE_FIELDS), len(texts))
-    tokens = await asyncio.to_thread(_tokens, served, texts, routes, asked.add_special_tokens)
+    if in_name or body.route or body.prompt_name:
+        routes = find_routes(served, in_name, fields_of(body, *ROUTE_FIELDS), len(texts))
+    tokens = await asyncio.to_thread(_tokens, served, texts, routes, body.add_special_tokens)
     return await json_answer(tokens, sum(map(len, tokens)))
 
 
@@ -139,9 +139,9 @@ async def info(request: Request) -> Response:
 @router.post("/models/{model:path}", include_in_schema=False)
 async def either(request: Request) -> Response:
     """What `/embed` and `/similarity` take."""
-    asked = await read(request, AnyRequest)
-    given = {name: getattr(asked, name) for name in asked.model_fields_set}
-    if isinstance(asked.inputs, dict):
+    body = await read(request, AnyRequest)
+    given = {name: getattr(body, name) for name in body.model_fields_set}
+    if isinstance(body.inputs, dict):
         return await _similarity(request, _as(SimilarityRequest, given))
     return await _embed(request, _as(EmbedRequest, {k: v for k, v in given.items() if k != "parameters"}))
 
@@ -155,28 +155,28 @@ def _as(schema: type[Any], given: dict[str, Any]) -> Any:
         ) from None
 
 
-def _model(request: Request, asked: str | None) -> tuple[ServedModel, str | None]:
+def _model(request: Request, requested: str | None) -> tuple[ServedModel, str | None]:
     engine: Engine = request.app.state.engine
-    name = request.path_params.get("model") or asked or engine.models.first.name
+    name = request.path_params.get("model") or requested or engine.models.first.name
     return find_model(engine.models, name)
 
 
-async def _vectors(request: Request, asked: Options, texts: Any, field: str) -> Embedded:
-    routes, dimensions = fields_of(asked, *ROUTE_FIELDS), getattr(asked, "dimensions", None)
-    model = _model(request, asked.model)
-    return await embed_texts(request, model, texts, field, routes, dimensions, whole=asked.truncate is False)
+async def _vectors(request: Request, body: Options, texts: Any, field: str) -> Embedded:
+    routes, dimensions = fields_of(body, *ROUTE_FIELDS), getattr(body, "dimensions", None)
+    model = _model(request, body.model)
+    return await embed_texts(request, model, texts, field, routes, dimensions, whole=body.truncate is False)
 
 
-async def _embed(request: Request, asked: EmbedRequest) -> Response:
-    embedded = await _vectors(request, asked, asked.inputs, "inputs")
-    vectors = embedded.finished(asked.dimensions, asked.normalize)
+async def _embed(request: Request, body: EmbedRequest) -> Response:
+    embedded = await _vectors(request, body, body.inputs, "inputs")
+    vectors = embedded.finished(body.dimensions, body.normalize)
     return await json_answer(vectors.tolist(), vectors.size)
 
 
-async def _similarity(request: Request, asked: SimilarityRequest) -> Response:
-    given = {} if asked.parameters is None else asked.parameters.model_dump(exclude_unset=True)
-    options = asked.model_copy(update=given)
-    texts = [asked.inputs.source_sentence, *asked.inputs.sentences]
+async def _similarity(request: Request, body: SimilarityRequest) -> Response:
+    given = {} if body.parameters is None else body.parameters.model_dump(exclude_unset=True)
+    options = body.model_copy(update=given)
+    texts = [body.inputs.source_sentence, *body.inputs.sentences]
     embedded = await _vectors(request, options, texts, "inputs.sentences")
     first, *others = embedded.finished(None, normalize=True)
     return await json_answer((np.stack(others) @ first).tolist())

@@ -205,8 +205,8 @@ def _keep_apart(datasets: list[Dataset]) -> None:
     )
     for dataset in datasets:
         for split, seen in ((VALIDATION, tested), (TRAIN, tested | validated)):
-            dataset.rows, gone, negatives = without(dataset.rows, split, seen)
-            dataset.removed[f"{split}_seen_in_evaluation"] += gone
+            dataset.rows, removed, negatives = without(dataset.rows, split, seen)
+            dataset.removed[f"{split}_seen_in_evaluation"] += removed
             dataset.removed["negatives_seen_in_evaluation"] += negatives
         if dataset.removed[f"{TRAIN}_seen_in_evaluation"] and not keys_of(dataset.rows, TRAIN):
             raise InputError(f"{dataset.where}: every training row holds a text that is evaluated on")
@@ -237,7 +237,9 @@ def _tables(dataset: Dataset, settings: TasksConfig) -> tuple[dict[str, pa.Table
             for split, rows in splits.items()
         }
         pairs = {split: own for split, (own, _) in made.items()}
-        entry |= _classes(splits, {split: lone for split, (_, lone) in made.items() if lone})
+        entry |= _classes(
+            splits, {split: single_texts for split, (_, single_texts) in made.items() if single_texts}
+        )
         if splits[TRAIN] and not pairs[TRAIN]:
             raise InputError(f"{dataset.where}: no class has two training texts, so there are no pairs")
     tables |= {f"{split}.parquet": _pairs_table(own) for split, own in pairs.items() if own}
@@ -245,14 +247,14 @@ def _tables(dataset: Dataset, settings: TasksConfig) -> tuple[dict[str, pa.Table
     return tables, entry
 
 
-def _classes(splits: dict[str, list[Row]], lone: dict[str, list[str]]) -> dict[str, Any]:
+def _classes(splits: dict[str, list[Row]], single_texts: dict[str, list[str]]) -> dict[str, Any]:
     """Counts of the classes, labels without a pair, and labels that training lacks."""
     labels = {split: {str(row.label) for row in rows} for split, rows in splits.items()}
     evaluated = labels[VALIDATION] | labels[TEST]
     return {
         "texts": {split: len(rows) for split, rows in splits.items() if rows},
         "classes": len(set().union(*labels.values())),
-        "classes_of_one_text": lone,
+        "classes_of_one_text": single_texts,
         "classes_not_in_train": sorted(evaluated - labels[TRAIN]) if labels[TRAIN] else [],
     }
 

@@ -70,17 +70,17 @@ def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row],
         The rows, the number of removed rows, and the number of removed negatives.
     """
     others: list[Row] = []
-    gone = negatives = 0
+    removed = negatives = 0
     for row in rows:
         if row.split == split:
             if any(text_key(text) in seen for text in row.texts()):
-                gone += 1
+                removed += 1
                 continue
             if row.negative is not None and text_key(row.negative) in seen:
                 row = replace(row, negative=None)
                 negatives += 1
         others.append(row)
-    return others, gone, negatives
+    return others, removed, negatives
 
 
 def sample(rows: Sequence[Row], maximum: int | None, seed: int) -> list[Row]:

@@ -182,8 +182,8 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             # An argmax is a constant to autograd: targets have no gradient.
             targets = (first @ firsts.T + second @ seconds.T).argmax(dim=1)
         losses = [
-            ranking(scores, targets, self._left_out(labels[:, mine], numbers[:, theirs], own))
-            for scores, mine, theirs in ((there, 2, 3), (back, 3, 2))
+            ranking(scores, targets, self._left_out(labels[:, of_rows], numbers[:, of_columns], own))
+            for scores, of_rows, of_columns in ((there, 2, 3), (back, 3, 2))
         ]
         return (losses[0] + losses[1]) / (2 if self.kind.has_temperature else 1)
 

@@ -23,7 +23,7 @@ def open_data(data: Any) -> list[Objective]:
 
     Args:
         data: tasks or their folder, pairs of any form (`Pairs.of`), or a list of several of them. If a table
-            of pairs has no validation split, a tenth of its groups of pairs is held out.
+            of pairs has no validation split, a tenth of its groups of pairs is held_out out.
 
     Raises:
         InputError: there is no such folder, or a table lacks a column.
@@ -58,5 +58,5 @@ def _held_out(pairs: pa.Table) -> Pairs:
     groups = groups_of(pairs)
     distinct = np.unique(groups)
     count = min(MAX_HELD_OUT, max(1, round(HELD_OUT_SHARE * len(distinct))))
-    held = pa.array(np.isin(groups, np.random.default_rng(0).permutation(distinct)[:count]))
-    return Pairs.from_tables(train=pairs.filter(pc.invert(held)), validation=pairs.filter(held))
+    held_out = pa.array(np.isin(groups, np.random.default_rng(0).permutation(distinct)[:count]))
+    return Pairs.from_tables(train=pairs.filter(pc.invert(held_out)), validation=pairs.filter(held_out))

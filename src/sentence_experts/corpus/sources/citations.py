@@ -34,9 +34,9 @@ class CitationSource(ABC):
 
     def cost(self, papers: int) -> tuple[int, float]:
         """(requests, seconds) to fetch the links of a number of papers."""
-        asked = -(-papers // self.papers_per_request)
+        requests = -(-papers // self.papers_per_request)
         service: Service = getattr(self.requests.services, self.service)
-        return asked, asked * max(_SECONDS_PER_REQUEST, self.requests_at_a_time / service.per_second)
+        return requests, requests * max(_SECONDS_PER_REQUEST, self.requests_at_a_time / service.per_second)
 
     @abstractmethod
     def fetch(self, pmids: list[str], advance: Advance) -> None:

@@ -201,15 +201,15 @@ class _Transfer:
         self.received = 0
         self.abandoned = False
         self._http = http
-        self._asked: dict[str, Any] = {"method": "POST" if form else "GET", "url": url}
-        self._asked["data" if form else "params"] = params
+        self._request: dict[str, Any] = {"method": "POST" if form else "GET", "url": url}
+        self._request["data" if form else "params"] = params
         self._body = b""
         self._error: BaseException | None = None
 
     def run(self) -> None:
         """Send the request and read the answer."""
         try:
-            with self._http.stream(**self._asked) as answer:
+            with self._http.stream(**self._request) as answer:
                 failed = answer.status_code >= 400
                 self._body = self._read(answer, _MAX_ERROR if failed else MAX_BODY, cut=failed)
                 _check_status(answer, self._body)

@@ -88,8 +88,8 @@ class PubmedFilesSource(RecordSource):
             for part in ("baseline", "updatefiles"):
                 download(self._requests.client, f"{base}/{part}/", self._folder / part)
         files = sorted((file.name, file.stat().st_size) for file in self._folder.rglob("pubmed*.xml.gz"))
-        asked = json.dumps([self._config.domains, self._config.years, files], sort_keys=True)
-        prefix = f"pubmed-files/{sha256_text(asked)[:16]}"
+        request = json.dumps([self._config.domains, self._config.years, files], sort_keys=True)
+        prefix = f"pubmed-files/{sha256_text(request)[:16]}"
         if journal.get(f"{prefix}-done") is None:
             headings = [heading for query in self._config.domains.values() for heading in _headings(query)]
             for paper in select_papers(self._folder, headings, self._config.years, self._tree):

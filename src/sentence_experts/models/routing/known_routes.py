@@ -69,8 +69,8 @@ class KnownRoutes:
         if (config := content["config.json"]).get("model_type") in MODEL_TYPES:
             check_version(files["config.json"], config.get("format_version", FORMAT_VERSION), FORMAT_VERSION)
         prompts, default = (content[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
-        name, asked = source_name(str(source)), config.get("search_routes")
-        return cls.of(name, prompts, default, config.get("experts"), asked)
+        name, search_routes = source_name(str(source)), config.get("search_routes")
+        return cls.of(name, prompts, default, config.get("experts"), search_routes)
 
     def choose(self, route: str | None) -> str | None:
         """The route that `route` means for this model: None only for a model without routes.

@@ -46,7 +46,7 @@ _MARKER = "\ufdd0"  # of domain tokens, in a normalizer (`route_tokens.MARKER`)
 
 
 @dataclass
-class Origin:
+class ModelOrigin:
     """Where `load` found a model.
 
     Attributes:
@@ -71,11 +71,11 @@ class Origin:
 
         return {**self.__dict__, "changes": {}, "usual_changes": changes_when_unpickled()}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Origin:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModelOrigin:
         return replace(self, changes={})
 
 
-def set_origin(model: SentenceTransformer, origin: Origin) -> None:
+def set_origin(model: SentenceTransformer, origin: ModelOrigin) -> None:
     """Note where a model was found, so that it is named and hashed by its files."""
     origin.changes = _changes(model)
     setattr(model, _ATTRIBUTE, origin)
@@ -94,7 +94,7 @@ def _changes(model: SentenceTransformer) -> dict[str, int]:
 
 def name_of(model: SentenceTransformer) -> str:
     """What a model is called in results: its folder's base name, its hub id, or else its class."""
-    origin: Origin | None = getattr(model, _ATTRIBUTE, None)
+    origin: ModelOrigin | None = getattr(model, _ATTRIBUTE, None)
     if origin is not None:
         return origin.name
     from sentence_experts.compat.sentence_transformers import config_of
@@ -115,14 +115,14 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     """
     if (own := getattr(model, "fingerprint", None)) is not None:
         return str(own)
-    origin: Origin | None = getattr(model, _ATTRIBUTE, None)
+    origin: ModelOrigin | None = getattr(model, _ATTRIBUTE, None)
     if origin is None or not _is_unchanged(model, origin):
         return weights_fingerprint(model)
     of_source = source_fingerprint(origin.place, origin.commit, route)
     return sha256_text(of_source, origin.arithmetic) if origin.arithmetic else of_source
 
 
-def _is_unchanged(model: SentenceTransformer, origin: Origin) -> bool:
+def _is_unchanged(model: SentenceTransformer, origin: ModelOrigin) -> bool:
     """Whether a model is as `load` found it, and its files are still there."""
     if origin.commit is None and not Path(origin.place).is_dir():
         return False
@@ -163,7 +163,7 @@ def folder_fingerprint(folder: Path, route: str | None = None) -> str:
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
     if route == AUTO or not chosen or config.get("base_vocab_size") is None:
         return sha256_text(*(part for file in _files(folder) for part in _name_and_hash(folder, file)))
-    mine = max(chosen, key=lambda each: len(each["text"]))
+    chosen_route = max(chosen, key=lambda each: len(each["text"]))
     parts = [
         prompt,
         sha256_settings({name: value for name, value in config.items() if name not in _IRRELEVANT}),
@@ -173,8 +173,8 @@ def folder_fingerprint(folder: Path, route: str | None = None) -> str:
     for file in _weight_files(folder):
         status = file.stat()
         parts += _weights_digest(
-            file, status.st_size, status.st_mtime_ns, int(mine["expert"]),
-            tuple(mine["token_ids"]), int(config["base_vocab_size"]),
+            file, status.st_size, status.st_mtime_ns, int(chosen_route["expert"]),
+            tuple(chosen_route["token_ids"]), int(config["base_vocab_size"]),
         )  # fmt: skip
     return sha256_text("route", *parts)
 
@@ -252,8 +252,8 @@ def _weights_digest(
         canonical = name if number is None else of_expert(name, 0)
         digest.update(f"{canonical} {kind} {shape}".encode())
         digest.update(rows.data)
-    held = any(expert_of(name) in (None, expert) for name in header)
-    return (digest.hexdigest(), own.hexdigest()) if held else ()
+    is_relevant = any(expert_of(name) in (None, expert) for name in header)
+    return (digest.hexdigest(), own.hexdigest()) if is_relevant else ()
 
 
 def _tensors(file: Path) -> tuple[Mapping[str, Any], Any]:

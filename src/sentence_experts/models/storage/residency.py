@@ -1,7 +1,7 @@
 """Experts in memory only while they are in use; idle ones wait on disk or in the CPU's memory.
 
 A text meets one expert, so a model in use for one route needs no more memory than a dense model (MoTE,
-section 3.1). The place of an idle expert in each block is held by an `IdleExpert` without weights; from the
+section 3.1). The place of an idle expert in each block is loaded by an `IdleExpert` without weights; from the
 disk its weights come back out of the model's safetensors files, of which nothing else is read. The memory is
 really given back: an expert's weights are a mapping of its own file, which closes with the last of them.
 
@@ -251,8 +251,8 @@ class Residency:
                     continue
                 weights, names = expert.state_dict(), _names(path, number, expert)
                 for name, weight in self._read(list(names)):
-                    held = weights[names[name]]
-                    if not torch.equal(held.cpu(), weight.to(held.dtype)):
+                    current = weights[names[name]]
+                    if not torch.equal(current.cpu(), weight.to(current.dtype)):
                         raise UsageError(
                             f"expert {self._model.config.experts[number]!r} has changed since it was loaded, "
                             "and dropping it would lose that; save the model, or keep idle experts with "
@@ -272,16 +272,16 @@ def _names(path: str, number: int, expert: nn.ModuleDict) -> dict[str, str]:
 
 def _idle(expert: nn.ModuleDict, waiting: str) -> IdleExpert:
     """The placeholder of an expert that waits on disk or CPU."""
-    held = expert.waiting if isinstance(expert, IdleExpert) else expert
-    if held is None:
+    loaded = expert.waiting if isinstance(expert, IdleExpert) else expert
+    if loaded is None:
         assert isinstance(expert, IdleExpert)
         return expert  # it waits on disk
     if waiting == CPU:
-        moved = held.to("cpu")
+        moved = loaded.to("cpu")
         return IdleExpert(moved, moved)
     # The memo replaces each weight by an empty one, so that the copy holds none of them.
-    empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta")) for one in held.parameters()}
-    return IdleExpert(copy.deepcopy(held, empty))
+    empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta")) for one in loaded.parameters()}
+    return IdleExpert(copy.deepcopy(loaded, empty))
 
 
 def _leave_mapping(model: nn.Module) -> None:

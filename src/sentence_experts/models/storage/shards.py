@@ -141,9 +141,9 @@ class WeightFiles:
             path = self._unchanged(name)
             try:
                 with safe_open(path, framework="pt") as file:
-                    held, of_key = set(file.keys()), self.of_key or {}
-                    listed = {key for key, place in of_key.items() if place == name} or held
-                    check_names(path, set(wanted) - held, held - listed)
+                    stored, of_key = set(file.keys()), self.of_key or {}
+                    listed = {key for key, place in of_key.items() if place == name} or stored
+                    check_names(path, set(wanted) - stored, stored - listed)
                     for key in wanted:
                         yield key, file.get_tensor(key)
             except SafetensorError as error:

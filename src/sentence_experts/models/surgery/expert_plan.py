@@ -97,11 +97,11 @@ class ExpertPlan:
     def without_expert(self, name: str) -> ExpertPlan:
         """Drop an expert and all its routes."""
         shared = {route: expert for route, expert in self.shared.items() if expert != name}
-        gone = {name, *(self.shared.keys() - shared.keys())}
+        dropped = {name, *(self.shared.keys() - shared.keys())}
         return ExpertPlan(
             tuple(expert for expert in self.experts if expert != name),
             tuple(domain for domain in self.domains if domain != name),
-            {route: text for route, text in self.instructions.items() if route not in gone},
+            {route: text for route, text in self.instructions.items() if route not in dropped},
             shared,
         )
 
