@@ -1,8 +1,8 @@
 """Tables of any common kind, row by row: files, data frames, Arrow tables, datasets.
 
 Files are Parquet, CSV, TSV or JSON lines, or plain text with one text per line, each optionally gzipped. A
-row that cannot be read comes as a `BadRowError` in its place, so that callers can name it and go on, or stop;
-a file that breaks off or is not UTF-8 is refused.
+row that cannot be read comes as a `BadRowError` in its place, so that callers can name it and continue, or
+stop; a file that breaks off or is not UTF-8 is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IDS_COMPARED: Final = 2_000_000
 
 @dataclass(frozen=True)
 class TextRow:
-    """A text, and its identifier where an id column was asked for."""
+    """A text, and its identifier where there is an id column."""
 
     text: str
     id: str | None = None

@@ -1,4 +1,4 @@
-"""`sentence-experts add-expert`: one expert more in a model that has experts."""
+"""`sentence-experts add-expert`: add an expert to a model that has experts."""
 
 from __future__ import annotations
 

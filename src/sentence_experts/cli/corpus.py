@@ -1,4 +1,4 @@
-"""`sentence-experts corpus import|add|fetch|show|suggest-domains`: articles and citations come in."""
+"""`sentence-experts corpus import|add|fetch|show|suggest-domains`: import articles and citations."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def add(
     papers: Papers = None,
     citations: Citations = None,
 ) -> None:
-    """Add sources to a corpus: works that it has are completed, others are new papers.
+    """Add sources to a corpus: works that it has already are completed, other works become new papers.
 
     Sources are as for `corpus import`. Vectors of the corpus stay: the next search or `index build` encodes
     the new papers alone. An interrupted run continues when the same command is given again.
@@ -139,7 +139,7 @@ def fetch(
     Example: sentence-experts corpus fetch --domains 'asthma="Asthma"[MeSH] AND 2010:2022[PDAT]' --out asthma
 
     Articles come from PubMed Central's open-access bucket, citations from the NIH Open Citation Collection.
-    Several domains fit into the YAML file that --config reads (or names: hallee2025_domains is shipped):
+    Several domains go into the YAML file that --config reads (or names: hallee2025_domains is shipped):
 
         domains:
           copd: '"Pulmonary Disease, Chronic Obstructive"[MeSH] AND 2010:2022[PDAT]'

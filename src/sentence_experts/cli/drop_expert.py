@@ -1,4 +1,4 @@
-"""`sentence-experts drop-expert`: one expert fewer in a model that has experts."""
+"""`sentence-experts drop-expert`: drop an expert from a model that has experts."""
 
 from __future__ import annotations
 

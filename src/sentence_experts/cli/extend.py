@@ -42,8 +42,8 @@ def extend(
 ) -> None:
     """Copy the MLPs of a BERT, ModernBERT or NomicBERT encoder into one expert per domain or task.
 
-    Every expert gives the base model's vectors until it is trained. `add-expert` and `drop-expert` give a
-    model with experts one more or one fewer.
+    Every expert gives the base model's vectors until it is trained. `add-expert` and
+    `drop-expert` change the experts of a model later.
 
     Example: sentence-experts extend minilm --experts copd,cvd,cancer --out my-model
     """

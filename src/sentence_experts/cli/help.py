@@ -52,12 +52,12 @@ def help_text(command: Any, path: str, commands: Mapping[str, str] = {}) -> str:
 
 
 def metavar(parameter: Any) -> str:
-    """What stands for an argument: MODEL."""
+    """The placeholder of an argument: MODEL."""
     return str(parameter.metavar or parameter.name.upper())
 
 
 def in_usage(argument: Any) -> str:
-    """What stands for an argument in a usage line: MODEL, or [MODEL] if it may be left out."""
+    """The placeholder of an argument in a usage line: MODEL, or [MODEL] if it may be left out."""
     return metavar(argument) if argument.required else f"[{metavar(argument)}]"
 
 

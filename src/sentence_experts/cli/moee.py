@@ -65,7 +65,7 @@ def make(
     calibrate: Annotated[Path | None, typer.Option(help="Texts to fit standard scores on")] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a folder that says how a language model is read. evaluate, encode and search take it as MODEL.
+    """Write a folder with the settings of an embedder; evaluate, encode and search take it as MODEL.
 
     Example: sentence-experts moee make allenai/OLMoE-1B-7B-0924 --develop dev.jsonl --out olmoe-sum
     """
@@ -155,8 +155,8 @@ def analyse(
 ) -> None:
     """Compare routing weights and hidden states on rated pairs: one page (MoEE, sections 3.2, 4.4 and 4.5).
 
-    How well each part does under each prompt, how much the prompt matters, how similarly they rank pairs,
-    which pairs one part is right about and the other is not, and how far their clusters agree.
+    Shows how well each part does under each prompt, how much the prompt matters, how similarly they rank
+    pairs, which pairs one part is right about and the other is not, and how far their clusters agree.
 
     Example: sentence-experts moee analyse allenai/OLMoE-1B-7B-0924 --pairs sts12.jsonl --out analysis
     """

@@ -11,7 +11,7 @@ _BLOCK = 1 << 20
 
 
 class TooLargeError(Exception):
-    """More comes out of an archive than an honest one of its size holds."""
+    """An archive unpacks to more than a genuine one of its size."""
 
 
 def read_forward(

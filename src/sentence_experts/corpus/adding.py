@@ -32,9 +32,9 @@ def add_to_corpus(
     citations: Table | None = None,
     **settings: Any,
 ) -> CorpusFolder:
-    """Add sources to a corpus: works that it has already are completed, others are new papers.
+    """Add sources to a corpus: works that it has already are completed, other works become new papers.
 
-    Its vectors stay, and the next `build_index` encodes the new papers alone. Pairs are compiled anew.
+    Its vectors stay: the next `build_index` encodes only the new papers. Pairs have to be compiled again.
 
     Args:
         corpus: a finished corpus, or its folder. It is replaced when the new one is whole.
@@ -101,7 +101,7 @@ def _report(before: CorpusFolder, after: CorpusFolder) -> None:
 
 
 def _exchanged(folder: Path, merged: CorpusFolder) -> CorpusFolder:
-    """Put the merged corpus in the place of the old one; a run that was stopped here can go on."""
+    """Put the merged corpus in the place of the old one; a run that was stopped here can continue."""
     with corpus_output(folder, overwrite=True) as place:
         place.begin({"sources": merged.manifest["sources"]})
         tables = list(merged.manifest["tables"])

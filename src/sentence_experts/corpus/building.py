@@ -156,7 +156,7 @@ def build_corpus(
     fetch: Fetch | None = None,
     memory: str | None = None,
 ) -> CorpusFolder:
-    """Parse, resolve and write a corpus, going on with the parts of an interrupted run.
+    """Parse, resolve and write a corpus, reusing the parts of an interrupted run.
 
     Raises:
         InputError: no article could be read, or the sources changed meanwhile.

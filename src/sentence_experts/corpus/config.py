@@ -136,7 +136,7 @@ class ImportConfig(Config):
 
 
 class FetchConfig(Config):
-    """Settings of `fetch_corpus`: what to fetch, and how patiently."""
+    """Settings of `fetch_corpus`: what to fetch, and how often to retry."""
 
     domains: dict[str, str] = Field(
         {},

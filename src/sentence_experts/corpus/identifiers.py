@@ -43,7 +43,7 @@ _S2 = re.compile(
 
 
 class Identifiers(NamedTuple):
-    """What a work goes by; None where it is not known."""
+    """The identifiers of a work; None where one is unknown."""
 
     doi: str | None = None
     pmid: str | None = None

@@ -1,6 +1,6 @@
 """Files of records (of services, reference managers and databases) to parts, one process per file.
 
-A file is read in groups of records, each of which becomes a part, so an import that was killed goes on with
+A file is read in groups of records, each of which becomes a part, so an import that was killed continues with
 the group that it had begun.
 """
 
@@ -81,7 +81,7 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
     record_files = []
     for file in files:
         kind = format or format_of(file)
-        # A note or a table of a folder may be about its records.
+        # In a folder, such a file may be a note or a table about the records.
         if kind == "unknown" and path.is_dir() and file.suffix.lower() in (".txt", ".csv"):
             continue
         if kind:

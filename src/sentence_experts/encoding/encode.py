@@ -1,4 +1,4 @@
-"""`encode`: many texts to vectors, in memory or to a file that an interrupted run goes on writing."""
+"""`encode`: many texts to vectors, in memory or or to a file that an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def encode(
     """Encode texts, in their order.
 
     With `out`, vectors are written to a file, and what they were made from to `OUT.json` beside it. Until it
-    is whole, chunks are kept in a hidden folder beside it; the same call after an interruption goes on from
-    there, to the same bytes. `.npy` holds an array of
+    is whole, chunks are kept in a hidden folder beside it; the same call after an interruption continues
+    from there, to the same bytes. `.npy` holds an array of
     shape (texts, dimensions). `.parquet` holds `row` (int64, from 0), `id` (if there is an `id_column`) and
     `vector` (fixed-size list of float32).
 

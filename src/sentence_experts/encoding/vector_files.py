@@ -30,7 +30,7 @@ PRECISIONS = (FLOAT32, FLOAT16, *WITH_RANGES, *BITS)
 
 
 def check_form(out: Path | None, precision: str) -> None:
-    """Refuse a file that is none of vectors, or that cannot hold this precision; None means memory.
+    """Refuse an output that cannot hold vectors of this precision; None means memory.
 
     Raises:
         UsageError: another ending, an unknown precision, or one that needs another kind of file.

@@ -21,7 +21,7 @@ _BEIR, _TREC = 3, 4  # columns
 
 @dataclass(frozen=True)
 class Judgements:
-    """What people judged.
+    """Queries, and the papers that people judged for them.
 
     Attributes:
         queries: query id -> text, of the queries that were judged.

@@ -1,7 +1,7 @@
 """How well a model searches a corpus, by the user's own judgements: nDCG@10 and recall@100.
 
 Every lens of every model is measured, alone and with the words of the query (hybrid), beside BM25, which
-reads no model. Intervals are bootstrap percentiles over queries. Judged papers that the corpus lacks are left
+needs no model. Intervals are bootstrap percentiles over queries. Judged papers that the corpus lacks are left
 out and counted, so figures of two corpora cannot be compared.
 """
 
@@ -61,7 +61,7 @@ class SearchMetrics:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name to show."""
         parts = [self.model, self.lens, HYBRID if self.hybrid else ""]
         return " ".join(part for part in parts if part)
 

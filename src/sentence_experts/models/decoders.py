@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_decoder(model: SentenceTransformer) -> bool:
-    """Whether the model's blocks are those of a causal language model (and of no masked one)."""
+    """Whether the model's blocks are those of a causal language model, not of a masked one."""
     from sentence_experts.compat.sentence_transformers import config_of
     from sentence_experts.compat.transformers import is_causal_only
 

@@ -121,7 +121,7 @@ class ExpertEncoder(SentenceTransformer):
         self.routed_model.residency.keep(self._experts_of_names(routes), waiting)
 
     def limit_experts(self, number: int | None = None, in_bytes: int | None = None) -> None:
-        """Limit the experts in memory: each comes when a text calls it, the least recently used leaves.
+        """Limit the experts in memory: the least recently used one makes room for one that a text needs.
 
         Args:
             number: maximum number of experts.
@@ -217,7 +217,7 @@ class ExpertEncoder(SentenceTransformer):
         return super().encode(routed[0] if single else routed, *args, **kwargs)
 
     def without_auto_routes(self) -> ExpertEncoder:
-        """The model itself; `AutoRoutedEncoder` gives the one that it was put around."""
+        """The model itself; of an `AutoRoutedEncoder`, the model that it wraps."""
         return self
 
     def router_choices(

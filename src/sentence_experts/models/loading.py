@@ -58,8 +58,8 @@ class LoadConfig(Config):
     )
     max_resident_experts: int | None = Field(
         None,
-        description="Maximum number of experts in memory: an expert is read when a text calls it, and the "
-        "least recently used one leaves",
+        description="Maximum number of experts in memory: an expert is read when a text needs it, and the "
+        "least recently used one is unloaded",
     )
     max_resident_bytes: int | None = Field(
         None, description="The same limit in bytes of experts; at least one expert stays"

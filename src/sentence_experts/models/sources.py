@@ -94,7 +94,7 @@ def check_hub(source: str, **hub: Any) -> Path | None:
     """Check that a hub model is in the local cache or on the hub, without the retries of a download.
 
     Returns:
-        The model's folder in the cache, if the hub does not answer or is not to be asked.
+        The model's folder in the cache, if the hub does not answer or `local_files_only` is set.
 
     Raises:
         InputError: it is in neither, or its licence was not accepted.

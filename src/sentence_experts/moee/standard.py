@@ -84,7 +84,7 @@ def batch_scores(states: States, batch_size: int, score: Callable[[Rows], Rows] 
 
 
 def published_scores(rows: Rows) -> Rows:
-    """Standard scores of a batch to the letter of the published code; those of a single text are 0.
+    """Standard scores of a batch exactly as in the published code; those of a single text are 0.
 
     The deviation has n - 1 in its denominator, and 1e-8 is added to it.
     """

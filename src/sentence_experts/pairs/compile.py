@@ -60,7 +60,7 @@ def compile_pairs(
     Raises:
         InputError: a domain rule cannot be applied.
         TooFewPairsError: nothing is linked, a split is empty, or there are too few negatives; the message
-            names the settings that would do.
+            names the settings that would work.
         UsageError: `out` holds something else, or the scratch folder cannot be written to.
         SentenceExpertsError: Spark was chosen and is not installed or does not start.
 

@@ -1,4 +1,4 @@
-"""Negatives of validation and test, drawn as `PairsConfig.negatives` asks."""
+"""Negatives of validation and test, drawn as `PairsConfig.negatives` says."""
 
 from __future__ import annotations
 

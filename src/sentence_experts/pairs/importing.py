@@ -1,4 +1,4 @@
-"""`import_pairs`: a table of pairs of one's own to train, validation and test, split by text."""
+"""`import_pairs`: a table of your own to train, validation and test pairs, split by text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def import_pairs(
     overwrite: bool = False,
     **settings: Any,
 ) -> Pairs:
-    """Make a folder of pairs, which `train`, `evaluate` and `audit` take, of a table of one's own.
+    """Make a folder of pairs, which `train`, `evaluate` and `audit` take, from a table of your own.
 
     Args:
         source: a file (CSV, TSV, JSON lines, Parquet), a hub dataset (OWNER/NAME, or its folder) or a table

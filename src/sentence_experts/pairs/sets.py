@@ -46,7 +46,7 @@ def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator)
     """Split the linked pairs, sample them and draw negatives.
 
     Raises:
-        TooFewPairsError: a set gets no pairs or no negatives; names the settings that would do.
+        TooFewPairsError: a set gets no pairs or no negatives; names the settings that would work.
     """
     try:
         return _made(graph, settings, rng)

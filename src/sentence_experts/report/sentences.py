@@ -1,4 +1,4 @@
-"""Sentences of verdicts: who is ahead and how sure that is, and what to try next."""
+"""Sentences of verdicts: which model is ahead, how certain that is, and what to try next."""
 
 from __future__ import annotations
 

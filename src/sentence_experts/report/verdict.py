@@ -1,4 +1,4 @@
-"""The verdict of a report: what was compared on what, who is ahead and how sure, what to try next."""
+"""The verdict of a report: what was compared, which model is ahead, how certain that is, what to try next."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REAL_ARTICLES = "Run the same on real articles: the texts here are SIMULATED."
 
 @dataclass(frozen=True)
 class Verdict:
-    """Sentences: what was compared, what was found and how sure that is, and what to try next."""
+    """Sentences: what was compared, what was found, how certain that is, and what to try next."""
 
     compared: str
     findings: tuple[str, ...]

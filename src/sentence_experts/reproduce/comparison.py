@@ -53,7 +53,7 @@ class Comparison:
         figures: every published figure beside ours; `tables` are their printed form.
         differences: what differs from the published experiment, in words.
         choices: choices of the protocol that leak, or that the paper leaves open.
-        notes: slips of the paper.
+        notes: errors in the paper.
     """
 
     title: str

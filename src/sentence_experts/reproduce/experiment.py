@@ -146,7 +146,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Write what the first step needs, and check what the user has to bring."""
+        """Write what the first step needs, and check what the user has to provide."""
 
     def extension(self, route: str | None) -> dict[str, Any]:
         """What `extend` takes besides the base, for one route or (None) all."""

@@ -181,7 +181,7 @@ class MeansOfDomains(Strict):
 
 
 class Published(Strict):
-    """All that is recorded of one paper's results. `notes` names its slips and what was inferred."""
+    """All that is recorded of one paper's results. `notes` names its errors and what was inferred."""
 
     paper: str
     notes: tuple[str, ...] = ()

@@ -82,7 +82,7 @@ def run_experiment(experiment: Experiment) -> Comparison:
     """Run the steps that are not done yet, then write report.json, report.md and report.html.
 
     Raises:
-        InputError: something that the user has to bring is missing, or the hub does not give a model.
+        InputError: something that the user has to provide is missing, or the hub does not give a model.
         UsageError: a result exists that was made with other settings.
     """
     experiment.prepare()

@@ -2,7 +2,7 @@
 
 Above `LARGE` vectors a table of LanceDB stands in the index's folder. Searches behind a selective filter stay
 exact: they read the vectors of the papers that pass, and no others. Other filters are applied to candidates,
-of which as many more are asked for as the filter refuses.
+of which more are requested the more the filter refuses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`build_index`: the vectors of a corpus, before the first search asks for them."""
+"""`build_index`: the vectors of a corpus, before the first search needs them."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def build_index(
     """Encode the papers of a corpus, so that `search` finds their vectors.
 
     The vectors stand beside the corpus, one set for each route, bound to what decides that route's vectors:
-    an expert that is added to the model, or a new card, leaves them valid. An interrupted call goes on where
-    it stopped. When the corpus has changed, only texts that it did not have before are encoded.
+    an expert that is added to the model, or a new card, leaves them valid. An interrupted call continues
+    where it stopped. When the corpus has changed, only texts that it did not have before are encoded.
 
     Args:
         model: a model in memory, or the path or name of one; None with `vectors`.

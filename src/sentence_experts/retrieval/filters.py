@@ -13,7 +13,7 @@ _YEARS = re.compile(r"(\d{1,4})?(\.\.)?(\d{1,4})?")
 
 @dataclass(frozen=True)
 class Filters:
-    """What papers must have to be found; an empty condition is none.
+    """What papers must have to be found; an empty condition admits all papers.
 
     Attributes:
         years: first and last year; None for an open end.

@@ -45,7 +45,7 @@ _COMMON_TEXT = (
     "who whose why will with within without would yet you your"
 )
 COMMON = frozenset(_COMMON_TEXT.split())
-FUSED = 200  # papers of each ranking that are fused, however many are asked for
+FUSED = 200  # papers of each ranking that are fused, however many are wanted
 
 
 @dataclass(frozen=True)

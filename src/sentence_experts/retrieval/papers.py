@@ -44,7 +44,7 @@ _FILTERS_IN_MEMORY = 64
 
 
 class Papers:
-    """The table of papers of a corpus, of which only what is asked for is read."""
+    """The table of papers of a corpus, of which only what is needed is read."""
 
     def __init__(self, corpus: CorpusFolder, domains: Path | Mapping[str, Any] | None = None) -> None:
         """Open the table; `domains` are rules that sort papers into domains (`DomainRules.of`).
@@ -168,7 +168,7 @@ class Papers:
         """Whether each paper passes the filters, (papers,); None if there are none.
 
         Raises:
-            InputError: the corpus lacks what a filter asks for, or the value that it asks for.
+            InputError: the corpus lacks the column of a filter, or its value.
         """
         if not filters:
             return None
@@ -289,7 +289,7 @@ class Papers:
 def _pattern(text: str) -> re.Pattern[str]:
     """A value in which `*` stands for any text.
 
-    What stands between two stars is looked for once, where it comes first: patterns come from strangers, and
+    What stands between two stars is looked for once, where it comes first: clients choose the patterns, and
     trying every place for every star would take for ever.
     """
     first, *rest = map(re.escape, text.strip().casefold().split("*"))

@@ -72,7 +72,7 @@ class _Column:
 def write_table(index: CorpusIndex, uri: Path | str, name: str = "papers") -> list[str]:
     """Write a corpus with its whole sets of vectors as one table of LanceDB; returns the columns of vectors.
 
-    A table of this name is replaced as a whole: who reads it meanwhile sees the old one or the new one.
+    A table of this name is replaced as a whole: a reader sees the old one or the new one.
     Passages are left out, as rows are papers.
 
     Args:

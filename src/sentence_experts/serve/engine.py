@@ -1,4 +1,4 @@
-"""What every protocol asks for: vectors of texts, from one of the models, through the shared batches."""
+"""What every protocol needs: vectors of texts, from one of the models, through the shared batches."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Library:
 
     @property
     def searcher(self) -> Searcher:
-        """Any searcher, for what all know: the papers."""
+        """Any searcher, since all have the same papers."""
         return next(iter(self._searchers.values()))[1]
 
     def find(self, names: Sequence[str] | None, field: str = "lenses") -> list[View]:
@@ -150,7 +150,7 @@ class Library:
         return list(views.values())
 
     def follow(self) -> None:
-        """Begin to encode the corpus for models that were replaced; until then the one before answers."""
+        """Begin to encode the corpus for models that were replaced; until then the one before it answers."""
         for name, (served, _) in self._searchers.items():
             newer = self._models.get(name)
             if newer is None or newer is served:
@@ -168,7 +168,7 @@ class Library:
             logger.warning(f"{name}: searches continue with the model before it: {text}")
 
     def cached_sentences(self, view: View, row: int) -> Vectors | None:
-        """The vectors of a paper's sentences, if they were asked for lately."""
+        """The vectors of a paper's sentences, if they were requested lately."""
         cached, key = self._sentences.get(view.searcher, _Sentences()), (view.lens.document_route, row)
         if key in cached:
             cached.move_to_end(key)

@@ -57,7 +57,7 @@ class Metrics:
             self.tokens.labels(model, route).inc(number)
 
     def follow(self, batcher: Batcher) -> None:
-        """Read the length of the queue whenever the figures are asked for."""
+        """Read the length of the queue whenever the figures are read."""
         self.queue.set_function(lambda: batcher.tokens)
 
     def page(self) -> bytes:

@@ -339,7 +339,7 @@ def _maps(views: Sequence[View], vectors: Sequence[Vectors], rows: Sequence[int]
 
 
 def _shown(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts of a paper that an answer holds, its texts cut where nobody would read on."""
+    """The facts of a paper that an answer holds, its texts cut to what is shown."""
     shown = {name: facts.get(name) for name in SHOWN}
     shown["abstract"] = _cut(shown["abstract"])
     if (title := shown["title"]) and len(title) > MAX_TITLE:

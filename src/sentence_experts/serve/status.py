@@ -20,7 +20,7 @@ async def health() -> Response:
 
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """Whether the server takes requests: not while it is ending."""
+    """Whether the server takes requests: not while it is shutting down."""
     if request.app.state.engine.draining:
         raise RequestError(503, "the server is shutting down", retry_after=1)
     return await json_answer({"status": "ready", "models": request.app.state.engine.models.names})

@@ -1,8 +1,8 @@
 """Files and folders on disk: written whole or not at all, locked while in use, resumed after an interruption.
 
 `output` is the rule for everything that is written to a place of the user's choice: one process at a time,
-which goes on with an interrupted run of the same settings and refuses anything else. `PartStore` is a
-folder of parts from which the next run goes on, `locked` the lock behind both, and `StepRecords` notes what
+which continues an interrupted run of the same settings and refuses anything else. `PartStore` is a
+folder of parts from which the next run continues, `locked` the lock behind both, and `StepRecords` notes what
 each of several results was made from.
 """
 

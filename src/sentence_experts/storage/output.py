@@ -1,8 +1,9 @@
 """One rule for everything that is written to a folder or file of the user's choice.
 
-Nothing there, or an interrupted run of the same settings: go on. Finished with the same settings: say so.
-Anything else is refused, unless `overwrite` is given, which starts over and removes only what this package
-wrote. The record of that is `made_from.json` in a folder, and `NAME.json` beside a file.
+If nothing is there the run starts, and an interrupted run of the same settings continues. An output that is
+finished, with the same settings, is left as it is. Anything else is refused, unless `overwrite` is given,
+which starts over and removes only what this package wrote. The record of that is `made_from.json` in a folder,
+and `NAME.json` beside a file.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def output(
         names: the top-level names that are written into the folder, as far as they are known; of a file,
             the names of files beside it.
         keeps: the names of what no new run needs to lose, such as caches: it is never removed.
-        grows: the result grows in its folder, where an interrupted run goes on; it consists of `names`.
+        grows: the result grows in its folder, where an interrupted run continues; it consists of `names`.
             Otherwise it is written elsewhere and takes its place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
         overwrite: start over if an output of the same kind, or nothing of this package, is there.

@@ -1,4 +1,4 @@
-"""A folder of parts that an interrupted run goes on from."""
+"""A folder of parts, from which an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PartStore:
     def open(
         cls, folder: Path, settings: Mapping[str, Any], suffix: str, others: tuple[str, ...] = ()
     ) -> PartStore:
-        """Go on with the parts in `folder`, or empty it if they were made with other settings.
+        """Reuse the parts in `folder`, or empty it if they were made with other settings.
 
         `settings` are everything that decides what is in the parts, as plain JSON values.
 

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: the newest that is whole, from which a run goes on, and the best one."""
+"""The checkpoints of a run: the newest that is whole, from which a run continues, and the best one."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def with_hard_negatives(
         count: negatives per pair.
         file: a Parquet file of `negatives`, the places of the texts in the columns anchor and positive, one
             after the other; empty for rows that keep theirs. It is read if it exists, so that a resumed run
-            goes on with the same negatives.
+            continues with the same negatives.
         once: runs the mining in one of several processes.
 
     Raises:

@@ -23,7 +23,7 @@ def open_data(data: Any) -> list[Objective]:
 
     Args:
         data: tasks or their folder, pairs of any form (`Pairs.of`), or a list of several of them. If a table
-            of pairs has no validation split, a tenth of its groups of pairs is held_out out.
+            of pairs has no validation split, a tenth of its groups of pairs is held out.
 
     Raises:
         InputError: there is no such folder, or a table lacks a column.

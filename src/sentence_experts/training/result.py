@@ -29,7 +29,7 @@ class TrainResult:
         start: the validation figure before training.
         losses: [step, training loss], every ten steps or more often.
         learned: what the loss itself learned, such as a temperature.
-        out: the folder of the run; None if none was asked for.
+        out: the folder of the run; None if the result is in memory only.
     """
 
     model: SentenceTransformer

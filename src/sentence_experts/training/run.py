@@ -86,7 +86,7 @@ def train(
             list of several of them.
         config: settings; `settings` replace single ones, such as `batch_size=64`.
         out: folder for the run: model/ (the kept one), config.yaml, run.json, checkpoints/. Without it
-            the model stays in memory. An interrupted run of the same settings goes on from its last
+            the model stays in memory. An interrupted run of the same settings continues from its last
             checkpoint.
         overwrite: start over, replacing another run in `out`.
 
@@ -237,7 +237,7 @@ class _Run:
         }
 
     def _begin(self, place: Output) -> tuple[str | None, bool]:
-        """The checkpoint to go on from, if any, and whether the run is finished already."""
+        """The checkpoint to continue from, if any, and whether the run is finished already."""
         identity = self._identity()
         no_matter = {"tensorboard", "wandb", "keep_checkpoints"}
         config = {name: value for name, value in identity["config"].items() if name not in no_matter}
@@ -343,7 +343,7 @@ def _log_unmeasured(validator: Validator) -> None:
 
 
 def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
-    """TensorBoard and Weights & Biases, if asked for; in the first process."""
+    """The loggers that are switched on, TensorBoard and Weights & Biases; in the first process."""
     loggers: list[TrainerCallback] = []
     if config.tensorboard and processes.is_first():
         from torch.utils.tensorboard import SummaryWriter

@@ -70,7 +70,7 @@ class TuneResult:
         trials: all of them.
         best: the one with the highest validation figure, the first of equals.
         config: its settings, for `train`.
-        out: the folder; None if none was asked for.
+        out: the folder; None if the result is in memory only.
     """
 
     trials: list[Trial]
@@ -112,7 +112,7 @@ def tune(
         config: settings of the search and of all trials; `settings` replace single ones. Training settings
             that are given are not searched.
         out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial).
-        overwrite: start over, replacing another search in `out`. The same search goes on, also with more
+        overwrite: start over, replacing another search in `out`. The same search continues, also with more
             `trials`.
         space: the settings to search, or a YAML file of them: {"warmup": {"type": "float", "low": 0, "high":
             0.5}}; types: "int" and "float" (with "log": true if wanted), "categorical" (with "choices"). By
@@ -226,7 +226,7 @@ class _Search:
         return None
 
     def _run_trial(self, study: Study, number: int) -> None:
-        """Draw settings, train with them (or go on with an interrupted trial), and record the outcome."""
+        """Draw settings, train with them (or continue an interrupted trial), and record the outcome."""
         optuna = require("optuna", "tune")
         distributions = {name: varied.distribution() for name, varied in self.space.items()}
         sampled = draw(study, number, self.config, distributions)

@@ -229,7 +229,7 @@ class SearchSet:
 
     @property
     def has_findable(self) -> bool:
-        """Whether any anchor has something to find."""
+        """Whether any anchor has a relevant candidate."""
         return bool((self.relevant - self.relevant.multiply(self.same)).count_nonzero())
 
     def measure(self, encoder: BatchEncoder) -> float | None:

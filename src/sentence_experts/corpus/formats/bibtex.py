@@ -1,7 +1,7 @@
 """Parse BibTeX and BibLaTeX into papers.
 
 Entries are read as BibTeX does: braces count even if escaped, `#` joins, macros of `@string` hold for what
-follows. An entry that is not closed is set aside, and reading goes on with the next line that begins one.
+follows. An entry that is not closed is set aside, and reading continues with the next line that begins one.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def is_wos(text: str) -> bool:
 
 
 def _joined(values: list[str], rest: str) -> None:
-    """Go on with the last value, unless it is longer than any text of a record."""
+    """Append to the last value, unless it is longer than any text of a record."""
     if rest.strip() and len(values[-1]) < _MAX_VALUE:
         values[-1] = f"{values[-1]}\n{rest.strip()}"
 

@@ -49,7 +49,7 @@ class EuropePmc:
 
     def search(self, query: str) -> Iterator[list[str]]:
         """The ids (`SOURCE/ID`) that a query finds, page by page; the records go into the journal under
-        `europepmc/SOURCE/ID`, so an interrupted search goes on at its last page."""
+        `europepmc/SOURCE/ID`, so an interrupted search continues at its last page."""
 
         def ask(mark: str) -> FoundPage:
             page = self._page(query, mark, _PAGE)

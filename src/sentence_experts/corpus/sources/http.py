@@ -1,7 +1,7 @@
 """HTTP requests with a rate limit per host and several attempts.
 
 A failure is one of four: the host cannot be reached (an error for the user), the server refuses the request,
-the thing does not exist, or every attempt had a bad answer. The caller records the last two and goes on.
+the thing does not exist, or every attempt had a bad answer. The caller records the last two and continues.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class OpenAlex:
 
     def search(self, query: str) -> Iterator[list[str]]:
         """The ids (`W123`) that a filter finds, page by page; the works go into the journal under
-        `openalex/W123`, so an interrupted search goes on at its last page."""
+        `openalex/W123`, so an interrupted search continues at its last page."""
 
         def ask(mark: str) -> FoundPage:
             page = self._page(query, mark, PAGE)

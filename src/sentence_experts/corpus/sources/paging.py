@@ -33,8 +33,8 @@ def search(
 ) -> Iterator[list[str]]:
     """The ids that a query finds, page by page; the records go into the journal under `SERVICE/ID`.
 
-    An interrupted search goes on at its last page. The first mark is `*`; the last page has none, or repeats
-    that of its request. `prefix` begins the journal's keys of pages.
+    An interrupted search continues at its last page. The first mark is `*`; the last page has none, or
+    repeats that of its request. `prefix` begins the journal's keys of pages.
     """
     journal, name = requests.journal, f"{prefix}/{sha256_text(query)[:16]}"
     mark = "*"

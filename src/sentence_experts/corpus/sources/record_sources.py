@@ -239,7 +239,7 @@ class _SearchedSource(RecordSource):
 
     @abstractmethod
     def query(self, query: str) -> str:
-        """The query as the service is asked, without retracted papers unless they are kept."""
+        """The query that is sent to the service, without retracted papers unless they are kept."""
 
     @abstractmethod
     def address(self, one: str) -> str:

@@ -1,4 +1,4 @@
-"""The services that a fetch asks: their addresses and rate limits."""
+"""The services that `fetch_corpus` uses: their addresses and rate limits."""
 
 from __future__ import annotations
 

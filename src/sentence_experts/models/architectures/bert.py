@@ -30,7 +30,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
         plan: Plan = NOTHING_ROUTED,
         **kwargs: Any,
     ) -> Tensor:
-        """One block; hidden_states and the result are (batch, length, width), the experts by `plan`.
+        """Run one block: hidden_states and the result are (batch, length, width); `plan` has the experts.
 
         `BertEncoder` passes `encoder_*` to every block; without cross-attention they mean nothing.
         """

@@ -23,7 +23,7 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
     def forward(  # type: ignore[override]
         self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any
     ) -> Tensor:
-        """One block; hidden_states and the result are (batch, length, width), the experts by `plan`."""
+        """Run one block: hidden_states and the result are (batch, length, width); `plan` has the experts."""
         if self.experts is None:
             return super().forward(hidden_states, *args, **kwargs)
         if self.expert_norms:

@@ -235,7 +235,7 @@ def _watch(
     layers: Mapping[str, nn.Linear],
     see: Callable[[str, Tensor], None],
 ) -> None:
-    """Encode the texts, and show `see` the name and the inputs, (tokens, in), of each layer in each batch."""
+    """Encode the texts; call `see` with the name and the inputs, (tokens, in), of each layer per batch."""
 
     def hook(name: str) -> Callable[..., None]:
         return lambda _, given: see(name, given[0].detach().flatten(0, -2).float())

@@ -57,7 +57,7 @@ def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TO
         lengths.
 
     Raises:
-        InputError: the model has experts: a graph has one way through it.
+        InputError: the model has experts: a graph cannot choose between them.
         SentenceExpertsError: onnx is not installed, or the graph's vectors differ by more than `tolerance`;
             nothing is written then.
     """

@@ -142,7 +142,7 @@ def packed_attention(
         attention_mask: for batches that are not packed, as are `kwargs`.
         dropout: of the attention's weights.
         scaling: of the scores; by default width ** -0.5.
-        sliding_window: tokens so far apart, or farther, do not meet; None where all do.
+        sliding_window: tokens this far apart, or farther, do not attend to each other; None for no limit.
         cu_seq_lens_q: (sequences + 1,) where sequences begin; None for a padded batch.
 
     Returns:

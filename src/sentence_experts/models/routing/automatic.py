@@ -45,7 +45,7 @@ class AutoRoutedEncoder(ExpertEncoder):
     def __init__(
         self, model: ExpertEncoder, classifier: RouteClassifier, averaged: Any | None = None
     ) -> None:
-        """Put automatic routes around a model.
+        """Wrap a model in automatic routes.
 
         Args:
             model: the model with experts; its modules are shared, not copied.
@@ -63,7 +63,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         self._low_confidence = self._chosen = 0
 
     def without_auto_routes(self) -> ExpertEncoder:
-        """The model that the automatic routes were put around."""
+        """The model that the automatic routes wrap."""
         model: ExpertEncoder = self._inner[0]
         return model
 
@@ -187,7 +187,7 @@ def fit_auto_routes(
     confidence: float = 0.5,
     fallback: str = "average",
 ) -> AutoRoutedEncoder:
-    """Fit a classifier of routes on texts whose routes are known, and put it around the model.
+    """Fit a classifier of routes on texts whose routes are known, and wrap the model in it.
 
     Args:
         model: a model with experts, left unchanged.

@@ -10,7 +10,7 @@ from sentence_experts.config import Config, Device, Seed
 
 
 class AutoRouteConfig(Config):
-    """Settings of `auto_route`: when a choice is taken, and which texts teach and measure it."""
+    """Settings of `auto_route`: when a choice is used, and the texts to fit and measure the classifier on."""
 
     confidence: float = Field(
         0.5, ge=0, le=1, description="Probability that a text's best route must reach to be taken"

@@ -27,7 +27,7 @@ class KnownRoutes:
         model: what messages call the model.
         prompts: route name -> prompt text.
         default: the route that is taken when none is named.
-        experts: the experts' names; without routes, blocks choose among them by themselves.
+        experts: the experts' names; without routes, learned routers choose among them.
         search_routes: route of queries -> route of documents, as the model's task file has them.
     """
 

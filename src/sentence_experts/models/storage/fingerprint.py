@@ -3,7 +3,7 @@
 A model that is as `load` found it is hashed by its folder's files, which are read without torch, any other by
 its weights. The hash of one route covers what decides that route's vectors: the shared weights, the expert
 and token of the route, its prompt, the tokenizer without other routes' tokens, and the rest of the folder's
-files without what only describes the model. So other routes may come and go without changing it.
+files without what only describes the model. So adding or dropping other routes does not change it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ModelOrigin:
         commit: of a hub model.
         arithmetic: how it computes, if not as its weights say (8 bits).
         changes: how often each weight had been changed in place when the model was loaded.
-        usual_changes: the same, of weights that came later.
+        usual_changes: the same for weights that were added later.
     """
 
     name: str
@@ -82,7 +82,7 @@ def set_origin(model: SentenceTransformer, origin: ModelOrigin) -> None:
 
 
 def forget_origin(model: SentenceTransformer) -> None:
-    """Note that a model is not as its files have it."""
+    """Note that a model differs from its files."""
     model.__dict__.pop(_ATTRIBUTE, None)
 
 

@@ -1,7 +1,7 @@
 """Experts in memory only while they are in use; idle ones wait on disk or in the CPU's memory.
 
 A text meets one expert, so a model in use for one route needs no more memory than a dense model (MoTE,
-section 3.1). The place of an idle expert in each block is loaded by an `IdleExpert` without weights; from the
+section 3.1). The place of an idle expert in each block is taken by an `IdleExpert` without weights; from the
 disk its weights come back out of the model's safetensors files, of which nothing else is read. The memory is
 really given back: an expert's weights are a mapping of its own file, which closes with the last of them.
 

@@ -1,7 +1,7 @@
 """Add experts to a pretrained encoder: it gives the same vectors until it is trained.
 
 Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), and every domain
-token as a copy of [CLS]. (Another pooling or a head, where asked for, makes other vectors.)
+token as a copy of [CLS]. (A different pooling or a head, if set, changes the vectors.)
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _device(model: Source) -> str:
 
 
 def _opened(model: Source) -> ExpertEncoder:
-    """The model, if its experts can come and go."""
+    """The model, if experts can be added to it and dropped."""
     loaded = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
     encoder = check_experts(loaded)
     if encoder is not loaded:
@@ -178,7 +178,7 @@ def _opened(model: Source) -> ExpertEncoder:
 
 
 def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> ExpertSource:
-    """Where the new expert begins. An expert that is called "base" or "average" goes before the words."""
+    """What the new expert starts as. An expert named "base" or "average" comes before these keywords."""
     experts = encoder.experts
     if base is not None and (seed_from != BASE or BASE in experts):
         raise UsageError("`base` is for an expert that is seeded from it: give `seed_from='base'` too")
