@@ -42,7 +42,7 @@ def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
         ("a.docx", b"x", None, "cannot tell its format"),
         ("a.txt", b"\xff\xfe\x00", None, "not UTF-16-LE throughout"),
         ("a.txt.gz", b"not gzip", None, "truncated or damaged .Not a gzipped file"),
-        ("a.parquet", b"not parquet", "x", "is no Parquet file"),
+        ("a.parquet", b"not parquet", "x", "is not a Parquet file"),
         ("a.txt", None, None, "no such file"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name):
         path = tmp_path / name
         path.write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(InputError, match=rf"{name}.*(truncated|no Parquet file)"):
+    with pytest.raises(InputError, match=rf"{name}.*(truncated|not a Parquet file)"):
         list(read_rows(path))
 
 
@@ -202,7 +202,7 @@ def test_half_a_surrogate_pair_is_refused(tmp_path: Path):
 def test_whole_floats_are_identifiers_and_fractions_none():
     frame = pd.DataFrame({"id": [11, None], "text": ["a", "b"]})
     assert [row.id for row in TextTable(frame, "text", "id").rows()] == ["11", None]
-    with pytest.raises(InputError, match=r"row 1: 11\.5 is no identifier"):
+    with pytest.raises(InputError, match=r"row 1: 11\.5 is not an identifier"):
         TextTable({"id": [11.5], "text": ["a"]}, "text", "id").texts()
     column = pa.chunked_array([[11.0, None, float("nan")]])
     assert identifiers(column, "x").to_pylist() == ["11", None, None]
@@ -231,7 +231,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path):
             read_columns(source)
     (tmp_path / "a.jsonl").write_text('{"id": 1, "id": 2}\n{"id": 1, "in": {"a": 1, "a": 2}}\n')
     assert [str(row) for row in read_rows(tmp_path / "a.jsonl")] == [
-        "the key 'id' stands twice",
+        "the key 'id' occurs twice",
         "the key 'a' occurs twice",
     ]
 

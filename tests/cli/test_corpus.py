@@ -24,7 +24,7 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "papers" in printed
     assert "malformed-xml" in printed
     assert "rejected.jsonl" in printed
-    assert "references that it never mentions" in printed
+    assert "references that the text never mentions" in printed
     assert run("corpus", "show", out) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(printed)

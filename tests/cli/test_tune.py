@@ -32,7 +32,7 @@ def test_tune_writes_table_and_config(
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split() == ["trial", "max_steps", "steps", "validation"]
     assert [line.split()[0] for line in shown[1:3]] == ["1", "2"]
-    assert "chose the settings" in " ".join(shown)
+    assert "were chosen on this set" in " ".join(shown)
     best = TrainConfig.read(out / "best.yaml")
     assert best.batch_size == 6
     assert best.max_steps in range(2, 5)

@@ -336,7 +336,7 @@ def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file of records"):
         import_corpus([tmp_path / "empty"], format="s2", workers=1)
     (tmp_path / "a.xml").write_text("<article/>")
-    with pytest.raises(InputError, match="none of the 1 records has what"):
+    with pytest.raises(InputError, match="none of the 1 records matches"):
         one_file(tmp_path, work(1), years=(1900, 1901))
     with pytest.raises(UsageError, match="`topic` chooses among records"):
         import_corpus([tmp_path / "a.xml"], topic="Rice", workers=1)

@@ -130,7 +130,7 @@ def test_missing_columns_files_and_kinds(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot tell its format"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "papers.xlsx")
     (tmp_path / "papers.parquet").write_text("no")
-    with pytest.raises(InputError, match="no Parquet file"):
+    with pytest.raises(InputError, match="not a Parquet file"):
         import_corpus(out=tmp_path / "out", papers=tmp_path / "papers.parquet")
     with pytest.raises(UsageError, match="`citations` needs `papers`"):
         import_corpus(out=tmp_path / "out", citations=write(tmp_path / "c.csv", CITATIONS))
@@ -168,7 +168,7 @@ def test_ids_that_pandas_made_floats_still_link(tmp_path: Path) -> None:
     assert "12.0" in (tmp_path / "c.csv").read_text()
     assert sorted(links(import_corpus(papers=rows, citations=tmp_path / "c.csv")), key=str) == wanted
     corpus = import_corpus(papers=[{**rows[0], "id": 11.5}, rows[1]])
-    assert [line["detail"] for line in rejected(corpus)] == ["11.5 is no identifier"]
+    assert [line["detail"] for line in rejected(corpus)] == ["11.5 is not an identifier"]
 
 
 def test_two_rows_of_one_id_are_counted_and_named(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_similarity(
             assert np.array_equal(again.cosines[label][pair], values)
     assert again.tests == first.tests
     (tmp_path / "out" / "similarity.json").write_text("{}")
-    with pytest.raises(InputError, match="not as this version writes it"):
+    with pytest.raises(InputError, match="not written by this version"):
         Similarity.read(tmp_path / "out")
 
 

@@ -138,7 +138,7 @@ def test_one_text_that_does_not_fit_keeps_what_was_read(olmoe, texts, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr(embedder.reader, "forward", full)
-        with pytest.raises(SentenceExpertsError, match=r"out of memory at one text of \d+ tokens"):
+        with pytest.raises(SentenceExpertsError, match=r"out of memory with a single text of \d+ tokens"):
             embedder.encode(texts)
     assert len(embedder.store.missing(texts)) == 2
     assert embedder.encode(texts).shape == (4, 28)

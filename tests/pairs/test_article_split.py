@@ -149,7 +149,7 @@ def test_sets_far_from_the_fractions_asked_for_are_reported(capsys: pytest.Captu
     small = [{"citing": f"a{n}", "cited": f"w{40 + 3 * n + k}"} for n in range(40) for k in range(3)]
     settings = {"split": "article"}
     uneven = compile_pairs((works, review + small), settings).manifest["uneven_split"]
-    assert "where 60%, 20%, 20% were asked for: `fractions` are of citing articles" in uneven
+    assert "`fractions` asks for 60%, 20%, 20%: they are shares of citing articles" in uneven
     assert "warning: train, validation and test have" in capsys.readouterr().err
     assert compile_pairs((works, small), settings).manifest["uneven_split"] is None
     assert "warning" not in capsys.readouterr().err

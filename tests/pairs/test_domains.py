@@ -129,7 +129,7 @@ def test_a_corpus_of_an_earlier_version_has_no_topics(corpus: CorpusFolder, tmp_
         ("domains: {a b: {subjects: [x]}}", "domain name 'a b'"),
         ("just text", "domain rules need"),
         ("domains: {}", "domains"),
-        ("domains: {a: {years: [2022, 2010]}}", "first year before the last"),
+        ("domains: {a: {years: [2022, 2010]}}", "first year must come before the last"),
         ("domains: {a: {years: [2022]}}", "domains.a.years"),
         ("domains: {no: {subjects: [x]}}", "put it in quotes"),
         ("a: [", "cannot be read"),

@@ -227,7 +227,7 @@ def test_negatives_of_the_same_article(mentioned: CorpusFolder, split: str) -> N
 
 def test_a_corpus_without_texts_says_so() -> None:
     tables = pa.table({"paper_id": ["a", "b"]}), pa.table({"citing": ["a"], "cited": ["b"]})
-    with pytest.raises(InputError, match="does not know where papers are cited in a text"):
+    with pytest.raises(InputError, match="does not record where papers are cited in a text"):
         compile_pairs(tables, within="sentence")
 
 
@@ -251,7 +251,7 @@ def test_the_card_says_it(mentioned: CorpusFolder, tmp_path: Path) -> None:
     )
     card = " ".join((pairs.path / "README.md").read_text().split())  # type: ignore[operator]
     assert "within one sentence of it" in card
-    assert "none in a paragraph with it" in card
+    assert "never in the same paragraph" in card
     assert "| bracket |" in card
 
 

@@ -35,7 +35,7 @@ def message_of(tables: Tables, **settings: Any) -> str:
 def options_in(message: str) -> list[dict[str, Any]]:
     """The settings that a message says would do."""
     found = []
-    for option in message.partition("These would do: ")[2].split(", or "):
+    for option in message.partition("These would work: ")[2].split(", or "):
         named = dict(re.findall(r"`(\w+)=([^`]+)`", option))
         found.append(named)
     return found
@@ -70,5 +70,5 @@ def test_an_empty_split_is_a_wrong_setting() -> None:
 def test_units_and_relations_that_link_something_are_named() -> None:
     message = message_of(lists_of(6), unit="abstract")
     assert "`unit=abstract`" in message
-    assert "These do: `relation=co-citation` `unit=title` links 15 pairs" in message
+    assert "These settings link some: `relation=co-citation` `unit=title` links 15 pairs" in message
     assert "`relation=citation`" not in message_of(lists_of(6), unit="abstract", split="article")

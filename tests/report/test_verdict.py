@@ -29,7 +29,7 @@ CASES = [
     ),  # not after Holm's correction
     (gap(0.001, -0.004, 0.006, 0.6, True), "a is equivalent within 0.01 to b (+0.00;"),
     (gap(0.004, 0.001, 0.007, 0.01, True), "a is equivalent"),  # "significant", but of no account
-    (Difference("a", "b", POOLED, "roc_auc", 0.1), "nothing here tells: there are no intervals"),
+    (Difference("a", "b", POOLED, "roc_auc", 0.1), "with unknown certainty: there are no intervals"),
 ]
 
 

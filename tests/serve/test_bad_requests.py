@@ -24,9 +24,9 @@ CASES = [
     (GOOD | {"input": []}, 422, "input", "a list of texts"),
     (GOOD | {"input": 5}, 422, "input", "a list of texts"),
     (GOOD | {"input": {"a": 1}}, 422, "input", "a list of texts"),
-    (GOOD | {"input": ["a", 5]}, 422, "input.1", "is no text"),
-    (GOOD | {"input": ["a", None]}, 422, "input.1", "is no text"),
-    (GOOD | {"input": [True]}, 422, "input.0", "is no text"),
+    (GOOD | {"input": ["a", 5]}, 422, "input.1", "is not a text"),
+    (GOOD | {"input": ["a", None]}, 422, "input.1", "is not a text"),
+    (GOOD | {"input": [True]}, 422, "input.0", "is not a text"),
     (GOOD | {"input": [[1], [2]]}, 400, "input.0", "another model's vocabulary"),
     (GOOD | {"input": ["a"] * 3000}, 413, "input", "at most 2,048 are taken"),
     (GOOD | {"encoding_format": "hex"}, 422, "encoding_format", ": must be 'float' or 'base64'"),
@@ -59,11 +59,11 @@ def test_too_few_texts_are_refused_in_a_plain_sentence(client: httpx.Client) -> 
 
 
 BODIES = [
-    (b"", 400, "this is no JSON"),
-    (b"{", 400, "this is no JSON"),
-    (b"\xff\xfe", 400, "this is no JSON"),
-    (b'{"input": "\\ud800"}', 400, "this is no JSON"),
-    (b"[" * 10_000, 400, "this is no JSON"),
+    (b"", 400, "this is not valid JSON"),
+    (b"{", 400, "this is not valid JSON"),
+    (b"\xff\xfe", 400, "this is not valid JSON"),
+    (b'{"input": "\\ud800"}', 400, "this is not valid JSON"),
+    (b"[" * 10_000, 400, "this is not valid JSON"),
     (b"x" * 10_000_001, 413, "larger than 10,000,000 bytes"),
 ]
 

@@ -170,7 +170,7 @@ def test_sigterm_finishes_what_was_accepted(own: RunningServer) -> None:
         ([], 2, "give at least one model to serve"),
         (["a/b=minilm", "a/b=minilm"], 2, "two models are called 'a/b'"),
         (["minilm", "--host", "0.0.0.0"], 2, "--api-key-file"),
-        (["minilm", "--host", "no.such.host.invalid", "--no-auth"], 2, "cannot be listened at"),
+        (["minilm", "--host", "no.such.host.invalid", "--no-auth"], 2, "cannot listen on"),
         (["minilm", "--api-key-file", "no-such-file"], 1, "no-such-file: the keys cannot be read"),
         (["./no-such-model"], 1, "no such model folder"),
     ],

@@ -64,7 +64,7 @@ def test_the_temperature_is_trained_and_reported(preprint_run: Path) -> None:
     # Adam moves it by about the rate a step.
     assert 1e-5 < abs(log_scale - math.log(2.0)) < PREPRINT.learning_rate * PREPRINT.max_steps
     assert (
-        f"{result['learned']['temperature']:.4g} in the end"
+        f"{result['learned']['temperature']:.4g} at the end"
         in (preprint_run / "model" / "README.md").read_text()
     )
 
@@ -197,7 +197,7 @@ def test_other_losses_lower_themselves(
     losses = train(str(tiny_experts), pairs, config, tmp_path / "run").losses
     assert losses[-1][1] < losses[0][1]
     card = (tmp_path / "run" / "model" / "README.md").read_text()
-    assert ("most like it" in card) == ("loss" in update)
+    assert ("most similar pair" in card) == ("loss" in update)
     assert ("2 mined negatives" in card) == ("hard_negatives" in update)
 
 

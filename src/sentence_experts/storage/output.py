@@ -2,8 +2,8 @@
 
 If nothing is there the run starts, and an interrupted run of the same settings continues. An output that is
 finished, with the same settings, is left as it is. Anything else is refused, unless `overwrite` is given,
-which starts over and removes only what this package wrote. The record of that is `made_from.json` in a folder,
-and `NAME.json` beside a file.
+which starts over and removes only what this package wrote. The record of that is `made_from.json` in a
+folder, and `NAME.json` beside a file.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def test_heading_includes_its_subtree(plan: FetchConfig, tmp_path: Path) -> None
 def test_missing_settings_of_pubmed_files_are_named(plan: FetchConfig) -> None:
     with pytest.raises(UsageError, match="mesh_descriptors"):
         estimate_fetch(plan.model_copy(update={"mesh_descriptors": None}), **PATIENCE)
-    with pytest.raises(UsageError, match="no `dry_run`"):
+    with pytest.raises(UsageError, match="`dry_run` is not available"):
         estimate_fetch(plan, **PATIENCE)
     with pytest.raises(UsageError, match="has no heading 'Hart'"):
         estimate_fetch(plan.model_copy(update={"domains": {"a": "Hart"}}), **PATIENCE)

@@ -82,7 +82,7 @@ def test_the_verdict_names_the_leaks_and_what_is_memory(audited: Audit) -> None:
     assert f"{audited.pairs['test']:,} test pairs" in verdict.compared
     assert "my pairs" in verdict.compared
     assert verdict.findings[0].startswith(f"{leaked:.1%} of the test pairs leak")
-    assert any("without any text reaches ROC-AUC" in each for each in verdict.findings)
+    assert any("without any text, reach ROC-AUC" in each for each in verdict.findings)
     assert any("`split=paper`" in each for each in verdict.advice)
     assert of_audit(audited, "my pairs", simulated=True).compared.startswith("SIMULATED")
 

@@ -220,7 +220,7 @@ def test_the_probabilities_are_scikit_learns() -> None:
     ("words", "message"),
     [
         ({"copd": LUNGS, "cvd": HEART}, "no text of route 'skin cancer'"),
-        ({**WORDS, "crops": "rice"}, "'crops', which is no route"),
+        ({**WORDS, "crops": "rice"}, "'crops', which is not a route"),
     ],
 )
 def test_wrong_training(mixed: ExpertEncoder, words: dict[str, str], message: str) -> None:
@@ -251,7 +251,7 @@ def test_a_broken_file(routed: AutoRoutedEncoder, tmp_path: Path) -> None:
 @ONE_FAMILY
 def test_with_a_prompt_or_experts(routed: AutoRoutedEncoder) -> None:
     for options in ({"expert_ids": 0}, {"prompt": "x"}):
-        with pytest.raises(UsageError, match="neither"):
+        with pytest.raises(UsageError, match="cannot be combined"):
             routed.encode(["heart"], prompt_name="auto", **options)
 
 

@@ -331,7 +331,7 @@ def test_the_logits_are_computed_in_full_precision(choosing: SentenceTransformer
 
 def test_a_model_without_routes_names_none(choosing: SentenceTransformer) -> None:
     assert choosing.routes == ()
-    with pytest.raises(RouteError, match=r"'copd'.*blocks choose the experts"):
+    with pytest.raises(RouteError, match=r"'copd'.*learned routers choose"):
         choosing.encode(PLAIN, prompt_name="copd")
     with pytest.raises(UsageError, match="no such expert"):
         choosing.encode(PLAIN, expert_ids=3)

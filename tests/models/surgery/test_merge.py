@@ -145,7 +145,7 @@ def test_leaving_out_a_learned_router_is_logged(
     export_route(mixed, "cvd")
     assert "every block" not in capsys.readouterr().err
     export_route(sentence_experts.extend(base, NAMES, route="none", router="learned"), "cvd")
-    assert "cvd's expert serves every block" in " ".join(capsys.readouterr().err.split())
+    assert "uses the expert 'cvd' in every block" in " ".join(capsys.readouterr().err.split())
 
 
 @ONE_FAMILY
