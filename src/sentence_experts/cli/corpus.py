@@ -83,7 +83,7 @@ def add(
     papers: Papers = None,
     citations: Citations = None,
 ) -> None:
-    """Add sources to a corpus: works that it has already are completed, other works become new papers.
+    """Add sources to a corpus: works that it has already are completed, others become new papers.
 
     Sources are as for `corpus import`. Vectors of the corpus stay: the next search or `index build` encodes
     the new papers alone. An interrupted run continues when the same command is given again.

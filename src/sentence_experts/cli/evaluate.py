@@ -66,16 +66,23 @@ def evaluate_models(
     pairs: Annotated[Path | None, typer.Option(help="Pairs folder, or a table of pairs")] = None,
     tasks: TasksFolder = None,
     mteb: MtebNames = None,
-    baseline: Annotated[list[str] | None, Field(description="Models to compare with, tfidf (pairs)")] = None,
+    baseline: Annotated[
+        list[str] | None, Field(description="Models to compare with; for pairs also tfidf")
+    ] = None,
     name: Annotated[
         dict[str, str] | None, Field(description="LABEL=MODEL: what to call a model in the results")
     ] = None,
     seeds: Seeds = None,
     overwrite: Overwrite = False,
-    qrels: Annotated[Path | None, typer.Option(help="Judged papers, in TREC's or BEIR's layout")] = None,
+    qrels: Annotated[
+        Path | None,
+        typer.Option(help="File of queries and the papers judged for them, in TREC's or BEIR's layout"),
+    ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(help="With --qrels: the queries. Default: queries.jsonl or queries.tsv beside it"),
+        typer.Option(
+            help="With --qrels: the queries' texts. Default: queries.jsonl or queries.tsv beside it"
+        ),
     ] = None,
     corpus: Annotated[Path | None, typer.Option(help="With --qrels: the corpus that is searched")] = None,
     passages: Annotated[

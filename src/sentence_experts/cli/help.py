@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 MAX_WIDTH = 100
 INDENT = " " * 6
-COLUMN = 14  # where the list of commands says what they do
 TYPE_NAMES = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
 
 
@@ -44,7 +43,8 @@ def help_text(command: Any, path: str, commands: Mapping[str, str] = {}) -> str:
     blocks = [" ".join(["Usage:", *path.split(), *words, "[OPTIONS]"])]
     blocks += _paragraphs(command.help or "", width)
     if commands:
-        blocks.append("\n".join(["Commands:", *(_row(*each, width) for each in commands.items())]))
+        column = max(map(len, commands)) + 3
+        blocks.append("\n".join(["Commands:", *(_row(*each, column, width) for each in commands.items())]))
     for title, parameters, name in (("Arguments:", arguments, metavar), ("Options:", options, flags)):
         entries = [_entry(name(each), description(each, command.params), width) for each in parameters]
         blocks += ["\n".join([title, *entries])] if entries else []
@@ -86,10 +86,10 @@ def _entry(name: str, text: str, width: int) -> str:
     return "\n".join([f"  {name}", *(INDENT + line for line in meaning)])
 
 
-def _row(name: str, text: str, width: int) -> str:
-    """A command and what it does, beside each other."""
-    first, *others = _wrapped(text, width - COLUMN) or [""]
-    return "\n".join([f"  {name}".ljust(COLUMN) + first, *(" " * COLUMN + line for line in others)])
+def _row(name: str, text: str, column: int, width: int) -> str:
+    """A command and, from `column` on, what it does."""
+    first, *others = _wrapped(text, width - column) or [""]
+    return "\n".join([f"  {name}".ljust(column) + first, *(" " * column + line for line in others)])
 
 
 def _wrapped(text: str, width: int) -> list[str]:

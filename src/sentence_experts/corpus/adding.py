@@ -32,7 +32,7 @@ def add_to_corpus(
     citations: Table | None = None,
     **settings: Any,
 ) -> CorpusFolder:
-    """Add sources to a corpus: works that it has already are completed, other works become new papers.
+    """Add sources to a corpus: works that it has already are completed, others become new papers.
 
     Its vectors stay: the next `build_index` encodes only the new papers. Pairs have to be compiled again.
 

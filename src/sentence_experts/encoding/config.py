@@ -14,7 +14,9 @@ class EncodeConfig(Config):
 
     route: str | None = Field(None, description="Route to encode with; needed if the model has routes")
     column: Column = None
-    id_column: str | None = Field(None, description="Column to copy to .parquet output as id")
+    id_column: str | None = Field(
+        None, description="Column with an id for each text, which .parquet output gets"
+    )
     normalize: bool = Field(False, description="Scale every vector to length 1")
     precision: Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"] = Field(
         "float32", description="Precision of the vectors in memory or in .npy"

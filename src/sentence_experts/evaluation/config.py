@@ -40,7 +40,7 @@ class EvaluateConfig(EncodingOptions):
     cache: Path | None = Field(
         default=None,
         description="Folder of cached vectors (tasks: of mteb's results), which several evaluations may "
-        "share. Default: `vectors` (tasks: `mteb`) in the output folder",
+        "share. Default: vectors (tasks: mteb) in the output folder",
     )
     tfidf_fit: Literal["train", "evaluated"] = Field(
         default="train",

@@ -80,7 +80,7 @@ class PairsConfig(Config):
         None,
         ge=2,
         description="Papers with a longer reference list link nothing: a review with 2,000 references would "
-        "make two million co-cited pairs. Negatives are still not linked through them",
+        "make two million co-cited pairs. Works that they link are still no negatives of each other",
     )
     split: Literal["paper", "article", "random", "year"] = Field(
         "paper",
@@ -112,10 +112,10 @@ class PairsConfig(Config):
     )
     frequency: Literal["sampling", "duplication", "proximity", "none"] = Field(
         "sampling",
-        description="How frequently linked pairs weigh more in training: sampling (more likely to be sampled "
-        "under `max_train_per_domain`), duplication (a pair linked 5 times occurs 5 times), proximity "
-        "(sampling by the number of places that mention both: in one article 1 each, section 2, paragraph "
-        "4, sentence 8, bracket 16, at the closest level of each article), none",
+        description="How pairs that are linked often weigh more in training: sampling (more likely to be "
+        "sampled under `max_train_per_domain`), duplication (a pair linked 5 times occurs 5 times), "
+        "proximity (sampling by the number of places that mention both: in one article 1 each, section 2, "
+        "paragraph 4, sentence 8, bracket 16, at the closest level of each article), none",
     )
     max_train_per_domain: int | None = Field(
         None, ge=1, description="Maximum number of training pairs per domain, sampled at random"
@@ -255,7 +255,7 @@ class SuggestDomainsConfig(Config):
     """Settings of `suggest_domains`."""
 
     by: Literal["auto", "subjects", "mesh", "keywords", "journals", "topics", "subfields", "fields"] = Field(
-        "auto", description="What sorts the papers; auto takes what sorts most of them"
+        "auto", description="Column whose values become domains; auto takes the one that sorts most papers"
     )
     most: int = Field(6, ge=2, le=100, description="Maximum number of domains")
     min_papers: int = Field(50, ge=1, description="Minimum number of papers of a domain")

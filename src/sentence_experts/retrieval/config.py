@@ -61,7 +61,7 @@ class SearchConfig(PaperTexts):
         "by, or else its subjects"
     )  # fmt: skip
     domains: Path | dict[str, Any] | None = Field(
-        None, description="YAML rules that sort papers into domains, as for `compile_pairs`"
+        None, description="YAML rules that sort papers into domains, like those that pairs are compiled by"
     )
     sentences: bool = Field(
         True, description="Find the sentence of each abstract, or passage, that is nearest to the query"

@@ -71,7 +71,7 @@ class TrainConfig(Config):
     hard_negatives: int = Field(
         0,
         ge=0,
-        description="Number of mined negatives per pair: the nearest texts of the route that are no known "
+        description="Number of mined negatives per pair: the nearest texts of the route that are not known "
         "positives. Tasks with negatives of their own keep those",
     )
     route_by: Literal["router", "domain"] = Field(

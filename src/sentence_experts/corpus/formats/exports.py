@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sentence_experts.corpus.formats.markup import unique, without_tags
+from sentence_experts.corpus.formats.packed import open_unpacked
 from sentence_experts.corpus.formats.record_filter import RecordError
 from sentence_experts.corpus.formats.references import SHOWN, year_in
 from sentence_experts.corpus.identifiers import (
@@ -45,9 +45,7 @@ def read_export(path: Path) -> str:
     Raises:
         RecordError: another encoding, or too large.
     """
-    with open(path, "rb") as plain:
-        packed = plain.read(2) == b"\x1f\x8b"
-    with gzip.open(path) if packed else open(path, "rb") as file:
+    with open_unpacked(path) as file:
         data = file.read(MAX_EXPORT_BYTES + 1)
     if len(data) > MAX_EXPORT_BYTES:
         raise RecordError("too-large", f"more than {MAX_EXPORT_BYTES:,} bytes")
@@ -62,10 +60,8 @@ def read_export(path: Path) -> str:
 
 def beginning(path: Path) -> str:
     """The first characters of a file, for telling its format; bytes that are not text are left out."""
-    with open(path, "rb") as plain:
-        packed = plain.read(2) == b"\x1f\x8b"
     try:
-        with gzip.open(path) if packed else open(path, "rb") as file:
+        with open_unpacked(path) as file:
             data = file.read(_SNIFFED_BYTES)
     except (OSError, EOFError):
         return ""

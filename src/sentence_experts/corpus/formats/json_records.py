@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentence_experts.corpus.formats.packed import open_unpacked
 from sentence_experts.corpus.formats.record_filter import RecordError
 from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING
 
@@ -40,7 +40,7 @@ def read_raw(path: Path, columns: Sequence[str] | None = None) -> Iterator[Raw |
         if is_parquet(path):
             yield from _rows(path, columns)
         else:
-            with _opened(path) as stream:
+            with open_unpacked(path) as stream:
                 yield from _lines(stream)
     except _BROKEN as error:
         reason = " ".join(str(error).split())[:200]
@@ -68,12 +68,6 @@ def parsed(raw: Raw) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RecordError("not-a-record", f"a {type(value).__name__} instead of an object")
     return value
-
-
-def _opened(path: Path) -> IO[bytes]:
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(path, "rb")) if packed else open(path, "rb")
 
 
 def _lines(stream: IO[bytes]) -> Iterator[Raw | RecordError]:

@@ -1,10 +1,11 @@
-"""Gzipped documents (`pubmed26n0001.xml.gz`), decompressed while they are read."""
+"""Gzipped files and documents (`pubmed26n0001.xml.gz`), decompressed while they are read."""
 
 from __future__ import annotations
 
 import gzip
 import io
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, cast
 
 from sentence_experts.corpus.formats.secure_xml import (
@@ -19,6 +20,13 @@ USUAL_EXPANSION = 10
 """Approximate ratio of the sizes of an XML document and its gzipped form."""
 
 _BLOCK = 1 << 16
+
+
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Open a file, decompressed if its first bytes are those of gzip, whatever its name."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path)) if packed else open(path, "rb")
 
 
 def is_packed(name: str) -> bool:

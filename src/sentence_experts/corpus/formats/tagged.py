@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
@@ -55,75 +56,76 @@ def is_wos(text: str) -> bool:
     return bool(_WOS_BEGINS.search(text))
 
 
-def _joined(values: list[str], rest: str) -> None:
-    """Append to the last value, unless it is longer than any text of a record."""
-    if rest.strip() and len(values[-1]) < _MAX_VALUE:
-        values[-1] = f"{values[-1]}\n{rest.strip()}"
+@dataclass
+class _Lines:
+    """The fields of a record, while its lines are read."""
+
+    record: Fields = field(default_factory=dict)
+    values: list[str] = field(default_factory=list)
+    """Of the last field."""
+
+    def add(self, tag: str, value: str | None) -> None:
+        """Add the first line of a value."""
+        self.values = self.record.setdefault(tag, [])
+        self.values.append((value or "").strip())
+
+    def extend(self, line: str) -> None:
+        """Append a line to the last value, unless that is longer than any text of a record."""
+        if self.values and line.strip() and len(self.values[-1]) < _MAX_VALUE:
+            self.values[-1] = f"{self.values[-1]}\n{line.strip()}"
+
+    def finished(self) -> Fields:
+        """The fields of the record, whose next line belongs to another one."""
+        record, self.record, self.values = self.record, {}, []
+        return record
 
 
 def read_ris(path: Path) -> Iterator[Fields]:
     """The records of RIS, from TY to ER or the next TY; what stands between records is left out."""
-    record: Fields | None = None
-    last: list[str] = []
+    lines = _Lines()
     for line in read_export(path).splitlines():
         match = _RIS_LINE.match(line)
         if match is None:
-            if record and last:
-                _joined(last, line)
+            lines.extend(line)
             continue
-        tag, value = match[1], (match[2] or "").strip()
-        if tag in ("TY", "ER") and record:
-            yield record
-            record = None
-        if tag == "TY":
-            record = {}
-        if record is not None:
-            last = record.setdefault(tag, [])
-            last.append(value)
-    if record:
-        yield record
+        if match[1] in ("TY", "ER") and lines.record:
+            yield lines.finished()
+        if match[1] == "TY" or lines.record:
+            lines.add(match[1], match[2])
+    if lines.record:
+        yield lines.record
 
 
 def read_nbib(path: Path) -> Iterator[Fields]:
     """The records of MEDLINE, with empty lines between them; further lines of a value are indented."""
-    record: Fields = {}
-    last: list[str] = []
+    lines = _Lines()
     for line in read_export(path).splitlines():
         match = _NBIB_LINE.match(line)
+        begins = match is not None and match[1] == "PMID" and "PMID" in lines.record
+        if lines.record and (begins or not line.strip()):
+            yield lines.finished()
         if match is None:
-            if line.strip():
-                if last:
-                    _joined(last, line)
-            elif record:
-                yield record
-                record, last = {}, []
-            continue
-        if match[1] == "PMID" and "PMID" in record:
-            yield record
-            record = {}
-        last = record.setdefault(match[1], [])
-        last.append(match[2].strip())
-    if record:
-        yield record
+            lines.extend(line)
+        else:
+            lines.add(match[1], match[2])
+    if lines.record:
+        yield lines.record
 
 
 def read_wos(path: Path) -> Iterator[Fields]:
     """The records of Web of Science's field format, from PT to ER."""
-    record: Fields = {}
-    last: list[str] = []
+    lines = _Lines()
     for line in read_export(path).splitlines():
         match = _WOS_LINE.match(line)
         if match is None:
-            if last and line.startswith("  "):
+            if lines.values and line.startswith("  "):
                 # A new line is a new value only where values fill a line each.
-                last.append(line.strip())
+                lines.values.append(line.strip())
         elif match[1] == "ER":
-            yield record
-            record, last = {}, []
+            yield lines.finished()
         elif match[1] not in ("FN", "VR", "EF"):
-            last = record.setdefault(match[1], [])
-            last.append((match[2] or "").strip())
-    if record:
+            lines.add(match[1], match[2])
+    if lines.record:
         raise RecordError(
             "broken-file", "the last record does not end with ER; the records before it were kept"
         )

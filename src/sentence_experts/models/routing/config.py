@@ -13,7 +13,7 @@ class AutoRouteConfig(Config):
     """Settings of `auto_route`: when a choice is used, and the texts to fit and measure the classifier on."""
 
     confidence: float = Field(
-        0.5, ge=0, le=1, description="Probability that a text's best route must reach to be taken"
+        0.5, ge=0, le=1, description="Probability that a text's most probable route must reach to be used"
     )
     fallback: Literal["average", "error"] = Field(
         "average", description="Below that: encode with the average of all experts, or stop with an error"

@@ -63,7 +63,7 @@ class ExtendConfig(Config):
     )
     normalize: bool | None = Field(
         None,
-        description="Scale vectors to length 1; no for losses on dot products. Default: as the base",
+        description="Scale vectors to length 1, but not for losses on dot products. Default: as the base",
     )
     seed: Seed = Field(
         0, description="Random seed of the weights that the base lacks (routers, pooler, head)"
