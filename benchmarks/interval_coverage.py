@@ -39,7 +39,7 @@ METRICS = tuple((view, metric) for view in ("pooled", "mean") for metric in ("f1
 SEED_DEVIATIONS = (0.002, 0.004, 0.007)  # of the ROC-AUC of single runs
 SEEDS = (3, 5)
 PAIRS, PAPERS, DISTANCE = 600, 400, 1.2  # of the worlds of false positives
-RANKED = 4  # the signed-rank test, which is slow, is made in one of so many worlds
+RANKED = 4  # the signed-rank test, which is slow, is run in one of this many worlds
 PER_ARTICLE = 6
 OWN_NOISE = 0.01  # share of a way's variance that is its own, and share that is that of a run
 

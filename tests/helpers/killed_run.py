@@ -1,4 +1,4 @@
-"""A training that dies at one certain point, as `kill -9` would end it: for the tests of going on."""
+"""A training that dies at one certain point, as `kill -9` would end it: for tests of resuming."""
 
 from __future__ import annotations
 

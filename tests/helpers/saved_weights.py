@@ -1,4 +1,4 @@
-"""All weights of a saved model, in one file or in one an expert."""
+"""All weights of a saved model, in one file or in one file per expert."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def make_tasks_folder(
 ) -> Tasks:
     """A tasks folder: retrieval of two datasets, classification of one, clustering of two.
 
-    `fields` go over a task's own in the task file; `negatives` gives retrieval a mined negative a pair.
+    `fields` go over a task's own in the task file; `negatives` gives retrieval one mined negative per pair.
     """
     generator = random.Random(5)
     counts: dict = {}

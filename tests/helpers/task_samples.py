@@ -57,7 +57,7 @@ def make_tasks_folder(folder: Path) -> Path:
 
 
 def make_task_model(folder: Path, plain: Path, seed: int = 0) -> Path:
-    """An encoder with an expert a task, reached by instructions; no two experts alike."""
+    """An encoder with one expert per task, reached by instructions; no two experts are equal."""
     import torch
 
     import sentence_experts

@@ -1,4 +1,4 @@
-"""Surgery on fast tokenizers: what the library `tokenizers` can only be told through its JSON.
+"""Surgery on fast tokenizers: what the library `tokenizers` only takes through its JSON.
 
 Its Python objects have setters for whole components (normalizer, post-processor), but a template cannot be
 read, and an added token not be removed, except in the JSON of `Tokenizer.to_str()` (tokenizer.json), whose

@@ -55,7 +55,7 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
     A folder may hold lists alone.
 
     Raises:
-        InputError: no file of records, or none whose format can be told.
+        InputError: no file of records, or none whose format is recognised.
     """
     inside = [path] if path.is_file() else sorted(_walk(path))
     lists = [file for file in inside if list_kind(file)]

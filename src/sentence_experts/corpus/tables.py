@@ -221,7 +221,7 @@ class CorpusFolder:
 
     @property
     def rejected(self) -> Path:
-        """The records that were set aside, one JSON object a line."""
+        """The records that were set aside, one JSON object per line."""
         return self.path / REJECTED
 
     @property

@@ -25,7 +25,7 @@ def is_sure(gap: Difference) -> bool:
 def standing(
     order: Sequence[str], gaps: Iterable[Difference], number: Callable[[float], str], margin: str = ""
 ) -> list[str]:
-    """Where the first of `order` stands against the others: ahead, equivalent, or not to be told apart.
+    """Where the first of `order` stands against the others: ahead, equivalent, or neither is shown.
 
     Args:
         order: labels, the best first.
@@ -102,7 +102,7 @@ def single_runs(trained: Mapping[str, int], models: int) -> list[str]:
 
 
 def told_without_texts(text_free: Sequence[ModelResult]) -> list[str]:
-    """Whether the classes can be told without comparing texts."""
+    """Whether the classes can be told apart without comparing texts."""
     warning = suspicion(text_free)
     return [] if warning is None else [f"{warning[0].upper()}{warning[1:]}."]
 

@@ -45,7 +45,7 @@ class ServeConfig(PaperTexts):
     max_texts: int = Field(2048, ge=1, description="Maximum number of texts per request")
     max_body_bytes: int = Field(10_000_000, ge=1, description="Maximum size of a request")
     drain_seconds: int = Field(
-        30, ge=1, description="Time to finish the accepted requests in when told to stop (SIGTERM)"
+        30, ge=1, description="Seconds to finish the accepted requests in after a signal to stop (SIGTERM)"
     )
 
 
