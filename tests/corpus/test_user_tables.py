@@ -240,5 +240,5 @@ def test_a_retraction_that_cannot_be_read_is_set_aside_by_row(tmp_path: Path) ->
 def test_columns_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [{"id": "a", "title": "One", "abstract": "", "Years": 2001, "retraced": "yes", "shelf": "3"}]
     import_corpus(papers=write(tmp_path / "papers.csv", rows), out=tmp_path / "corpus")
-    (message,) = [record.message for record in caplog.records if "not read" in record.message]
+    (message,) = [record.message for record in caplog.records if "not used" in record.message]
     assert "Years (did you mean year?), retraced (did you mean retracted?), shelf;" in message

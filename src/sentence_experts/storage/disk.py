@@ -88,7 +88,7 @@ def temporary_folder() -> TemporaryDirectory[str]:
     home = Path(gettempdir())
     for folder in _entries(home, "sentence-experts-"):
         owner = re.fullmatch(r"sentence-experts-(\d+)-\w+", folder.name)
-        # Processes of other containers, which may share the folder, are not seen, so files of the last day stay.
+        # Processes of other containers, which may share the folder, are not seen, so files of a day stay.
         with suppress(FileNotFoundError):  # its process has just removed it
             if owner and time() - folder.lstat().st_mtime > _DAY and not _is_alive(owner[1]):
                 remove(folder)
