@@ -25,6 +25,7 @@ from sentence_experts.evaluation.wilcoxon import holm
 from study import RESULTS
 
 if TYPE_CHECKING:
+    import torch
     from sentence_transformers import SentenceTransformer
 
 SEEDS = 5
@@ -146,6 +147,29 @@ class Batch(NamedTuple):
     groups: Sequence[int]
 
 
+class FasterTokens:
+    """Embeddings of some tokens that learn at a multiple of the rate: their steps are made so much longer."""
+
+    def __init__(self, model: SentenceTransformer, tokens: Sequence[str], factor: float) -> None:
+        """Args:
+            model: that is trained.
+            tokens: whose embeddings learn faster, as they stand in a text.
+            factor: of the rate.
+        """
+        from sentence_experts.compat.sentence_transformers import transformer_of
+
+        self._weight = transformer_of(model).get_input_embeddings().weight
+        self._rows = [model.tokenizer(token, add_special_tokens=False)["input_ids"][0] for token in tokens]
+        self._factor = factor
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Let the optimizer make its step, then lengthen that of the tokens."""
+        before = self._weight.detach()[self._rows].clone()
+        optimizer.step()
+        rows = self._weight.detach()
+        rows[self._rows] = before + self._factor * (rows[self._rows] - before)
+
+
 def train_steps(
     model: SentenceTransformer,
     batches: Iterable[Batch],
@@ -153,6 +177,7 @@ def train_steps(
     seed: int,
     after: Callable[[int, float], None] = lambda step, seconds: None,
     max_length: int | None = None,
+    faster: FasterTokens | None = None,
 ) -> float:
     """Train in place, one step a batch: AdamW, a constant rate after `WARMUP_STEPS`, gradients clipped at 1.
 
@@ -163,6 +188,7 @@ def train_steps(
         seed: of dropout.
         after: called after each step with its number, from 1, and the seconds so far.
         max_length: maximum number of tokens per text, while training.
+        faster: tokens whose embeddings have a higher rate.
 
     Returns:
         The processor seconds of all steps, without what `after` takes.
@@ -188,7 +214,7 @@ def train_steps(
         labels = torch.stack([torch.zeros_like(groups), torch.zeros_like(groups), groups, groups], dim=1)
         loss([model.preprocess(batch.anchors), model.preprocess(batch.positives)], labels).backward()
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
-        optimizer.step()
+        faster.step(optimizer) if faster else optimizer.step()
         optimizer.zero_grad()
         spent += time.process_time() - started
         state = torch.get_rng_state()  # measuring changes nothing of the training
