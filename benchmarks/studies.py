@@ -152,9 +152,9 @@ class FasterTokens:
 
     def __init__(self, model: SentenceTransformer, tokens: Sequence[str], factor: float) -> None:
         """Args:
-            model: that is trained.
-            tokens: whose embeddings learn faster, as they stand in a text.
-            factor: of the rate.
+        model: that is trained.
+        tokens: whose embeddings learn faster, as they stand in a text.
+        factor: of the rate.
         """
         from sentence_experts.compat.sentence_transformers import transformer_of
 
