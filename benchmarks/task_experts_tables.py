@@ -30,6 +30,8 @@ PAIRS = (
     ("MoTE", "MoTE EOB"),
     ("MoTE", "IC"),
     ("MoTE", "EA"),
+    ("MoTE", "MoTE tokens"),
+    ("MoTE tokens", "EM"),
     ("MoTE shared", "MoTE"),
     ("IC", "EM"),
     ("EM", "SEM"),
@@ -175,9 +177,33 @@ def markdown_table(rows: Iterator[list[str]]) -> str:
     return "\n".join([lines[0], "|---|" + "---:|" * (lines[0].count("|") - 2), *lines[1:]])
 
 
+def _with_others(
+    figures: Figures, alike: Sequence[Mapping], about: Mapping, fingerprint: str | None, published: Mapping
+) -> tuple[Figures, Sequence[Mapping]]:
+    """Add the published figures of models that were not run now, in their place.
+
+    Raises:
+        SystemExit: they were measured with other tasks, data or settings.
+    """
+    theirs = {**published["about"], "tasks": published["tasks_fingerprint"]}
+    ours = {**about, "tasks": fingerprint}
+    differ = [key for key in theirs if key != "machine" and theirs[key] != ours.get(key)]
+    if differ or tuple(published["datasets"]) != figures.datasets:
+        raise SystemExit(f"the published figures have another {', '.join(differ)}; give another --results")
+    others = {label: np.array(scores) for label, scores in published["scores"].items()}
+    # The base as it is was measured again.
+    scores = {**others, **figures.scores}
+    return Figures(scores, figures.datasets), alike or [{"pairs": pairs} for pairs in published["routes"]]
+
+
 def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping) -> None:
-    """The study's tables, for people and for programs."""
-    figures = Figures.of(found)
+    """The study's tables, for people and for programs, with the published figures of other models."""
+    figures, fingerprint = Figures.of(found), found["settings"].get("tasks_fingerprint")
+    published = folder / "task_experts.json"
+    if published.exists():
+        figures, alike = _with_others(
+            figures, alike, about, fingerprint, json.loads(published.read_text("utf-8"))
+        )
     tested = tests(figures)
     tables = {
         "Figures": absolute_table(figures),
@@ -199,6 +225,6 @@ def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping
         "scores": {label: one.round(4).tolist() for label, one in figures.scores.items()},
         "tests": tested,
         "routes": [one["pairs"] for one in alike],
-        "tasks_fingerprint": found["settings"].get("tasks_fingerprint"),
+        "tasks_fingerprint": fingerprint,
     }
     (folder / "task_experts.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
