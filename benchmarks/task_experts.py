@@ -22,6 +22,7 @@ from pathlib import Path
 
 import yaml
 
+from sentence_experts.tasks.dataset import Tasks
 from study import BASE, CROPS, DATA, ELIFE, HERE, RESULTS, cli, slug
 from task_experts_tables import write
 
@@ -89,15 +90,23 @@ class Study:
         return self.out / "tasks"
 
     @property
+    def token_tasks(self) -> Path:
+        """The same, with a token for each instruction."""
+        return self.out / "token-tasks"
+
+    def tasks_of(self, run: Run) -> Path:
+        """The tasks as the model reads them."""
+        return self.token_tasks if run.tokens else self.tasks
+
+    @property
     def cache(self) -> Path:
         """Results, cached between evaluations."""
         return self.out / "mteb"
 
-    @property
-    def measuring(self) -> tuple[str, ...]:
+    def measuring(self, tasks: Path) -> tuple[str, ...]:
         """The flags that all evaluations share."""
         longest = str(EVALUATED_LENGTH)
-        return ("--tasks", str(self.tasks), "--cache", str(self.cache), "--max-length", longest)
+        return ("--tasks", str(tasks), "--cache", str(self.cache), "--max-length", longest)
 
     def log(self, name: str) -> Path:
         """The log of a command."""
@@ -114,13 +123,16 @@ def compile_tasks(study: Study) -> None:
     for name, archive in CORPORA.items():
         if not (corpora / name / "manifest.json").exists():
             cli(study.log("corpora"), "corpus", "import", str(DATA / archive), "--out", str(corpora / name))
-    if not (study.tasks / "manifest.json").exists():
-        flags = ["--max-train", str(study.max_train), "--max-eval", str(study.max_eval), "--seed", "0"]
-        folders = {
-            "SENTENCE_EXPERTS_DATA": str(DATA.resolve()),
-            "TASK_EXPERTS_CORPORA": str(corpora.resolve()),
-        }
-        cli(study.log("tasks"), "tasks", str(TASK_FILE), "--out", str(study.tasks), *flags, **folders)
+    content = yaml.safe_load(TASK_FILE.read_text(encoding="utf-8"))
+    for task in content["tasks"].values():
+        task["instructions"] = {route: f"[{route.upper()}]" for route in task["instructions"]}
+    token_file = study.out / "tokens.yaml"
+    token_file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    flags = ["--max-train", str(study.max_train), "--max-eval", str(study.max_eval), "--seed", "0"]
+    folders = {"SENTENCE_EXPERTS_DATA": str(DATA.resolve()), "TASK_EXPERTS_CORPORA": str(corpora.resolve())}
+    for file, tasks in ((TASK_FILE, study.tasks), (token_file, study.token_tasks)):
+        if not (tasks / "manifest.json").exists():
+            cli(study.log("tasks"), "tasks", str(file), "--out", str(tasks), *flags, **folders)
     content = yaml.safe_load(TASK_FILE.read_text(encoding="utf-8"))
     content["tasks"]["clustering"]["experts"] = SHARED
     (study.out / "shared.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
@@ -144,14 +156,14 @@ def train(study: Study, run: Run, seed: int) -> None:
             source = str(untrained)
             tasks = study.out / "shared.yaml" if run.shared else study.tasks
             if not (untrained / "modules.json").exists():
-                experts = ROUTES if run.tokens else ("--tasks", str(tasks))
+                experts = ("--experts", ",".join(ROUTES)) if run.tokens else ("--tasks", str(tasks))
                 cli(log, "extend", BASE, *experts, *run.extend, "--out", source)
         steps = study.steps if run.task is None else max(1, round(study.steps * share_of(study, run.task)))
         sizes = {"max-steps": steps, "eval-steps": steps, "batch-size": study.batch_size, "seed": seed}
         sizes["max-length"] = study.max_length
         flags = [part for key, value in sizes.items() for part in (f"--{key}", str(value))]
         flags += ["--out", str(folder), *TRAINING, *run.train]
-        cli(log, "train", source, "--tasks", str(study.tasks), *flags)
+        cli(log, "train", source, "--tasks", str(study.tasks_of(run)), *flags)
         print(f"{run.name}, seed {seed}: trained", flush=True)
         for needless in (untrained, folder / "checkpoints"):
             shutil.rmtree(needless, ignore_errors=True)
@@ -173,16 +185,26 @@ def measure(study: Study, run: Run, seed: int) -> None:
     folder = study.folder(run, seed)
     single = study.out / "single" / folder.name
     if not (single / "tasks.json").exists():
-        cli(study.log(folder.name), "evaluate", str(folder / "model"), *study.measuring, "--out", str(single))
+        flags = (*study.measuring(study.tasks_of(run)), "--out", str(single))
+        cli(study.log(folder.name), "evaluate", str(folder / "model"), *flags)
 
 
 def evaluate(study: Study, runs: Sequence[Run], seeds: int) -> dict:
     """Results of all models, joined over the seeds of each model, and of the base."""
-    places = [(run.name, study.folder(run, seed) / "model") for run in runs for seed in range(seeds)]
-    named = [part for name, model in places for part in ("--seeds", f"{name}={model}")]
-    out = study.out / "evaluation"
-    cli(study.log("evaluate"), "evaluate", BASE, *named, *study.measuring, "--out", str(out))
-    found: dict = json.loads((out / "tasks.json").read_text(encoding="utf-8"))
+    found: dict = {}
+    for kind in (False, True):
+        own = [run for run in runs if run.tokens == kind]
+        if not own:
+            continue
+        places = [(run.name, study.folder(run, seed) / "model") for run in own for seed in range(seeds)]
+        named = [part for name, model in places for part in ("--seeds", f"{name}={model}")]
+        out = study.out / ("token-evaluation" if kind else "evaluation")
+        flags = (*study.measuring(study.tasks_of(own[0])), "--out", str(out))
+        cli(study.log("evaluate"), "evaluate", BASE, *named, *flags)
+        more = json.loads((out / "tasks.json").read_text(encoding="utf-8"))
+        if found:
+            found["models"] += more["models"][1:]  # without the base
+        found = found or more
     return found
 
 
@@ -245,7 +267,8 @@ def main() -> None:
         "data": f"at most {study.max_train} training and {study.max_eval} test rows of a dataset",
     }
     alike = compare_routes(study, "MoTE", "IC", given.seeds) if {"MoTE", "IC"} <= set(given.models) else []
-    write(given.results, evaluate(study, runs, given.seeds), alike, about)
+    found = evaluate(study, runs, given.seeds)
+    write(given.results, found, alike, about, Tasks.of(study.tasks).fingerprint())
 
 
 if __name__ == "__main__":

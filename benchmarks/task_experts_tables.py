@@ -178,7 +178,7 @@ def markdown_table(rows: Iterator[list[str]]) -> str:
 
 
 def _with_others(
-    figures: Figures, alike: Sequence[Mapping], about: Mapping, fingerprint: str | None, published: Mapping
+    figures: Figures, alike: Sequence[Mapping], about: Mapping, fingerprint: str, published: Mapping
 ) -> tuple[Figures, Sequence[Mapping]]:
     """Add the published figures of models that were not run now, in their place.
 
@@ -196,9 +196,9 @@ def _with_others(
     return Figures(scores, figures.datasets), alike or [{"pairs": pairs} for pairs in published["routes"]]
 
 
-def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping) -> None:
+def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping, fingerprint: str) -> None:
     """The study's tables, for people and for programs, with the published figures of other models."""
-    figures, fingerprint = Figures.of(found), found["settings"].get("tasks_fingerprint")
+    figures = Figures.of(found)
     published = folder / "task_experts.json"
     if published.exists():
         figures, alike = _with_others(
