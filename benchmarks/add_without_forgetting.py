@@ -28,13 +28,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 import studies
+from blind_scores import Texts, blind_table
 from measuring import table
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate
 from studies import RunFile
-from task_pairs import TEST_PAIRS, Pair, Task, real_domains, real_tasks
+from task_pairs import TEST_PAIRS, Pair, Task, real_domains, real_tasks, tasks_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -218,7 +220,7 @@ def transfer(tests: Mapping[str, ScoredPairs], rows: Sequence[studies.Row]) -> s
     return studies.with_sign(found)
 
 
-def report(name: str, runs: RunFile, tasks: Mapping[str, Task], data: str) -> None:
+def report(name: str, runs: RunFile, tasks: Mapping[str, Task], data: str, works: pa.Table | None) -> None:
     """Write the tables of what is finished."""
     tests = {task: one.test.pairs for task, one in tasks.items()}
     found = {arm: rows for arm in ARMS if (rows := runs.find(arm=arm))}
@@ -250,6 +252,10 @@ def report(name: str, runs: RunFile, tasks: Mapping[str, Task], data: str) -> No
         task_table(found, tests, scores),
         "Differences of the final means:",
         table(studies.DIFFERENCE_HEADER, [one.cells() for one in told]),
+        blind_table(
+            {task: Texts(one.test.first, one.test.second, one.test.pairs) for task, one in tasks.items()},
+            works,
+        ),
     ]
     missing = [arm for arm in ARMS if not runs.find(arm=arm)]
     parts += [f"Did not run: {', '.join(missing)}."] if missing else []
@@ -317,7 +323,8 @@ def main() -> None:
     given = studies.arguments(__doc__, arms=ARMS, data=("tasks", "domains"))
     name = NAME if given.data == "tasks" else f"{NAME}_domains"
     runs = RunFile(given.out, name, {**SETTINGS, "steps": STEPS[given.data]})
-    tasks = real_tasks() if given.data == "tasks" else real_domains(given.out / "domains")
+    pairs = real_domains(given.out / "domains") if given.data == "domains" else None
+    tasks = tasks_of(pairs) if pairs else real_tasks()
     possible = orders([*tasks], given.data)
     # Seed by seed, so that an unfinished study has whole seeds; more steps come last.
     wanted = [
@@ -332,7 +339,7 @@ def main() -> None:
             made = Study(tasks, possible[number], STEPS[given.data], seed).run(arm)
             runs.append({"arm": arm, "order": number, "seed": seed, **made})
             print(arm, number, seed, made["seconds"], flush=True)
-    report(name, runs, tasks, given.data)
+    report(name, runs, tasks, given.data, pairs.works() if pairs else None)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from sentence_experts.evaluation.statistics import ScoredPairs
 from sentence_experts.evaluation.text_free import text_free_scorers
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 
+MOST_COLUMNS = 7
+
 
 @dataclass(frozen=True)
 class Texts:
@@ -22,6 +24,14 @@ class Texts:
     first: Sequence[str]
     second: Sequence[str]
     pairs: ScoredPairs
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Texts:
+        """The pairs of a table."""
+        ends = (table[f"{end}_id"].to_pylist() for end in ("anchor", "positive"))
+        labels = table["label"].to_numpy()
+        pairs = ScoredPairs(np.zeros(len(labels)), labels, *ends)
+        return cls(table["anchor"].to_pylist(), table["positive"].to_pylist(), pairs)
 
     def as_table(self, route: str) -> pa.Table:
         """The columns of a pairs file."""
@@ -47,6 +57,7 @@ def blind_table(tests: Mapping[str, Texts], works: pa.Table | None = None) -> st
         for scorer in text_free_scorers(pairs, works):
             found = scorer.score(test.first, test.second, route)
             scores.setdefault(scorer.label, {})[route] = found.tolist()
+    routes = list(tests) if 1 < len(tests) <= MOST_COLUMNS else []
     pairs_of = {route: test.pairs for route, test in tests.items()}
     rows, constant = [], []
     for label, own in scores.items():
@@ -55,8 +66,7 @@ def blind_table(tests: Mapping[str, Texts], works: pa.Table | None = None) -> st
             continue
         mean = studies.auc_of(pairs_of, own)
         single = [studies.auc_of({route: pairs}, own).values[0] for route, pairs in pairs_of.items()]
-        cells = [f"{each:.3f}" for each in single] if len(single) > 1 else []
+        cells = [f"{each:.3f}" for each in single] if routes else []
         rows.append([label, *cells, studies.with_interval(mean)])
-    routes = list(tests) if len(tests) > 1 else []
-    found = table(["what compares no texts", *routes, "ROC-AUC, mean" if routes else "ROC-AUC"], rows)
+    found = table(["what compares no texts", *routes, "ROC-AUC, mean" if len(tests) > 1 else "ROC-AUC"], rows)
     return found + (f"\n\nThe same for all pairs, so 0.5: {', '.join(constant)}." if constant else "")

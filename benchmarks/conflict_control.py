@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from scipy.stats import t
 
 import studies
+from blind_scores import Texts, blind_table
 from measuring import table
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs
 from studies import Batch, RunFile
@@ -254,15 +255,24 @@ def curves(runs: Sequence[studies.Row]) -> NDArray[np.float64]:
     return np.array([[point["auc"] for point in one["curve"]] for one in runs])
 
 
+def families(part: Part) -> list[list[tuple[str, str]]]:
+    """The comparisons of a part: what was planned is one family of tests, each later addition another."""
+    planned = [arm for arm in part.arms if arm not in (FAST[0], FASTER_TOKENS)]
+    compared = [(one, other) for other in planned for one in planned if "experts" in one and "dense" in other]
+    return [compared, [FAST], [(FASTER_TOKENS, "dense"), ("experts, tokens", FASTER_TOKENS)]]
+
+
 def report(runs: RunFile) -> None:
     """Write the tables of what is finished."""
     _, test = questions()
     sections: list[str] = []
+    told_of: set[int] = set()
     primary = "The primary comparison did not run."
     for name, part in PARTS.items():
         found = {arm: runs.find(part=name, arm=arm) for arm in part.arms}
         found = {arm: own for arm, own in found.items() if own}
         title = f"{part.routes} routes, {part.blocks} block{'s' * (part.blocks > 1)} of MiniLM"
+        title += f", to {part.steps} steps" if part.routes == 2 and part.measured != MEASURED else ""
         if not found:
             sections.append(f"## {title}\n\nDid not run.")
             continue
@@ -272,12 +282,7 @@ def report(runs: RunFile) -> None:
             arm: Runs.joined([studies.auc_of(by_route, row["scores"]) for row in own])
             for arm, own in found.items()
         }
-        # What was planned is one family of tests, what was added later another.
-        planned = [arm for arm in arms if arm != FAST[0]]
-        compared = [
-            (one, other) for other in arms for one in planned if "experts" in one and "dense" in other
-        ]
-        told = studies.differences(arms, compared, MARGIN) + studies.differences(arms, [FAST], MARGIN)
+        told = [one for family in families(part) for one in studies.differences(arms, family, MARGIN)]
         if name == PRIMARY[0]:
             primary = next((sentence(one) for one in told if (one.first, one.second) == PRIMARY[1:]), primary)
         figures = table(
@@ -287,7 +292,13 @@ def report(runs: RunFile) -> None:
         blind = f"The base, blind to the route: {blind_auc(part, pairs):.3f}. {part.test_pairs} test pairs, "
         blind += f"batches of {part.batch}."
         differing = table(studies.DIFFERENCE_HEADER, [one.cells() for one in told])
-        sections.append(f"## {title}\n\n{blind}\n\n{curve_table(part, found)}\n\n{figures}\n\n{differing}")
+        parts = [blind, curve_table(part, found), figures, differing]
+        if part.routes not in told_of:  # parts of as many routes have the same test pairs
+            told_of.add(part.routes)
+            parts.append(
+                blind_table({route: Texts(pairs.first, pairs.second, own) for route, own in by_route.items()})
+            )
+        sections.append("\n\n".join([f"## {title}", *parts]))
     head = (
         "# Do experts follow conflicting routes sooner than a dense model?\n\n"
         f"Made by `benchmarks/{NAME}.py`. Learning rate {RATE:g} (3x rate: "

@@ -38,7 +38,9 @@ from pair_study import (
     Citing,
     Clock,
     areas,
+    by_domain,
     compared,
+    corrected,
     cosines,
     difference,
     gap,
@@ -160,24 +162,33 @@ def main_table(study: Study, found: PairEvaluation) -> list[str]:
         single = [f"{model.domains[name].metrics['roc_auc']:.3f}" for name in study.domains]
         over = "" if model.label == UNTRAINED else gap(found, model.label, UNTRAINED, MEAN)
         table.append(f"| {model.label} | {areas(found, model.label, MEAN)} | {over} | {' | '.join(single)} |")
-    table += ["", "| ROC-AUC, mean of domains | difference |", "|---|---|"]
+    table += ["", "| ROC-AUC, mean of domains | difference | p, Holm |", "|---|---|---|"]
     labels = {model.label for model in found.models}
-    routers = (ROUTER, OWN_CHOICE, ONE_DOMAIN)
-    for pair in ((EXPERTS, DENSE), *((router, DENSE) for router in routers), (EXPERTS, ROUTER)):
-        if {*pair} <= labels:
-            table.append(f"| {' - '.join(pair)} | {gap(found, *pair, MEAN)} |")
+    planned = [(EXPERTS, DENSE), (ROUTER, DENSE), (EXPERTS, ROUTER)]
+    added = [(OWN_CHOICE, DENSE), (ONE_DOMAIN, DENSE)]  # after the first results, a family of their own
+    for family in (planned, added):
+        pairs = [pair for pair in family if {*pair} <= labels]
+        sure = corrected([difference(found, *pair, MEAN) for pair in pairs]) if pairs else []
+        table += [
+            f"| {' - '.join(pair)} | {gap(found, *pair, MEAN)} | {p} |"
+            for pair, p in zip(pairs, sure, strict=True)
+        ]
     return table
 
 
 def few_table(study: Study, runs: RunFile, test: pa.Table, seeds: int) -> list[str]:
     """Markdown: the small domain by its number of training pairs; the most are those of `main`."""
-    table = ["", f"| ROC-AUC of {SMALL}, pairs | dense | an expert | expert - dense |", "|---|---|---|---|"]
-    rows = small_rows(test)
+    head = f"| ROC-AUC of {SMALL}, pairs | dense | an expert | expert - dense | p, Holm |"
+    table = ["", head, "|---|---|---|---|---|"]
+    rows, sizes, lines = small_rows(test), [], []
     for small in sorted((*FEW, None), key=lambda size: size or study.updates * BATCH):
         found = finished(runs, test, seeds, small, rows)
         if {DENSE, EXPERTS} <= {model.label for model in found.models}:
             figures = (areas(found, DENSE), areas(found, EXPERTS), gap(found, EXPERTS, DENSE))
-            table.append(f"| {small or study.updates * BATCH} | {' | '.join(figures)} |")
+            lines.append(f"| {small or study.updates * BATCH} | {' | '.join(figures)} |")
+            sizes.append(difference(found, EXPERTS, DENSE))
+    if lines:
+        table += [f"{line} {p} |" for line, p in zip(lines, corrected(sizes), strict=True)]
     if len(table) < 3 + len(FEW):
         table += ["", f"Few pairs of {SMALL} ({', '.join(map(str, FEW))}): not all run."]
     return table
@@ -205,7 +216,7 @@ def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int, citing: Cit
         *main_table(study, found),
         *few,
         "",
-        f"ROC-AUC of scores that read no text: {text_free(test, citing)}.",
+        text_free(by_domain(test), citing),
         "",
         f"**{said}**",
         "",

@@ -30,13 +30,16 @@ from pair_study import (
     Citing,
     Clock,
     areas,
+    by_domain,
     compared,
+    corrected,
     cosines,
     difference,
     ends,
     measure_untrained,
     pairs_of,
     spent,
+    text_free,
     training_pairs,
     verdict,
     with_column,
@@ -70,6 +73,19 @@ def sentence_pairs(corpus: se.CorpusFolder) -> dict[str, set[Pair]]:
     return found
 
 
+def with_abstracts(corpus: se.CorpusFolder, shared: dict[str, set[Pair]]) -> str:
+    """How many of these pairs have two abstracts: those of works that are articles of the corpus."""
+    papers = pq.read_table(corpus.papers, columns=["paper_id", "abstract"]).to_pandas()
+    known = set(papers.paper_id[papers.abstract.fillna("").str.len() > 0])
+    counts = [
+        f"{len(works & known)} of {len(works):,} works of {route} sentences, "
+        f"{sum(known.issuperset(pair) for pair in pairs)} of {len(pairs):,} pairs"
+        for route, pairs in shared.items()
+        for works in [set().union(*pairs)]
+    ]
+    return f"Abstracts are at hand of {'; '.join(counts)}: too few for a test of abstracts."
+
+
 class Material:
     """The test pairs, and the training pairs of each route."""
 
@@ -79,6 +95,7 @@ class Material:
         self.text = dict(zip(table["anchor_id"].to_pylist(), table["anchor"].to_pylist(), strict=True))
         self.text |= dict(zip(table["positive_id"].to_pylist(), table["positive"].to_pylist(), strict=True))
         shared, citing = sentence_pairs(corpus), Citing(corpus)
+        self.citing, self.abstracts = citing, with_abstracts(corpus, shared)
         only = {
             route: {pair for pair in shared[route] - shared[other] if set(pair) <= self.text.keys()}
             for route, other in (ROUTES, ROUTES[::-1])
@@ -174,10 +191,12 @@ def report(runs: RunFile, material: Material, seeds: int) -> float:
     arms = {arm: runs.find(arm=arm)[:seeds] for arm in (UNTRAINED, SEPARATE, *SHARED) if runs.done(arm=arm)}
     scores = {arm: [scores_of(row, test) for row in rows] for arm, rows in arms.items()}
     found = compared(test, scores, MARGIN, [UNTRAINED])
-    rows = ["| | conflict ROC-AUC | minus untrained |", "|---|---|---|"]
-    for arm in arms:
-        over = "" if arm == UNTRAINED else gap_of(found, arm, UNTRAINED, mean)
-        rows.append(f"| {arm} | {areas(found, arm, mean)} | {over} |")
+    rows = ["| | conflict ROC-AUC | minus untrained | p, Holm |", "|---|---|---|---|"]
+    trained = [arm for arm in arms if arm != UNTRAINED]
+    sure = corrected([difference(found, arm, UNTRAINED, mean) for arm in trained])
+    gains = [f"{gap_of(found, arm, UNTRAINED, mean)} | {p}" for arm, p in zip(trained, sure, strict=True)]
+    for arm, gain in zip(arms, [" | ", *gains], strict=True):
+        rows.append(f"| {arm} | {areas(found, arm, mean)} | {gain} |")
     separate = next(model for model in found.models if model.label == SEPARATE)
     bound = separate.pair_weighted_mean.metrics["roc_auc"] or 0.0
     said = verdict(difference(found, SEPARATE, UNTRAINED, mean), PRIMARY, MARGIN)
@@ -195,6 +214,10 @@ def report(runs: RunFile, material: Material, seeds: int) -> float:
         "that is blind to the route.",
         "",
         *rows,
+        "",
+        text_free(by_domain(test), material.citing),
+        "",
+        material.abstracts,
         "",
         f"**{said}**",
         "",

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sklearn.metrics import roc_auc_score
 
 import sentence_experts as se
+from blind_scores import Texts, blind_table
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
 from sentence_experts.evaluation.results import Difference, PairEvaluation, score_column
 from sentence_experts.evaluation.statistics import Interval
+from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from studies import RunFile
 from study import BASE
@@ -42,15 +43,17 @@ class Clock:
 
 
 class Citing:
-    """Which articles of corpora cite a work."""
+    """Which articles of corpora cite a work, and when it appeared."""
 
     def __init__(self, *corpora: se.CorpusFolder) -> None:
         self._of: dict[str, set[str]] = defaultdict(set)
+        self._years: dict[str, int | None] = {}
         for corpus in corpora:
-            table = pq.read_table(corpus.citations, columns=["citing", "cited"])
-            for citing, cited in zip(table["citing"].to_pylist(), table["cited"].to_pylist(), strict=True):
+            table = pq.read_table(corpus.citations, columns=["citing", "cited", "cited_year"])
+            for citing, cited, year in zip(*(column.to_pylist() for column in table.columns), strict=True):
                 if cited is not None:
                     self._of[cited].add(citing)
+                    self._years[cited] = year
 
     def both(self, one: str, other: str) -> set[str]:
         """The articles that cite both works."""
@@ -63,6 +66,12 @@ class Citing:
     def times(self, work: str) -> int:
         """How many articles cite the work."""
         return len(self._of.get(work, ()))
+
+    def works(self) -> pa.Table:
+        """What is known of the cited works, as `Pairs.works` has it; of journals and references nothing."""
+        columns: dict[str, list[Any]] = {"paper_id": list(self._of), "year": list(self._years.values())}
+        columns["times_cited"] = [self.times(work) for work in self._of]
+        return pa.table(columns | {name: [None] * len(self._of) for name in ("references", "journal")})
 
 
 def ends(table: pa.Table) -> list[tuple[str, str]]:
@@ -79,13 +88,15 @@ def only_article(table: pa.Table, citing: Citing) -> list[str | None]:
     return found
 
 
-def text_free(test: pa.Table, citing: Citing) -> str:
-    """The ROC-AUC of scores that read no text: citations of the two works, length of their titles."""
-    cited = [citing.times(one) * citing.times(other) for one, other in ends(test)]
-    texts = test["anchor"].to_pylist(), test["positive"].to_pylist()
-    length = [-len(one) - len(other) for one, other in zip(*texts, strict=True)]
-    labels = test["label"].to_numpy()
-    return f"times cited {roc_auc_score(labels, cited):.3f}, short titles {roc_auc_score(labels, length):.3f}"
+def text_free(tests: Mapping[str, pa.Table], citing: Citing) -> str:
+    """Markdown: the ROC-AUC of scores that compare no texts, on each test."""
+    return blind_table({name: Texts.of(test) for name, test in tests.items()}, citing.works())
+
+
+def by_domain(test: pa.Table) -> dict[str, pa.Table]:
+    """Domain -> its test pairs."""
+    names = sorted(test["domain"].unique().to_pylist())
+    return {name: test.filter(pc.equal(test["domain"], name)) for name in names}
 
 
 def with_column(table: pa.Table, name: str, value: Any) -> pa.Table:
@@ -192,6 +203,11 @@ def gap(found: PairEvaluation, first: str, second: str, view: str = "pooled") ->
     """The difference of two arms in ROC-AUC, with its interval."""
     each = difference(found, first, second, view)
     return with_interval(each.value, each.interval, "+")
+
+
+def corrected(differences: Sequence[Difference]) -> list[str]:
+    """The p-value of each, after Holm's correction for their number."""
+    return [f"{p_value:.2g}" for p_value in holm([each.p_value or 0.0 for each in differences])]
 
 
 def areas(found: PairEvaluation, arm: str, view: str = "pooled") -> str:

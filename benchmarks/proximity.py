@@ -35,6 +35,7 @@ from pair_study import (
     Clock,
     areas,
     compared,
+    corrected,
     cosines,
     difference,
     ends,
@@ -206,29 +207,42 @@ def report(runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
     """Write the study's page and its figures."""
     whole = [arm for arm in (*DENSE, *MIXED) if len(runs.find(arm=arm)) >= seeds]
     arms = {arm: runs.find(arm=arm)[:seeds] for arm in (UNTRAINED, *whole)}
-    found, blind = {}, []
+    found, blind = {}, {}
     for name, kinds in TESTS.items():
         rows = np.flatnonzero(np.isin(test["kind"].to_pylist(), kinds))
         scores = {arm: [np.array(run["cosines"])[rows] for run in each] for arm, each in arms.items()}
         part = test.take(pa.array(rows))
         found[name] = compared(part, scores, MARGIN, [UNTRAINED])
-        blind.append(f"{kinds[1]}: {text_free(part, citing)}")
-    table = ["| trained on | same article | gain | unlinked | gain |", "|---|---|---|---|---|"]
+        blind[kinds[1]] = part
+    head = " | ".join(f"{name} | gain | p, Holm" for name in ("same article", "unlinked"))
+    table = [f"| trained on | {head} |", "|---|" + "---|" * 6]
+    gains = [(each, arm) for arm in arms if arm != UNTRAINED for each in found.values()]
+    sure = dict(
+        zip(
+            [(id(each), arm) for each, arm in gains],
+            corrected([difference(each, arm, UNTRAINED) for each, arm in gains]),
+            strict=True,
+        )
+    )
     for arm in arms:
-        cells = [
-            cell
-            for each in found.values()
-            for cell in (areas(each, arm), "" if arm == UNTRAINED else gap(each, arm, UNTRAINED))
-        ]
+        cells = []
+        for each in found.values():
+            gained = ["", ""] if arm == UNTRAINED else [gap(each, arm, UNTRAINED), sure[id(each), arm]]
+            cells += [areas(each, arm), *gained]
         table.append(f"| {'nothing: ' * (arm == UNTRAINED)}{arm} | {' | '.join(cells)} |")
     article, sentence = COMPARED
     wanted = [(arm, article) for arm in DENSE if arm in arms and arm != article]
     if set(MIXED) <= arms.keys():
         experts, dense = MIXED
         wanted += [(experts, dense), (experts, sentence), (dense, sentence)]
-    gaps = ["| difference of two arms | same article | unlinked |", "|---|---|---|"]
+    gaps = [
+        "| difference of two arms | same article | p, Holm | unlinked | p, Holm |",
+        "|---|---|---|---|---|",
+    ]
+    p_values = iter(corrected([difference(each, *pair) for pair in wanted for each in found.values()]))
     for pair in wanted:
-        gaps.append(f"| {' - '.join(pair)} | {' | '.join(gap(each, *pair) for each in found.values())} |")
+        cells = [f"{gap(each, *pair)} | {next(p_values)}" for each in found.values()]
+        gaps.append(f"| {' - '.join(pair)} | {' | '.join(cells)} |")
     said = verdict(difference(found["same_article"], sentence, article), PRIMARY, MARGIN)
     text = [
         "# What does a pair teach, by how near to each other its works are cited?",
@@ -243,7 +257,10 @@ def report(runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
         "",
         *gaps,
         "",
-        f"ROC-AUC of scores that read no text, against {'; '.join(blind)}.",
+        "p-values after Holm: gains over the untrained model are one family of tests, differences of arms "
+        "another.",
+        "",
+        text_free(blind, citing),
         "",
         f"**{said}**",
         "",

@@ -62,7 +62,8 @@ class RunFile:
             self.rows: list[Row] = [json.loads(line) for line in lines]
         else:
             found = json.loads(published.read_text(encoding="utf-8")) if published.exists() else {}
-            self.rows = [{"settings": found["settings"], **row} for row in found.get("runs", [])]
+            same = {key: found[key] for key in ("settings", "hardware") if key in found}
+            self.rows = [{**same, **row} for row in found.get("runs", [])]
         for row in self.rows:
             if (theirs := row["settings"]) != self.settings:
                 differ = [key for key in self.settings if theirs.get(key) != self.settings[key]]
@@ -86,7 +87,7 @@ class RunFile:
 
     def append(self, row: Row) -> None:
         """Keep a finished run."""
-        whole = {"settings": self.settings, **row}
+        whole = {"settings": self.settings, "hardware": hardware(), **row}
         self.rows.append(whole)
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(f"{json.dumps(whole)}\n")
@@ -347,12 +348,21 @@ def write_study(name: str, about: Mapping[str, Any], runs: RunFile, text: str) -
     """results/NAME.json, which holds every run, and results/NAME.md; prints the text."""
     RESULTS.mkdir(exist_ok=True)
     libraries = versions()
-    head = {**about, "hardware": hardware(), "versions": libraries, "settings": runs.settings}
-    rows = [{key: value for key, value in row.items() if key != "settings"} for row in runs.rows]
+    machines = list(dict.fromkeys(row.get("hardware", hardware()) for row in runs.rows)) or [hardware()]
+    head = {**about, "hardware": machines[0], "versions": libraries, "settings": runs.settings}
+    usual = {"settings": runs.settings, "hardware": machines[0]}  # of a run that names no other
+    rows = [
+        {key: value for key, value in row.items() if key not in usual or value != usual[key]}
+        for row in runs.rows
+    ]
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     opened = json.dumps(head, indent=1).removesuffix("\n}")
     (RESULTS / f"{name}.json").write_text(f'{opened},\n "runs": [\n{lines}\n ]\n}}\n', encoding="utf-8")
     told = ", ".join(f"{library} {number}" for library, number in libraries.items())
-    whole = f"{text}\n\n{head['hardware']}, one thread; {told}.\n"
+    counts = {name: sum(row.get("hardware", name) == name for row in runs.rows) for name in machines}
+    made = "; ".join(
+        f"{name}{f' ({count} runs)' if len(machines) > 1 else ''}" for name, count in counts.items()
+    )
+    whole = f"{text}\n\n{made}, one thread; {told}.\n"
     (RESULTS / f"{name}.md").write_text(whole, encoding="utf-8")
     print(whole)

@@ -126,14 +126,14 @@ def real_tasks() -> dict[str, Task]:
     }
 
 
-def real_domains(folder: Path) -> dict[str, Task]:
+def real_domains(folder: Path) -> Pairs:
     """The seven domains of the domain study: titles cited together, split by citing article."""
     import sentence_experts
 
     rules = HERE.parent / "src" / "sentence_experts" / "recipes" / "material" / "real_domains.yaml"
     corpus = sentence_experts.import_corpus([DATA / name for name in (ELIFE, CROPS)], out=folder / "corpus")
     how: dict[str, Any] = {"unit": "title", "split": "article", "max_eval_per_domain": 2 * TEST_PAIRS}
-    return tasks_of(sentence_experts.compile_pairs(corpus, out=folder / "pairs", domains=rules, **how))
+    return sentence_experts.compile_pairs(corpus, out=folder / "pairs", domains=rules, **how)
 
 
 def tasks_of(pairs: Pairs) -> dict[str, Task]:

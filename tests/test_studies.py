@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import add_without_forgetting
 import conflict_control
+import organisms
 import real_conflict
+import sentence_experts
 import studies
+import task_experts_tables
+from blind_scores import Texts, blind_table
+from helpers.samples import make_tiny_encoder
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs
 
 
@@ -126,11 +134,114 @@ def test_steps_and_what_reaches_the_goal_are_told_for_each_part() -> None:
 
 
 def test_masked_articles_name_no_organism() -> None:
-    text = "A kinase of mice, fruit flies and E. coli: Drosophila melanogaster neurons"
+    text = "A kinase of mice, fruit flies and E. coli: Drosophila melanogaster and budding yeast, lentiviral"
     masked = real_conflict.Article(text, ("neuroscience",), "mouse").masked()
-    assert not {"mice", "flies", "coli", "drosophila"} & {*masked.text.lower().replace(":", "").split()}
+    assert (
+        masked.text == "A kinase of organism, organism and organism: organism organism and organism, organism"
+    )
     assert (masked.subjects, masked.organism) == (("neuroscience",), "mouse")
     assert masked.masked() == masked
+
+
+def test_an_organism_has_one_name() -> None:
+    names = ["Mouse", "mouse", " D. melanogaster", "Drosophila  melanogaster", "fruit fly", "Volvox", "frog"]
+    told = [organisms.normalised(name) for name in names]
+    assert told == ["mouse"] * 2 + ["d. melanogaster"] * 3 + ["volvox", "frog"]
+    assert all(organisms.normalised(name) == name for name in organisms.SAME.values())
+
+
+def test_pairs_of_a_real_conflict_have_each_article_as_often_in_both_kinds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(real_conflict, "TEST_PAIRS", 40)
+    random = np.random.default_rng(0)
+    drawn = random.choice(5, size=(90, 2), p=[0.5, 0.2, 0.1, 0.1, 0.1]).tolist()
+    articles = [real_conflict.Article(f"text {n}", (f"s{s}",), f"o{o}") for n, (s, o) in enumerate(drawn)]
+    pairs = real_conflict.rectangles(articles, random)
+    assert len({pair[:2] for pair in pairs}) == len(pairs) == 80
+    for route in real_conflict.ROUTES:
+        others = [other for other in real_conflict.ROUTES if other != route]
+        for one, two, _ in (pair for pair in pairs if pair[2] == route):
+            assert articles[one].labels(route) == articles[two].labels(route)
+            assert all(articles[one].labels(other) != articles[two].labels(other) for other in others)
+    times = [
+        Counter(end for pair in pairs if pair[2] == route for end in pair[:2])
+        for route in real_conflict.ROUTES
+    ]
+    assert times[0] == times[1]
+    monkeypatch.setattr(real_conflict, "MAX_DRAWN", 500)
+    with pytest.raises(SystemExit, match="of 80 test pairs"):
+        real_conflict.rectangles(articles[:8], random)
+
+
+def test_faster_tokens_go_further_and_all_else_as_far(tmp_path: Path, minilm: str) -> None:
+    path = make_tiny_encoder(tmp_path / "tiny", minilm, ("left", "right"))
+    moved = []
+    for factor in (1.0, 5.0):
+        model = sentence_experts.load(path, device="cpu")
+        weight = transformer_of(model).get_input_embeddings().weight
+        before = weight.detach().clone()
+        faster = studies.FasterTokens(model, ["[LEFT]", "[RIGHT]"], factor)
+        weight.grad = torch.ones_like(weight)
+        faster.step(torch.optim.SGD([weight], lr=0.01))
+        moved.append((weight.detach() - before).mean(1))
+    further = moved[1] / moved[0]
+    assert (further > 4.9).sum() == 2
+    assert torch.allclose(further[:-2], torch.ones(()), atol=1e-3)
+
+
+def test_scores_that_compare_no_texts_find_what_one_text_tells() -> None:
+    random = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    telling = [f"{'linked' if label else 'apart'} {n}" for n, label in enumerate(labels)]
+    plain, other = ([f"word {random.integers(50)} {side}{n}" for n in range(200)] for side in "xy")
+    ids = [[f"{side} {n}" for n in range(200)] for side in "ab"]
+    pairs = ScoredPairs(np.zeros(200), labels, *ids)
+    told = {
+        name: dict(
+            re.findall(r"\| ([a-z ]+) \| ([\d.]+) \(", blind_table({"one": Texts(first, plain, pairs)}))
+        )
+        for name, first in (("telling", telling), ("plain", other))
+    }
+    assert float(told["telling"]["each text alone"]) > 0.95
+    assert 0.3 < float(told["plain"]["each text alone"]) < 0.7
+
+
+def test_a_run_names_its_machine_where_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(studies, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(studies, "hardware", lambda: "old machine")
+    runs = studies.RunFile(tmp_path / "runs", "some", {})
+    runs.append({"arm": "dense", "seed": 0, "small": None})
+    studies.write_study("some", {}, runs, "# Title")
+    monkeypatch.setattr(studies, "hardware", lambda: "new machine")
+    again = studies.RunFile(tmp_path / "elsewhere", "some", {})
+    studies.write_study("some", {}, again, "# Title")
+    assert "new machine" not in (tmp_path / "results" / "some.md").read_text(encoding="utf-8")
+    again.append({"arm": "dense", "seed": 1, "small": None})
+    studies.write_study("some", {}, again, "# Title")
+    told = (tmp_path / "results" / "some.md").read_text(encoding="utf-8")
+    assert "old machine (1 runs); new machine (1 runs)" in told
+    third = studies.RunFile(tmp_path / "third", "some", {})
+    assert [row["hardware"] for row in third.find(arm="dense", small=None)] == ["old machine", "new machine"]
+
+
+def test_figures_of_task_models_that_were_not_asked_for_stay(tmp_path: Path) -> None:
+    def found(label: str, score: float) -> dict:
+        runs = [{"scores": {"sts.one": score}}]
+        return {"models": [{"label": label, "runs": runs}], "tasks": [{"name": "sts.one"}]}
+
+    about = {"sizes": "small", "machine": "any"}
+    task_experts_tables.write(tmp_path, found("EM", 0.5), [], about, "same")
+    task_experts_tables.write(tmp_path, found("IC", 0.6), [], {**about, "machine": "other"}, "same")
+    told = (tmp_path / "task_experts.md").read_text(encoding="utf-8")
+    assert "| EM | IC |" in told
+    assert "50.00 | 60.00" in told
+    for differing in (
+        {"about": {**about, "sizes": "large"}, "fingerprint": "same"},
+        {"about": about, "fingerprint": "b"},
+    ):
+        with pytest.raises(SystemExit, match=r"another (sizes|tasks)"):
+            task_experts_tables.write(tmp_path, found("IC", 0.6), [], **differing)
 
 
 def test_each_table_of_the_page_of_studies_stands_in_the_results_that_its_section_names() -> None:
