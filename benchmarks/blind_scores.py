@@ -59,7 +59,8 @@ def blind_table(tests: Mapping[str, Texts], works: pa.Table | None = None) -> st
             scores.setdefault(scorer.label, {})[route] = found.tolist()
     routes = list(tests) if 1 < len(tests) <= MOST_COLUMNS else []
     pairs_of = {route: test.pairs for route, test in tests.items()}
-    rows, constant = [], []
+    rows: list[list[str]] = []
+    constant: list[str] = []
     for label, own in scores.items():
         if all(np.ptp(each) < 1e-12 for each in own.values()):
             constant.append(label)
@@ -68,5 +69,5 @@ def blind_table(tests: Mapping[str, Texts], works: pa.Table | None = None) -> st
         single = [studies.auc_of({route: pairs}, own).values[0] for route, pairs in pairs_of.items()]
         cells = [f"{each:.3f}" for each in single] if routes else []
         rows.append([label, *cells, studies.with_interval(mean)])
-    found = table(["what compares no texts", *routes, "ROC-AUC, mean" if len(tests) > 1 else "ROC-AUC"], rows)
-    return found + (f"\n\nThe same for all pairs, so 0.5: {', '.join(constant)}." if constant else "")
+    told = table(["what compares no texts", *routes, "ROC-AUC, mean" if len(tests) > 1 else "ROC-AUC"], rows)
+    return told + (f"\n\nThe same for all pairs, so 0.5: {', '.join(constant)}." if constant else "")

@@ -233,8 +233,8 @@ class Data:
 
     def texts(self) -> dict[str, Texts]:
         """Route -> all test pairs with their texts."""
-        sides = ([self.test[pair[side]].text for pair in self.pairs] for side in (0, 1))
-        first, second = sides
+        first = [self.test[one].text for one, _, _ in self.pairs]
+        second = [self.test[other].text for _, other, _ in self.pairs]
         return {route: Texts(first, second, pairs) for route, pairs in self.by_route().items()}
 
     def works(self) -> pa.Table:
@@ -361,8 +361,8 @@ def sentence(arms: Mapping[str, Runs], told: Sequence[studies.Difference]) -> st
     bounds = [arm for arm in UPPER_BOUNDS if arm in arms]
     if not bounds:
         return "no upper bound did run."
-    reached = ", ".join(f"{arm}: {studies.with_interval(arms[arm])}" for arm in bounds)
-    upper = f"two separate models reach, where a route-blind model has 0.5, {reached}"
+    reached = "; ".join(f"{arm}: {studies.with_interval(arms[arm])}" for arm in bounds)
+    upper = f"two separate models reach (a route-blind model has 0.5): {reached}"
     if max(arms[arm].values.mean() for arm in bounds) < WORTH:
         return f"{upper}. None reaches {WORTH}: no way of sharing can pay at this size, and the study ends."
     primary = next((one for one in told if (one.first, one.second) == PRIMARY), None)
