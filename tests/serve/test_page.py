@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+import sentence_experts
 from helpers.browser import browser, needs_browser, runs_off
 from helpers.running_server import RunningServer, running_server
+from helpers.samples import TOPICS
 from helpers.searched_corpus import HOSTILE, write_searched_corpus
 
 pytestmark = needs_browser
@@ -131,6 +133,29 @@ def test_more_like_a_paper_and_its_details(chromium: Any, served: RunningServer)
         assert first not in titles(page, "m:neuro")
         page.click("#like button")
         page.wait_for_selector("#intro:visible")
+
+
+def test_the_best_passage_of_a_full_text_is_shown(
+    chromium: Any, tmp_path: Path, experts_folder: Path
+) -> None:
+    sections = [
+        f"Plot {n} was dry. {topic} stood in plot {n}." for n, topic in enumerate(TOPICS["crops"] * 40)
+    ]
+    papers = [{"id": "10.1000/a", "title": "Rice", "abstract": "Nothing.", "full_text": " ".join(sections)}]
+    sentence_experts.import_corpus(out=tmp_path / "corpus", papers=papers)
+    with (
+        running_server(f"m={experts_folder}", "--corpus", tmp_path / "corpus", "--passages") as running,
+        opened(chromium, f"{running.url}/?q=wheat+rust+leaf") as page,
+    ):
+        page.wait_for_selector(".lens[data-lens='m:crops'] .best:visible")
+        sentence = page.locator(".lens[data-lens='m:crops'] .best").inner_text()
+        page.click(".lens[data-lens='m:crops'] .title")
+        passage, abstract = page.locator("#paper .abstract").all_inner_texts()
+        assert page.inner_text("#paper .sentence") == sentence
+        assert sentence in passage
+        assert passage in " ".join(sections)
+        assert page.locator("#paper .abstract mark").count()
+        assert abstract == "Nothing."
 
 
 def test_map_and_citations(chromium: Any, served: RunningServer) -> None:

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 import sentence_experts
 from helpers.running_server import EXPERTS
-from helpers.samples import make_tiny_encoder
+from helpers.samples import TOPICS, make_tiny_encoder
 from helpers.searched_corpus import HOSTILE, write_searched_corpus
 from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
@@ -195,6 +195,29 @@ def test_the_best_sentence_is_the_nearest_one(client: TestClient, experts: Exper
             paper["abstract"][place["start"] : place["end"]]
             == sentences[int((vectors[1:] @ vectors[0]).argmax())]
         )
+
+
+def test_with_passages_the_sentence_is_of_the_best_passage(experts: ExpertEncoder, tmp_path: Path) -> None:
+    sections = [
+        f"Plot {n} was dry. {topic} stood in plot {n}." for n, topic in enumerate(TOPICS["crops"] * 40)
+    ]
+    papers = [
+        {"id": "10.1000/a", "title": "Rice", "abstract": "Nothing.", "full_text": " ".join(sections)},
+        {"id": "10.1000/b", "title": "Sleep", "full_text": ""},
+    ]
+    corpus = sentence_experts.import_corpus(out=tmp_path / "corpus", papers=papers)
+    (hits,) = sentence_experts.search(experts, corpus, QUERY, route="crops", passages=True).papers
+    app = sentence_experts.create_app({"m": experts}, corpus=corpus.path, passages=True, watch=False)
+    with TestClient(app, base_url="http://localhost") as client:
+        assert client.get("/search/corpus").json()["passages"]
+        asked = {"query": QUERY, "lens": "m:crops", "papers": [hit["paper_id"] for hit in hits]}
+        for _ in range(2):  # computed, and from memory
+            best = client.post("/search/sentences", json=asked).json()["sentences"]
+            for hit in hits:
+                of_paper = best[hit["paper_id"]]
+                assert of_paper["passage"] == hit["passage"]
+                assert hit["passage"][of_paper["start"] : of_paper["end"]] == hit["sentence"]
+            assert "rice" in {term.lower() for term in best["doi:10.1000/a"]["terms"]}
 
 
 def test_papers_become_a_file(client: TestClient) -> None:

@@ -172,6 +172,9 @@ class FetchConfig(Config):
         "any", description="Keep only articles whose PMC licence allows this use"
     )
     keep_retracted: KeepRetracted = False
+    full_text: bool = Field(
+        False, description="Keep the full texts too, to search their passages, for source pmc"
+    )
     max_articles: int | None = Field(
         None, ge=1, description="Maximum number of articles per domain, sampled at random with a fixed seed"
     )
@@ -222,9 +225,15 @@ class FetchConfig(Config):
         of_files = ("pubmed_files", "mesh_descriptors", "years")
         if self.source != "pubmed-files" and any(getattr(self, name) is not None for name in of_files):
             raise ValueError("`pubmed_files`, `mesh_descriptors` and `years` need `source=pubmed-files`")
+        if self.full_text and self.source != "pmc":
+            raise ValueError("`full_text` needs whole articles, which only `source=pmc` has")
         return self
 
     def identity(self) -> dict[str, Any]:
         """The settings that shape the corpus, for its manifest."""
         others = ("services", "published", "email", "api_key", "attempts", "first_wait", "timeout")
-        return self.model_dump(mode="json", exclude={*others, "workers"})
+        settings = self.model_dump(mode="json", exclude={*others, "workers"})
+        # Left out where it is not asked for, so that a corpus of an earlier version is still known.
+        return (
+            settings if self.full_text else {name: settings[name] for name in settings if name != "full_text"}
+        )

@@ -175,7 +175,7 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
                     f"{config.attempts} attempts each; they are listed in rejected.jsonl, and the next "
                     "call requests them again"
                 )
-            read = Sources.of(fetched.sources(), fetched.extras)
+            read = Sources.of(fetched.sources(), fetched.extras, config.full_text)
             if state == "finished":
                 if place.result["request"] == read.request():
                     return CorpusFolder.open(out)

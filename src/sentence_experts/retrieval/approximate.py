@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sentence_experts.compat.imports import deferred_imports
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import InputError, brief
 from sentence_experts.models.pooling import unit
@@ -68,7 +69,9 @@ class LanceVectors:
                     if not place.is_dir():
                         logger.info(f"{place}: indexing {len(vectors):,} vectors")
                         build(place, vectors)
-            import lancedb
+            # Its clients of remote services take a third of the import.
+            with deferred_imports("lance_namespace_urllib3_client.api"):
+                import lancedb
 
             return cls(lancedb.connect(str(place)).open_table(TABLE), vectors)
         except (OSError, RuntimeError, ValueError, InputError) as error:  # read-only, a full disk, damaged

@@ -136,8 +136,9 @@ def _described(
     searcher: Searcher, hits: Sequence[Hit], query: Vectors, lens: Lens, config: SearchConfig
 ) -> list[dict[str, Any]]:
     """Hits with the facts of their papers, and the sentence of each abstract nearest to the query."""
-    described = searcher.facts([hit.row for hit in hits])
-    passages = searcher.passages(hits, lens)
+    rows = [hit.row for hit in hits]
+    described = searcher.facts(rows)
+    passages = searcher.passages(rows, [hit.place for hit in hits], lens)
     texts = passages or [facts.get("abstract") or "" for facts in described]
     spans = searcher.best_sentences(query, texts, lens) if config.sentences else [None] * len(texts)
     results = []

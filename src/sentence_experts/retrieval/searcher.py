@@ -256,13 +256,21 @@ class Searcher:
         )
         return [Hit(rank, *hit) for rank, hit in enumerate(hits, start=1)]
 
-    def passages(self, hits: Sequence[Hit], lens: str | Lens | None = None) -> list[str] | None:
-        """The text of the best passage of each hit; None where papers are not cut into passages."""
+    def passages(
+        self, rows: Sequence[int], places: Sequence[int], lens: str | Lens | None = None
+    ) -> list[str] | None:
+        """The text of the passage at each of these places, of the paper in this row; "" for the place -1.
+
+        None where papers are not cut into passages.
+        """
         spans = self.vectors(lens).spans
         if spans is None:
             return None
-        texts = self.papers.texts([hit.row for hit in hits], self.unit)
-        return [text[slice(*spans[hit.place].tolist())] for hit, text in zip(hits, texts, strict=True)]
+        texts = self.papers.texts(rows, self.unit)
+        return [
+            text[slice(*spans[place].tolist())] if place >= 0 else ""
+            for place, text in zip(places, texts, strict=True)
+        ]
 
     def find(self, ids: Sequence[str]) -> list[int]:
         """The rows of papers by DOI, PMID, PMCID or paper id. Raises InputError for an unknown one."""

@@ -21,6 +21,7 @@ from sentence_experts.retrieval.index import index_folder, read_index, vector_se
 from sentence_experts.retrieval.lenses import Lens
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.lanes import takes_packed
 from sentence_experts.serve.models import Models, ServedModel
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGE = 20_000  # papers; encoding them takes long enough to be announced
-CACHED_PAPERS = 1_000  # whose sentences' vectors stay in memory
+CACHED_PAPERS = 1_000  # or passages, whose sentences' vectors stay in memory
 
 Vectors = NDArray[np.float32]
-# Route of the papers and row of a paper -> (sentences, dimensions).
+# Route of the papers, and row of a paper or place of a passage -> (sentences, dimensions).
 _Sentences = OrderedDict[tuple[str | None, int], Vectors]
 
 
@@ -167,17 +168,17 @@ class Library:
             text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
             logger.warning(f"{name}: searches continue with the model before it: {text}")
 
-    def cached_sentences(self, view: View, row: int) -> Vectors | None:
-        """The vectors of a paper's sentences, if they were requested lately."""
-        cached, key = self._sentences.get(view.searcher, _Sentences()), (view.lens.document_route, row)
+    def cached_sentences(self, view: View, place: int) -> Vectors | None:
+        """The vectors of the sentences of a paper, or passage, if they were requested lately."""
+        cached, key = self._sentences.get(view.searcher, _Sentences()), (view.lens.document_route, place)
         if key in cached:
             cached.move_to_end(key)
         return cached.get(key)
 
-    def cache_sentences(self, view: View, row: int, vectors: Vectors) -> None:
-        """Keep the vectors of a paper's sentences for a while."""
+    def cache_sentences(self, view: View, place: int, vectors: Vectors) -> None:
+        """Keep the vectors of the sentences of a paper, or passage, for a while."""
         cached = self._sentences.setdefault(view.searcher, _Sentences())
-        cached[view.lens.document_route, row] = vectors
+        cached[view.lens.document_route, place] = vectors
         while len(cached) > CACHED_PAPERS:
             cached.popitem(last=False)
 
@@ -195,6 +196,7 @@ class Library:
         return {
             "corpus": self.corpus.path.resolve().name,
             "papers": searcher.papers.count,
+            "passages": self._unit == PASSAGES,
             "lenses": [
                 {"name": view.name, "label": view.label, "default": view.served.name == default}
                 for view in self.views.values()

@@ -126,7 +126,7 @@ async def search(request: Request) -> Response:
 
 @router.post("/sentences", openapi_extra=body_of(SentencesRequest))
 async def sentences(request: Request) -> Response:
-    """Of each paper's abstract, the sentence that is nearest to a query: where it begins and ends."""
+    """The sentence of each abstract, or best passage, that is nearest to a query: its start and end."""
     library: Library = request.app.state.library
     body = await read(request, SentencesRequest)
     view, *others = library.find([body.lens], "lens")
@@ -356,25 +356,42 @@ def _text(paper: dict[str, Any]) -> str:
 
 
 async def _sentences(engine: Engine, library: Library, body: SentencesRequest, view: View) -> dict[str, Any]:
-    (_, (vector,)) = await _vectors(engine, library, body, [view])
+    (liked, (vector,)) = await _vectors(engine, library, body, [view])
     rows = await asyncio.to_thread(_rows, library, body.papers, "papers")
-    facts = await asyncio.to_thread(view.searcher.facts, rows)
-    abstracts = [_cut(each.get("abstract")) or "" for each in facts]
-    spans = [sentence_spans(abstract)[:MAX_SENTENCES] for abstract in abstracts]
-    wanted = [n for n, row in enumerate(rows) if spans[n] and library.cached_sentences(view, row) is None]
-    texts = [abstracts[n][start:end] for n in wanted for start, end in spans[n]]
-    if texts:
-        vectors_of = await _embed(engine, view.served, texts, [view.lens.document_route] * len(texts))
-        pieces = np.split(vectors_of, np.cumsum([len(spans[n]) for n in wanted])[:-1])
-        for n, piece in zip(wanted, pieces, strict=True):
-            library.cache_sentences(view, rows[n], piece)
-    best: dict[str, dict[str, float] | None] = {}
-    for given, row, of_paper in zip(body.papers, rows, spans, strict=True):
-        vectors = library.cached_sentences(view, row)
-        if not of_paper or vectors is None:
+    texts, keys, passages = await asyncio.to_thread(_shown_texts, view, vector, rows)
+    spans = [sentence_spans(text)[:MAX_SENTENCES] for text in texts]
+    wanted = [n for n, key in enumerate(keys) if spans[n] and library.cached_sentences(view, key) is None]
+    pieces = [texts[n][start:end] for n in wanted for start, end in spans[n]]
+    if pieces:
+        vectors_of = await _embed(engine, view.served, pieces, [view.lens.document_route] * len(pieces))
+        by_text = np.split(vectors_of, np.cumsum([len(spans[n]) for n in wanted])[:-1])
+        for n, vectors in zip(wanted, by_text, strict=True):
+            library.cache_sentences(view, keys[n], vectors)
+    about = body.query or " ".join(map(_text, await asyncio.to_thread(view.searcher.facts, liked)))
+    terms = stems(about) if passages else frozenset()
+    best: dict[str, dict[str, Any] | None] = {}
+    for given, text, key, of_text in zip(body.papers, texts, keys, spans, strict=True):
+        vectors_now = library.cached_sentences(view, key)
+        if not of_text or vectors_now is None:
             best[given] = None
             continue
-        scores = vectors @ vector
-        start, end = of_paper[int(scores.argmax())]
-        best[given] = {"start": start, "end": end, "score": round(float(scores.max()), 5)}
+        scores = vectors_now @ vector
+        start, end = of_text[int(scores.argmax())]
+        shown = {"passage": text, "terms": common_terms(terms, text)} if passages else {}
+        best[given] = {"start": start, "end": end, "score": round(float(scores.max()), 5), **shown}
     return {"lens": view.name, "sentences": best}
+
+
+def _shown_texts(view: View, vector: Vectors, rows: Sequence[int]) -> tuple[list[str], list[int], bool]:
+    """The text of each paper whose sentences are compared: its abstract, or its best passage.
+
+    With them, what their vectors are cached by: the paper's row or the passage's place; and whether they are
+    passages.
+    """
+    of_lens = view.searcher.vectors(view.lens)
+    if of_lens.spans is None:
+        facts = view.searcher.facts(rows)
+        return [_cut(each.get("abstract")) or "" for each in facts], list(rows), False
+    places = of_lens.best_places(vector, rows)[0].tolist()
+    passages = view.searcher.passages(rows, places, view.lens) or []
+    return [_cut(each) or "" for each in passages], places, True

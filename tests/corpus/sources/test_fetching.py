@@ -161,6 +161,22 @@ def test_another_domain_costs_only_what_is_new(served, world: Replay, tmp_path: 
     assert set(corpus.manifest["fetch"]["domains"]) == set(DOMAINS)
 
 
+def test_full_texts_are_kept_on_request_and_cost_no_request(served, world: Replay, tmp_path: Path) -> None:
+    out = tmp_path / "c"
+    assert fetch_corpus(plan_of(served, "neuro"), out, **PATIENCE, workers=1).bodies is None
+    world.asked.clear()
+    corpus = fetch_corpus(
+        plan_of(served, "neuro", full_text=True), out, **PATIENCE, workers=1, overwrite=True
+    )
+    assert not world.asked
+    papers = set(pq.read_table(corpus.papers)["paper_id"].to_pylist())
+    texts = pq.read_table(corpus.bodies)
+    assert papers == set(texts["paper_id"].to_pylist())
+    assert all(texts["text"].to_pylist())
+    with pytest.raises(UsageError, match="full_text"):
+        plan_of(served, source="pubmed", full_text=True)
+
+
 def test_estimate_counts_and_stores_nothing(served, world: Replay) -> None:
     found = estimate_fetch(plan_of(served, max_articles=16), **PATIENCE)
     assert found.articles == {"neuro": 15, "cells": 17}

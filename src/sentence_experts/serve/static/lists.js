@@ -87,9 +87,9 @@ function moves(hit, lens, paper, labels, page) {
 export function showSentence(root, lens, paper, place) {
   for (const item of root.querySelectorAll(`[data-lens="${CSS.escape(lens)}"].hit`)) {
     if (item.querySelector(".keep").dataset.id !== paper.paper_id) continue;
-    const sentence = [...paper.abstract].slice(place.start, place.end).join("");
+    const sentence = [...place.passage ?? paper.abstract].slice(place.start, place.end).join("");
     const line = item.querySelector(".best");
-    fill(line, ...marked(sentence.length > 400 ? `${sentence.slice(0, 400)}…` : sentence, paper.terms));
+    fill(line, ...marked(sentence.length > 400 ? `${sentence.slice(0, 400)}…` : sentence, place.terms ?? paper.terms));
     line.hidden = false;
   }
 }

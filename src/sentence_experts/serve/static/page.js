@@ -124,7 +124,7 @@ async function sentences(signal) {
   const current = answer;
   for (let first = 0; first < state.top; first += 5) {
     for (const lens of current.lenses) {
-      const papers = lens.hits.slice(first, first + 5).map(hit => current.papers[hit.paper]).filter(paper => paper.abstract);
+      const papers = lens.hits.slice(first, first + 5).map(hit => current.papers[hit.paper]).filter(paper => about.passages || paper.abstract);
       if (!papers.length) continue;
       const question = current.query === null ? {like: state.like} : {query: current.query};
       const body = {...question, lens: lens.name, papers: papers.map(paper => paper.paper_id)};

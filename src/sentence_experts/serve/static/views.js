@@ -115,7 +115,9 @@ export function paperDetails(paper, answer, page, lens) {
   return [
     facts(paper),
     make("p.facts", {}, safe ? make("a", {href: safe, target: "_blank", rel: "noopener noreferrer"}, ids) : make("bdi", {}, ids)),
-    paper.abstract ? abstract(paper, place) : make("p.none", {}, "No abstract."),
+    place?.passage && [make("h3", {}, "Best passage"), text(place.passage, place, place.terms)],
+    place?.passage && paper.abstract && make("h3", {}, "Abstract"),
+    paper.abstract ? text(paper.abstract, place?.passage ? null : place, paper.terms) : make("p.none", {}, "No abstract."),
     paper.terms.length > 0 && make("p.facts", {}, "In common: ", paper.terms.join(", ")),
     make("h3", {}, "Under each lens"), ...ranks(paper, answer, page),
     cites.length > 0 && [make("h3", {}, "Cites, of these results"), make("ul.cited", {}, cites.map(other))],
@@ -125,10 +127,10 @@ export function paperDetails(paper, answer, page, lens) {
   ].filter(Boolean).flat();
 }
 
-function abstract(paper, place) {
-  const words = paper.terms;
-  if (!place) return make("p.abstract", {dir: "auto"}, marked(paper.abstract, words));
-  const characters = [...paper.abstract], part = (from, to) => characters.slice(from, to).join("");
+/** An abstract or a passage, with its best sentence highlighted. */
+function text(whole, place, words) {
+  if (!place) return make("p.abstract", {dir: "auto"}, marked(whole, words));
+  const characters = [...whole], part = (from, to) => characters.slice(from, to).join("");
   return make("p.abstract", {dir: "auto"}, marked(part(0, place.start), words),
     make("span.sentence", {title: "The sentence that is nearest to the query"}, marked(part(place.start, place.end), words)),
     marked(part(place.end, characters.length), words));
