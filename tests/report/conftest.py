@@ -1,13 +1,20 @@
-"""An evaluation of invented scores, with names that need escaping."""
+"""Results of invented scores, with names that need escaping and lines that are long."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from sentence_experts.evaluation.audit.run import Audit, audit
+from sentence_experts.evaluation.compare import Comparison, RouteChange
+from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
+from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
 from sentence_experts.evaluation.results import PairEvaluation
+from sentence_experts.moee.vectors import States
 
 DOMAINS = ("crops & <soil>", "neuro")
 
@@ -63,3 +70,46 @@ def several() -> PairEvaluation:
     runs = [f"seeded #{number}" for number in (1, 2, 3)]
     models = [*((run, 0.4) for run in runs), ("single", 0.2), ("fixed", 0.0)]
     return invented(models=models, baseline=["fixed"])
+
+
+@pytest.fixture(scope="session")
+def analysis() -> Analysis:
+    """Of a language model with a long name, under two prompts."""
+    texts = [f"text {number}, which is about {'an-unbroken-word' * 4}" for number in range(12)]
+    data = RatedPairs("sts-of-a-long-name", texts[:6], texts[6:], np.arange(6.0))
+
+    def read(prompt: str, texts: Any) -> States:
+        values = np.random.default_rng(len(texts)).random((2, len(texts), 4))
+        return States(hidden=values[0], routing=values[1])
+
+    found = analyse_states([data], read, prompts=["none", "eol"], clusters=2, bootstrap=0)
+    return Analysis(found, {"model": "olmoe-" * 12, "seed": 0, "replicates": 0})
+
+
+@pytest.fixture(scope="session")
+def audited() -> Audit:
+    """Of pairs whose test texts are those of training."""
+    rows = [
+        {
+            "anchor": f"{domain} leaves {number}",
+            "positive": f"roots {number % 9}",
+            "label": number % 2,
+            "domain": domain,
+            "split": split,
+        }
+        for domain in DOMAINS
+        for split in ("train", "test")
+        for number in range(30)
+    ]
+    return audit((), pa.Table.from_pylist(rows), bootstrap=20)
+
+
+@pytest.fixture(scope="session")
+def comparison(several: PairEvaluation) -> Comparison:
+    """Of a model with a route of a long name, measured on the pairs of the evaluation."""
+    changes = [RouteChange(DOMAINS[0], True, 0.0, 1.0), RouteChange("neuro" * 12, False, 0.0123, 0.4)]
+    metrics = {name: several.models[0].domains[name].metrics for name in DOMAINS}
+    return Comparison(
+        tuple(changes), ("only-before" * 6,), (), 9, {name: (each, None) for name, each in metrics.items()},
+        pairs="pairs <of a long name>", simulated=True,
+    )  # fmt: skip

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from sentence_experts import write_report
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
-from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+from sentence_experts.evaluation.audit.run import Audit
+from sentence_experts.evaluation.compare import Comparison
+from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.similarity import Similarity
-from sentence_experts.moee.vectors import States
 
 
-def test_report_of_an_analysis(tmp_path: Path) -> None:
-    texts = [f"text {number}" for number in range(12)]
-    data = RatedPairs("sts", texts[:6], texts[6:], np.arange(6.0))
-
-    def read(prompt: str, texts: Any) -> States:
-        values = np.random.default_rng(len(texts)).random((2, len(texts), 4))
-        return States(hidden=values[0], routing=values[1])
-
-    found = analyse_states([data], read, prompts=["none"], clusters=2, bootstrap=0)
-    settings = {"model": "olmoe", "seed": 0, "replicates": 0}
-    page = write_report(Analysis(found, settings), tmp_path / "out")
+def test_reports_have_their_names(
+    analysis: Analysis, audited: Audit, comparison: Comparison, tmp_path: Path
+) -> None:
+    page = write_report(analysis, tmp_path / "out")
     assert page == tmp_path / "out" / "analysis.html"
     assert "olmoe" in page.read_text()
+    page = write_report(audited, tmp_path / "audit")
+    assert page == tmp_path / "audit" / "report.html"
+    assert "memory of training, with and without leaked test pairs" in page.read_text()
+    page = write_report(comparison, tmp_path / "comparison")
+    assert page == tmp_path / "comparison" / "report.html"
+    text = page.read_text()
+    assert "crops &amp; &lt;soil&gt;" in text
+    assert "pairs &lt;of a long name&gt;" in text
+    assert "SIMULATED" in text
+    assert "1.23e-02" in text
 
 
 def test_figure_of_similarity(tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ def audit(
     train: Annotated[Path | None, typer.Option(help="Training pairs, instead of --pairs")] = None,
     validation: Annotated[Path | None, typer.Option(help="Validation pairs, with --train")] = None,
     test: Annotated[Path | None, typer.Option(help="Test pairs, with --train")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for audit.json and leaked_pairs.parquet")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for audit.json, leaked_pairs.parquet and report.html")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Show what training and test pairs share, and how metrics change without the leaked test pairs.
@@ -45,7 +47,6 @@ def audit(
     Example: sentence-experts audit runs/experts/model minilm --pairs my-pairs --out audit
     """
     from sentence_experts.evaluation.audit.run import audit as run_audit
-    from sentence_experts.pairs.dataset import Pairs
     from sentence_experts.report.verdict import of_audit
 
     files = {"train": train, "validation": validation, "test": test}
@@ -54,18 +55,17 @@ def audit(
         raise UsageError("give `pairs` (a folder or a table), or `train` and `test`")
     audited = run_audit(models or (), pairs or given, config, out, overwrite)
     _show(audited)
-    simulated = pairs is not None and pairs.is_dir() and Pairs.open(pairs).are_simulated
-    show_verdict(of_audit(audited, str(pairs or test), simulated).lines())
+    show_verdict(of_audit(audited).lines())
     if out is not None:
-        show(f"written to {out}")
+        from sentence_experts.report.write import write_report  # imports torch: after the checks
+
+        show(f"report: {write_report(audited, out)}")
 
 
 def _show(audited: Audit) -> None:
-    from sentence_experts.report.model_tables import audit_tables
+    from sentence_experts.report.model_tables import audit_notes, audit_tables
 
     for table in audit_tables(audited):
         results.print(table)
-    show(f"\npairs that are labelled both linked and unlinked: {audited.leaks.contradictions:,}")
-    if audited.citing is not None:
-        seen, articles = audited.citing
-        show(f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}")
+    for line in ("", *audit_notes(audited)):
+        show(line)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import results, show_verdict
+from sentence_experts.cli.console import results, show, show_verdict
 from sentence_experts.cli.options import add_verb
 from sentence_experts.evaluation.config import CompareConfig
 
@@ -25,6 +25,7 @@ def compare(
     texts: Annotated[
         Path | None, typer.Option(help="File of texts to compare vectors of, instead of a few built-in ones")
     ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html")] = None,
 ) -> None:
     """Show for each route whether its vectors changed, and with --pairs what that did to its metrics.
 
@@ -38,3 +39,7 @@ def compare(
     for table in comparison_tables(comparison):
         results.print(table)
     show_verdict(of_comparison(comparison).lines())
+    if out is not None:
+        from sentence_experts.report.write import write_report  # imports torch: after the checks
+
+        show(f"report: {write_report(comparison, out)}")

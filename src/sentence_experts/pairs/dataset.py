@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -110,7 +111,10 @@ class Pairs(TableFolder):
         for name, table in given.items():
             if labelled and name != "train":
                 check_columns(f"{name_of_table(source)}, {name}", ["label"], table.column_names)
-        return cls.from_tables(**given)
+        pairs = cls.from_tables(**given)
+        files = source.values() if isinstance(source, Mapping) else [source]
+        names = [Path(each).name for each in files if is_path(each)]
+        return replace(pairs, manifest={**pairs.manifest, "source": ", ".join(names)}) if names else pairs
 
     @classmethod
     def from_table(cls, table: Any) -> Pairs:

@@ -85,8 +85,10 @@ class TableFolder(ABC):
 
     @property
     def name(self) -> str:
-        """The name of the folder, or "pairs in memory"."""
-        return f"{self.kind} in memory" if self.path is None else self.path.resolve().name
+        """The name of the folder or of the files that were read, or "pairs in memory"."""
+        if self.path is not None:
+            return self.path.resolve().name
+        return str(self.manifest.get("source", f"{self.kind} in memory"))
 
     def table(self, file: str) -> pa.Table | None:
         """A table by its file name; None if there is none.

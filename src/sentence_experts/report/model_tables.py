@@ -96,6 +96,17 @@ def audit_tables(audit: Audit) -> Iterator[Table]:
         yield text_free_table(audit.text_free)
 
 
+def audit_notes(audit: Audit) -> list[str]:
+    """Counts that are in no table."""
+    notes = [f"pairs that are labelled both linked and unlinked: {audit.leaks.contradictions:,}"]
+    if audit.citing is not None:
+        seen, articles = audit.citing
+        notes.append(
+            f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}"
+        )
+    return notes
+
+
 def _overlaps(audit: Audit) -> Table:
     table = terminal_table("What two splits share", "splits", ("papers", "texts", "near-duplicate texts"))
     for each in audit.leaks.overlaps:

@@ -181,12 +181,12 @@ def of_analysis(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -> Ver
     return Verdict(compared, tuple(findings), tuple(advice[:MAX_ADVICE]))
 
 
-def of_audit(audit: Audit, name: str, simulated: bool = False) -> Verdict:
+def of_audit(audit: Audit) -> Verdict:
     """By the share of test pairs that leak, and what figures lose without them."""
     pairs, leaked = audit.pairs["test"], int(audit.leaks.leaked().sum())
     compared = (
-        f"{SIMULATED if simulated else ''}Audited {pairs:,} test pairs against {audit.pairs['train']:,} "
-        f"training pairs ({name})."
+        f"{SIMULATED if audit.simulated else ''}Audited {pairs:,} test pairs against "
+        f"{audit.pairs['train']:,} training pairs ({audit.name})."
     )
     worst = max(LEAKS, key=lambda kind: int(audit.leaks.masks[kind].sum()))
     count = int(audit.leaks.masks[worst].sum())
@@ -205,7 +205,7 @@ def of_audit(audit: Audit, name: str, simulated: bool = False) -> Verdict:
         text, fell = _change(model, before, after, without or "")
         findings += [text] if text else []
         falls = falls or fell
-    advice = [REAL_ARTICLES] if simulated else []
+    advice = [REAL_ARTICLES] if audit.simulated else []
     if leaked / pairs > TOLERATED:
         advice.append("Compile the pairs with `split=paper` (or article) and train again.")
     if falls:

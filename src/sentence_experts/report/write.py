@@ -1,4 +1,4 @@
-"""Write the report that people read: a page (pairs, an analysis), Markdown (tasks) or a figure (routes)."""
+"""Write the report that people read: a page, Markdown (tasks, search) or a figure (routes)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.audit.run import Audit
+from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.mteb.results import TaskEvaluation
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation
 from sentence_experts.evaluation.search_quality import SearchEvaluation
 from sentence_experts.evaluation.similarity import Similarity
 from sentence_experts.report.figures import similarity_figure
+from sentence_experts.report.model_pages import audit_page, comparison_page
 from sentence_experts.report.moee_page import moee_page
 from sentence_experts.report.page import evaluation_page
 from sentence_experts.report.search_table import search_markdown
@@ -22,6 +25,8 @@ from sentence_experts.storage import replacing
 _REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
     PairEvaluation: ("report.html", evaluation_page),
     TaskEvaluation: ("tasks.md", markdown),
+    Audit: ("report.html", audit_page),
+    Comparison: ("report.html", comparison_page),
     SearchEvaluation: ("search.md", search_markdown),
     Analysis: ("analysis.html", lambda analysis: moee_page(analysis.figures, analysis.settings)),
     Similarity: (
@@ -31,11 +36,14 @@ _REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
 }
 
 
-def write_report(result: Evaluation | SearchEvaluation | Analysis | Similarity, out: Path | str) -> Path:
+def write_report(
+    result: Evaluation | Audit | Comparison | SearchEvaluation | Analysis | Similarity, out: Path | str
+) -> Path:
     """Write the report of a result to a folder; its path is returned.
 
-    That is report.html of an evaluation on pairs, tasks.md of one on tasks, search.md of one of search,
-    analysis.html of an analysis, and similarity.png of the similarity of routes.
+    That is report.html of an evaluation on pairs, of an audit or of a comparison, tasks.md of an evaluation
+    on tasks, search.md of one of search, analysis.html of an analysis, and similarity.png of the similarity
+    of routes.
 
     Raises:
         UsageError: there is no report of this kind of result.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,14 +78,14 @@ def test_memory_baseline_falls_without_leaked_pairs(audited: Audit) -> None:
 
 
 def test_the_verdict_names_the_leaks_and_what_is_memory(audited: Audit) -> None:
-    verdict = of_audit(audited, "my pairs")
+    verdict = of_audit(audited)
     leaked = int(audited.leaks.leaked().sum()) / audited.pairs["test"]
     assert f"{audited.pairs['test']:,} test pairs" in verdict.compared
-    assert "my pairs" in verdict.compared
+    assert "(pairs.parquet)" in verdict.compared
     assert verdict.findings[0].startswith(f"{leaked:.1%} of the test pairs leak")
     assert any("without any text, reach ROC-AUC" in each for each in verdict.findings)
     assert any("`split=paper`" in each for each in verdict.advice)
-    assert of_audit(audited, "my pairs", simulated=True).compared.startswith("SIMULATED")
+    assert of_audit(replace(audited, simulated=True)).compared.startswith("SIMULATED")
 
 
 def test_the_leaked_pairs_are_written_with_their_leaks(audited: Audit, tmp_path: Path) -> None:
@@ -109,8 +110,11 @@ def test_every_format_gives_the_same_audit(audited: Audit, tmp_path: Path) -> No
         pq.write_table(
             table.filter(pa.compute.equal(table["split"], split)).drop_columns("split"), files[split]
         )
+    assert audited.name == "pairs.parquet"
     for data in (tmp_path / "pairs.csv", tmp_path / "pairs.jsonl", files):
-        assert audit((), data, bootstrap=50).to_json() == audited.to_json()
+        found = audit((), data, bootstrap=50)
+        assert replace(found, name=audited.name).to_json() == audited.to_json()
+    assert found.name == "train.parquet, test.parquet"
 
 
 def test_texts_are_the_ids_of_tables_without_ids(audited: Audit, tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ from sentence_experts.storage import output, read_json, write_json, write_parque
 
 logger = logging.getLogger(__name__)
 
-NAMES = ("audit.json", "leaked_pairs.parquet")
+RESULTS = ("audit.json", "leaked_pairs.parquet")
+NAMES = (*RESULTS, "report.html")
 MEMORY = "memory"
 BASELINES = (TFIDF, MEMORY)
 
@@ -68,6 +69,7 @@ class Audit(StoredResult):
         citing: of the articles whose citations made the test pairs, the number that made training pairs too,
             and the number of all; None if the dataset does not record it.
         text_free: what separates the test pairs' classes without comparing texts.
+        name, simulated: of the pairs, and whether their texts are simulated.
     """
 
     pairs: Mapping[str, int]
@@ -76,6 +78,8 @@ class Audit(StoredResult):
     leaked_pairs: pa.Table
     citing: tuple[int, int] | None
     text_free: tuple[ModelResult, ...] = ()
+    name: str = "pairs"
+    simulated: bool = False
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The number of leaked test pairs of each kind."""
@@ -93,6 +97,8 @@ class Audit(StoredResult):
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
         return {
+            "name": self.name,
+            "simulated": self.simulated,
             "pairs": dict(self.pairs),
             "between_splits": [asdict(overlap) for overlap in self.leaks.overlaps],
             "leaked_test_pairs": {kind: int(mask.sum()) for kind, mask in self.leaks.masks.items()},
@@ -105,12 +111,12 @@ class Audit(StoredResult):
 
     def save(self, out: Path) -> None:
         """Write `audit.json` and `leaked_pairs.parquet` to a folder."""
-        write_json(out / NAMES[0], self.to_json(), sort=False)
-        write_parquet(out / NAMES[1], self.leaked_pairs)
+        write_json(out / RESULTS[0], self.to_json(), sort=False)
+        write_parquet(out / RESULTS[1], self.leaked_pairs)
 
     @classmethod
     def _read(cls, out: Path) -> Self:
-        content, leaked = read_json(out / NAMES[0]), pq.read_table(out / NAMES[1])
+        content, leaked = read_json(out / RESULTS[0]), pq.read_table(out / RESULTS[1])
         masks = {kind: np.zeros(content["pairs"]["test"], dtype=bool) for kind in LEAKS}
         for kind, mask in masks.items():
             mask[leaked["row"].to_numpy()] = leaked[kind].to_numpy()
@@ -123,6 +129,8 @@ class Audit(StoredResult):
             leaked,
             None if seen is None else (seen, articles),
             TypeAdapter(tuple[ModelResult, ...]).validate_python(content["text_free"]),
+            content["name"],
+            content["simulated"],
         )
 
 
@@ -198,7 +206,9 @@ def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
     seen = pairs.manifest.get("test_articles_seen_in_training")
     citing = None if seen is None else (seen, pairs.manifest["test_articles"])
     text_free = measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed)
-    return Audit(counts, leaks, tuple(measurements), leaked, citing, text_free)
+    return Audit(
+        counts, leaks, tuple(measurements), leaked, citing, text_free, pairs.name, pairs.are_simulated
+    )
 
 
 def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:
