@@ -1,29 +1,39 @@
-"""The simulations of benchmarks/interval_coverage.py in a short form, with bands as wide as that asks for."""
+"""The simulations of benchmarks/interval_coverage.py in a short form.
+
+The bands hold 99.9% of what so few worlds would give if a nominal 95% were 93 to 96.5%, and a nominal 5% were
+3 to 6%.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from scipy.stats import binom
+
 from interval_coverage import World, coverage, false_positives
+
+WORLDS = 300
+LOWEST, HIGHEST = binom.ppf(0.0005, WORLDS, 0.93) / WORLDS, binom.ppf(0.9995, WORLDS, 0.965) / WORLDS
 
 
 def test_intervals_hold_the_true_value():
-    found = coverage(World((100,) * 4), worlds=60, replicates=50)
+    found = coverage(World((60,) * 3), WORLDS, replicates=30)
+    assert {*found} == {"pooled f1_max", "pooled roc_auc", "mean f1_max", "mean roc_auc"}
     for name, figures in found.items():
-        assert figures["coverage"] >= 0.85, name
-        assert abs(figures["mean_error"]) < 0.6 * figures["standard_error"], name
+        assert LOWEST <= figures["coverage"] <= HIGHEST, name
+        assert abs(figures["mean_error"]) < 0.4 * figures["standard_error"], name
 
 
-def test_intervals_that_know_the_articles_hold_the_true_value():
+def test_intervals_that_know_the_articles_are_wider():
     world = World((200,) * 2, article=0.3)
-    known = coverage(world, worlds=60, replicates=30)
-    unknown = coverage(replace(world, by_article=False), worlds=60, replicates=30)
+    known = coverage(world, worlds=40, replicates=20)
+    unknown = coverage(replace(world, by_article=False), worlds=40, replicates=20)
     for name, figures in known.items():
-        assert figures["coverage"] >= 0.85, name
         assert figures["standard_error"] > 1.1 * unknown[name]["standard_error"], name
 
 
 def test_equal_ways_of_training_look_equal():
-    found = false_positives(0.007, seeds=3, worlds=40, replicates=10)
+    worlds = 120
+    found = false_positives(0.007, 3, worlds, replicates=5, ranked=worlds)
     for name in ("f1_max", "roc_auc", "any of three"):
-        assert found[name] <= 0.175, name
+        assert found[name] <= binom.ppf(0.9995, worlds, 0.06) / worlds, name

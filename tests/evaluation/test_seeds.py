@@ -51,10 +51,21 @@ def test_interval_over_seeds_is_students():
 
 def test_variances_over_papers_and_seeds_add_up():
     found = estimate(runs(0.6, 0.7, 0.8, own=0.05))  # influences 0, 0.05 and 0.1 on one pair
-    assert found.error**2 == pytest.approx(0.05**2 + 0.01 / 3)
+    shared = (0 * 0.05 + 0 * 0.1 + 0.05 * 0.1) / 3  # the mean covariance of two runs
+    assert found.error**2 == pytest.approx(shared + 0.01 / 3)
     # The seeds' part is taken at the end of its interval: this much larger.
     largest = 0.01 / 3 * 2 / chi2.ppf(0.25, 2)
-    assert found.freedom == pytest.approx(2 * ((0.05**2 + largest) / largest) ** 2)
+    assert found.freedom == pytest.approx(2 * ((shared + largest) / largest) ** 2)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_what_papers_do_to_each_run_by_itself_counts_once(seeds: int):
+    """If it counted twice, 1 to 2% of worlds in which only that differs would be positive."""
+    generator, pairs, worlds = np.random.default_rng(seeds), 100, 1000
+    sharing = Sharing(np.arange(pairs), pairs + np.arange(pairs), np.arange(pairs))
+    influence = generator.normal(size=(worlds, 1, pairs)) + 3 * generator.normal(size=(worlds, seeds, pairs))
+    found = [estimate(Runs(each.sum(1), each, each, sharing)) for each in influence]
+    assert 0.028 < np.mean([each.p_value() < 0.05 for each in found]) < 0.075
 
 
 def test_differences_pair_equal_numbers_of_seeds():

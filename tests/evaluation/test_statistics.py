@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from sentence_experts.evaluation import statistics
 from sentence_experts.evaluation.metrics import pair_metrics
+from sentence_experts.evaluation.pair_evaluation import metrics_of, with_intervals
 from sentence_experts.evaluation.statistics import Interval, ScoredPairs, Sharing, estimate, runs_of
 
 
@@ -125,6 +126,28 @@ def test_f1_max_is_estimated_below_its_maximum_the_more_so_the_fewer_pairs():
         assert min(found) > 0
         bias.append(np.mean(found))
     assert bias[1] < bias[0] / 3
+
+
+@given(st.integers(4, 30), st.integers(0, 10_000), st.sampled_from([0, 1]), st.sampled_from([-0.5, 0.0, 1.0]))
+@settings(max_examples=60, deadline=None)
+def test_intervals_of_few_pairs_hold_their_value(count: int, seed: int, digits: int, shift: float):
+    pairs = random_pairs(count, 8, seed, shift)
+    pairs = replace(pairs, scores=np.round(pairs.scores, digits))
+    runs = runs_of({"d": pairs}, 20)[1]
+    found = with_intervals(metrics_of(pairs.scores, pairs.labels), runs)
+    for metric, interval in found.intervals.items():
+        assert 0 <= interval.low <= found.metrics[metric] <= interval.high <= 1
+    assert runs["f1_max"].values[0] >= found.f1_of_all_linked
+
+
+def test_scores_that_say_nothing_have_an_interval_of_f1_max_above_that_of_all_linked():
+    """The best threshold calls every pair linked: an F1 that is the same in all samples."""
+    pairs = random_pairs(12, 30, 3, shift=-1.0)
+    assert pair_metrics(pairs.scores, pairs.labels)["recall"] == 1
+    found = with_intervals(metrics_of(pairs.scores, pairs.labels), runs_of({"d": pairs}, 100)[1]).intervals[
+        "f1_max"
+    ]
+    assert found.low <= 2 / 3 < found.high
 
 
 def test_papers_shared_by_many_pairs_widen_the_interval():

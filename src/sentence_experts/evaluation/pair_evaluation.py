@@ -37,7 +37,14 @@ from sentence_experts.evaluation.results import (
     score_column,
     view_of_domain,
 )
-from sentence_experts.evaluation.statistics import METRICS_WITH_INTERVAL, Runs, estimate, joined, runs_of
+from sentence_experts.evaluation.statistics import (
+    METRICS_WITH_INTERVAL,
+    Interval,
+    Runs,
+    estimate,
+    joined,
+    runs_of,
+)
 from sentence_experts.evaluation.text_free import text_free_scorers
 from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, rank_tests
 
@@ -100,9 +107,17 @@ def metrics_of(
 
 
 def with_intervals(metrics: PairMetrics, runs: Mapping[str, Runs]) -> PairMetrics:
-    """The metrics with the intervals of those that have one."""
-    estimates = {name: estimate(each) for name, each in runs.items()}
-    intervals = {name: None if each is None else each.interval(0.0) for name, each in estimates.items()}
+    """The metrics with the intervals of those that have one.
+
+    On few pairs F1max may be too high by more than half of its interval, which is then widened up to it.
+    """
+    intervals: dict[str, Interval | None] = {}
+    for name, each in runs.items():
+        value, estimated = metrics.metrics[name], estimate(each)
+        bounds = None if estimated is None else estimated.interval(0.0)
+        if bounds is not None and value is not None:
+            bounds = Interval(min(bounds.low, value), max(bounds.high, value))
+        intervals[name] = bounds
     return replace(metrics, intervals=intervals)
 
 

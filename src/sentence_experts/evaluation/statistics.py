@@ -19,11 +19,14 @@ noise of a single pair (the variance of its weight), and then both errors cancel
 where the curve is a parabola and its noise a Brownian motion.
 
 A mean over k training runs varies with their seeds too: by s^2 / k, s being the standard deviation of the
-runs. The variances add up; quantiles are those of Student's t, with the degrees of freedom of Welch and
-Satterthwaite. These are few where the seeds' part is large, but the few seeds that happen to lie close
-together make it look small, and then there were up to 8% false positives at 5% (Holm's tests: twice their
-level). So for the degrees of freedom alone that part is taken at the upper end of its one-sided 75% interval.
-(The runs' own noise on these papers is in both terms, but to subtract it gave too many false positives.)
+runs. That holds what the papers do to each run by itself; what they do to all runs alike, the mean
+covariance of two runs, is added to it. So runs are to papers as readers are to patients in studies of
+diagnostic images, and this is their analysis of variance (Obuchowski & Rockette, Communications in
+Statistics 1995), which counts no part twice. Quantiles are those of Student's t, with its degrees of freedom
+(Hillis, Statistics in Medicine 2007), which are those of Satterthwaite. These are few where the seeds' part
+is large, but the few seeds that happen to lie close together make it look small, and then there were 7 to
+10% false positives at 5%. So for the degrees of freedom alone that part is taken at the upper end of its
+one-sided 75% interval.
 
 The same holds for means over datasets of tasks, each of which is a unit of its own (`runs_of_datasets`).
 
@@ -173,11 +176,14 @@ def estimate(*terms: Runs) -> Estimate | None:
     value = sum(float(term.values.mean()) for term in terms)
     if np.isnan(value):
         return None
-    sharing = terms[0].sharing
+    sharing, seeded = terms[0].sharing, [term for term in terms if len(term.values) > 1]
     variance = sharing.variance(np.sum([term.influence.mean(0) for term in terms], axis=0))
+    # Without what papers do to each run by itself: that is in the variance of the runs.
+    variance = max(0.0, variance - sum(_of_single_runs(term) for term in seeded))
     parts = [(variance, sharing.freedom)] if sharing.freedom else []  # as the degrees of freedom count them
-    for values in (term.values for term in terms if len(term.values) > 1):
-        of_seeds, freedom = float(np.var(values, ddof=1)) / len(values), len(values) - 1
+    for term in seeded:
+        of_seeds = float(np.var(term.values, ddof=1)) / len(term.values)
+        freedom = len(term.values) - 1
         variance += of_seeds
         parts.append((of_seeds * freedom / float(chi2.ppf(SEED_QUANTILE, freedom)), freedom))
     if not parts:
@@ -185,6 +191,13 @@ def estimate(*terms: Runs) -> Estimate | None:
     uncertainty = sum(part**2 / freedom for part, freedom in parts)
     whole = sum(part for part, _ in parts)
     return Estimate(value, variance**0.5, whole**2 / uncertainty if uncertainty else np.inf)
+
+
+def _of_single_runs(term: Runs) -> float:
+    """The variance over papers of the mean of what these do to each run by itself."""
+    own = term.influence - term.influence.mean(0)
+    count = len(own)
+    return sum(term.sharing.variance(influence) for influence in own) / (count * (count - 1))
 
 
 def runs_of_datasets(scores: Floats) -> Runs:
@@ -348,7 +361,10 @@ def _f1_max(
         called[order] = np.pad(sums, ((0, 0), (0, 1)))[labels[order], within]
         return _centred(called, pairs)
 
-    return float(curve @ adapted), influence(best), influence(adapted)
+    value, at_best, averaged = float(curve @ adapted), influence(best), influence(adapted)
+    if threshold_min is None:  # calling every pair linked gives an F1 that does not vary, and no less
+        value = max(value, float(curve[-2]))
+    return value, at_best if at_best.any() else averaged, averaged
 
 
 def _centred(values: Floats, pairs: _Pairs) -> Floats:
