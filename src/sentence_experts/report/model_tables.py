@@ -101,9 +101,7 @@ def audit_notes(audit: Audit) -> list[str]:
     notes = [f"pairs that are labelled both linked and unlinked: {audit.leaks.contradictions:,}"]
     if audit.citing is not None:
         seen, articles = audit.citing
-        notes.append(
-            f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}"
-        )
+        notes.append(f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}")
     return notes
 
 
