@@ -44,12 +44,17 @@ def content(corpus: CorpusFolder) -> tuple[list, list, list]:
 
 def test_adding_in_steps_is_importing_at_once(tmp_path: Path, article: Path) -> None:
     one, two = ris(tmp_path, "one.ris", "b", "c"), ris(tmp_path, "two.ris", "c", "d")
-    whole = import_corpus([article, one, two], workers=1)
-    import_corpus([article], tmp_path / "corpus", workers=1)
+    silent = tmp_path / "silent.xml"  # has a body that cites nothing
+    silent.write_text(jats("10.1000/silent", refs=ref(doi="10.1000/b") + ref(title="No identifier")))
+    whole = import_corpus([article, silent, one, two], workers=1)
+    import_corpus([article, silent], tmp_path / "corpus", workers=1)
     add_to_corpus(tmp_path / "corpus", [one], workers=1)
     grown = add_to_corpus(tmp_path / "corpus", [two], workers=1)
     assert content(grown) == content(whole)
-    assert len(papers(grown)) == 4
+    assert len(papers(grown)) == 5
+    names = ("papers_with_body", "mentions", "references_never_mentioned", "unidentified_references")
+    counts = [[corpus.manifest["counts"][name] for name in names] for corpus in (whole, grown)]
+    assert counts[0] == counts[1] == [2, 1, 2, 1]
     assert len(content(grown)[2]) == 1
     kinds = [source["kind"] for source in grown.manifest["sources"]]
     assert kinds == ["corpus", "records of ris"]

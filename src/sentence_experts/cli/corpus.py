@@ -40,7 +40,7 @@ _ROWS = {
     "distinct_cited_works": "  distinct cited works",
     "papers_with_body": "papers with their text",
     "mentions": "  places in the text that cite an identified work",
-    "references_never_mentioned": "  references that the text never mentions",
+    "references_never_mentioned": "  identified references that the text never mentions",
 }
 
 

@@ -127,10 +127,10 @@ def _paper(row: Row, references: list[Row], mentions: list[Row]) -> Paper:
             for each in mentions
             if each["cited"] in place_of
         ),
-        has_body=bool(mentions),
     )
     # Columns that a corpus of an earlier version lacks stay empty.
-    values: Row = {column: row[column] for column in _TEXTS if row.get(column) is not None}
+    values: Row = {"has_body": bool(mentions) if row.get("has_body") is None else row["has_body"]}
+    values |= {column: row[column] for column in _TEXTS if row.get(column) is not None}
     values |= {column: tuple(row.get(column) or ()) for column in _LISTS}
     return replace(paper, **values)
 

@@ -301,13 +301,13 @@ COMPLETE = f"""
     SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex, i.s2::VARCHAR AS s2,
         {", ".join(f"coalesce(p.{name}, o.{name}) AS {name}" for name in _SINGLE)},
         {", ".join(_OWN_OR_OTHERS.format(name) for name in _LISTS)},
-        p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted
+        p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted, p.has_body
     FROM identified i JOIN stated_papers p USING (spot)
     LEFT JOIN together o USING (key) LEFT JOIN retracted t ON t.paper_id = i.paper_id"""
 
 PAPERS_IN_ORDER = """
     SELECT paper_id, pmid, pmcid, doi, openalex, s2, title, abstract, year, article_type, subjects, mesh,
-        keywords, journal, licence, topic, subfield, field, language, retracted
+        keywords, journal, licence, topic, subfield, field, language, retracted, has_body
     FROM papers ORDER BY paper_id"""
 CITATIONS_IN_ORDER = """
     SELECT citing, cited, cited_title, cited_year FROM links WHERE place = 1
@@ -370,10 +370,10 @@ COUNTS = (
         count(*) FILTER (WHERE place = 1 AND NOT from_corpus) AS citations_by_others,
         count(DISTINCT cited) FILTER (WHERE place = 1) AS distinct_cited_works
     FROM links""",
-    """SELECT count(*) AS papers_with_body FROM identified JOIN stated_papers USING (spot) WHERE has_body""",
+    "SELECT count(*) AS papers_with_body FROM papers WHERE has_body",
     """SELECT count(*) AS references_with_body, count(*) FILTER (WHERE NOT mentioned) AS
         references_never_mentioned
-    FROM listed""",
+    FROM (SELECT bool_or(mentioned) AS mentioned FROM listed WHERE cited <> citing GROUP BY citing, cited)""",
     f"SELECT count(*) AS mentions FROM ({MENTIONS_IN_ORDER})",
 )
 _TALLY = """

@@ -67,12 +67,13 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("field", pa.string()),
     pa.field("language", pa.string()),
     pa.field("retracted", pa.bool_(), nullable=False),
+    pa.field("has_body", pa.bool_()),
 ])  # fmt: skip
 """One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
 `openalex:W123`, else `s2:123` (Semantic Scholar's corpus id), else the user's own id or `file:...`. `topic`,
-`subfield` and `field` are those of OpenAlex's primary topic."""
+`subfield` and `field` are those of OpenAlex's primary topic. `has_body` tells whether its text came too."""
 
-LATER_COLUMNS = ("openalex", "s2", "topic", "subfield", "field", "language")
+LATER_COLUMNS = ("openalex", "s2", "topic", "subfield", "field", "language", "has_body")
 """Columns that a corpus of an earlier version lacks."""
 
 CITATIONS_SCHEMA = pa.schema([
