@@ -15,7 +15,7 @@ import pytest
 from helpers.openalex_works import work, write_records
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus import record_files
-from sentence_experts.corpus.formats.openalex_lists import GoneWorks
+from sentence_experts.corpus.formats.openalex_lists import RemovedWorks
 from sentence_experts.corpus.formats.record_filter import RecordFilter
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import open_parts
@@ -312,7 +312,7 @@ def test_no_value_of_a_field_stops_the_import(tmp_path: Path, format: str) -> No
         for key in inside if isinstance(inside, dict) else ():
             changed = [inside | {key: other} for other in ODD]
             odd += [RECORDS[format] | {name: [one] if isinstance(value, list) else one} for one in changed]
-    reading = Reading("odd", RecordFilter(), 0, GoneWorks(np.empty((2, 0), np.int64)))
+    reading = Reading("odd", RecordFilter(), 0, RemovedWorks(np.empty((2, 0), np.int64)))
     part = record_files._part(0, 0, "odd", 0, odd, FORMATS[format].add, reading)
     kept = part.write(open_parts(tmp_path / "parts"))
     assert kept + sum(one.records for one in part.rejections if one.reason != "unreadable-doi") == len(odd)

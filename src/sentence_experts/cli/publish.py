@@ -30,7 +30,8 @@ def publish(
         list[str], Field(description="Folders of the pairs and tasks that the model was trained on")
     ] = [],  # noqa: B006
     out: Annotated[
-        Path | None, typer.Option(help="Folder to assemble the repository in, to look at it before")
+        Path | None,
+        typer.Option(help="Folder to assemble the repository in, to look at it before the upload"),
     ] = None,
     upload: Annotated[
         bool, typer.Option("--upload", help="Upload the files; without, they are only shown")

@@ -1,7 +1,7 @@
 """Complete the papers of an import that lack an abstract, by their identifiers, from a service.
 
-The service is asked through the clients of `fetch_corpus`, and its answers are kept in a journal in the
-corpus's folder, so that an interrupted run asks for nothing twice.
+The service is reached through the clients of `fetch_corpus`, and its answers are kept in a journal in the
+corpus's folder, so that an interrupted run requests nothing twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 SERVICES = {"europepmc": "Europe PMC", "openalex": "OpenAlex"}
 _KINDS = ("pmid", "pmcid", "doi", "openalex")
 _ASKED_BY = {"europepmc": ("pmid", "pmcid", "doi"), "openalex": ("openalex", "doi", "pmid", "pmcid")}
-"""Names that a service is asked by, from the best one."""
+"""Kinds of names to look papers up by, the best one first."""
 _PER_QUERY = 50
 # What would end a text or a value in a query.
 _NO_DOI = {"europepmc": re.compile(r'["\\\s]'), "openalex": re.compile(r"[,|\s]")}
@@ -48,7 +48,7 @@ def build_completed(
     """Build a corpus of sources, and complete its papers that lack an abstract.
 
     Raises:
-        UsageError: OpenAlex is to be asked without a key.
+        UsageError: OpenAlex needs a key, and there is none.
         UnreachableError: no connection; the corpus is there without the abstracts.
     """
     key = openalex_key(config.api_key) if service == "openalex" else None
@@ -81,13 +81,13 @@ def build_completed(
 
 @dataclass(frozen=True)
 class Completion:
-    """What a service was asked, and what came of it (a `building.Fetch`).
+    """What was requested of a service, and what it answered (a `building.Fetch`).
 
     Attributes:
         service: a key of `SERVICES`.
         lacking: the names of each paper without an abstract.
         found: number of records that the service has of them.
-        set_aside: what could not be asked.
+        set_aside: the requests that failed.
     """
 
     service: str
@@ -96,7 +96,7 @@ class Completion:
     set_aside: list[Rejection]
 
     def rejections(self) -> list[Rejection]:
-        """What could not be asked; the next run tries again."""
+        """Requests that failed; the next run tries again."""
         return list(dict.fromkeys(self.set_aside))
 
     def finish(self, out: Path) -> dict[str, Any]:
@@ -104,12 +104,12 @@ class Completion:
         papers = pq.read_table(out / PAPERS, columns=list(_KINDS), filters=_HAS_ABSTRACT)
         known = {kind: set(papers[kind].to_pylist()) for kind in _KINDS}
         completed = sum(any(name in known[kind] for kind, name in one.items()) for one in self.lacking)
-        asked = sum(len(names) for _, names in _names_asked(self.service, self.lacking))
+        asked = sum(len(names) for _, names in _names_used(self.service, self.lacking))
         service = SERVICES[self.service]
         without = len(self.lacking) - asked
         logger.info(
             f"{completed:,} of {len(self.lacking):,} papers without an abstract have one from {service} now"
-            + (f"; {without:,} have no identifier to ask by" if without else "")
+            + (f"; {without:,} have no identifier to look them up by" if without else "")
             + (
                 f"; {len(self.set_aside):,} requests failed: give the same command again"
                 if self.set_aside
@@ -156,13 +156,13 @@ def _found(requests: Requests, find: Any, service: str, lacking: list[Names]) ->
 
 def _queries(service: str, lacking: list[Names]) -> Iterator[tuple[str, str]]:
     """Queries for the papers by one name of each, with names of their own for messages."""
-    for kind, values in _names_asked(service, lacking):
+    for kind, values in _names_used(service, lacking):
         for name, batch in batches_of(values, _PER_QUERY):
             yield f"{kind} {name}", _QUERIES[service](kind, batch)
 
 
-def _names_asked(service: str, lacking: list[Names]) -> Iterator[tuple[str, list[str]]]:
-    """The kind of name and the names that papers are asked by, each paper by one."""
+def _names_used(service: str, lacking: list[Names]) -> Iterator[tuple[str, list[str]]]:
+    """The kind of name and the names to look papers up by, one per paper."""
     by_kind: dict[str, set[str]] = {kind: set() for kind in _ASKED_BY[service]}
     for names in lacking:
         for kind, values in by_kind.items():

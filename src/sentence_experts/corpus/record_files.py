@@ -19,7 +19,7 @@ import numpy as np
 
 from sentence_experts.compat.multiprocessing import DetachedContext
 from sentence_experts.corpus.formats.json_records import Raw, parsed
-from sentence_experts.corpus.formats.openalex_lists import GoneWorks, list_kind, read_gone
+from sentence_experts.corpus.formats.openalex_lists import RemovedWorks, list_kind, read_removed
 from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter, iso_day
 from sentence_experts.corpus.jobs import follow_parent
 from sentence_experts.corpus.paper import Rejection
@@ -129,13 +129,13 @@ class RecordFiles:
         waiting = [(number, file) for number, file in numbered if ignored_if_done(number, parts) is None]
         if not waiting:
             return
-        gone = parts.folder / "gone.npy"
-        np.save(gone, read_gone(self.lists))
+        removed = parts.folder / "removed.npy"
+        np.save(removed, read_removed(self.lists))
         with ExitStack() as stack:
             advance = stack.enter_context(progress("files of records", len(waiting)))
             if self.workers == 1 or len(waiting) == 1:
                 for number, file in waiting:
-                    parse_file(number, file, self.chosen, gone, parts)
+                    parse_file(number, file, self.chosen, removed, parts)
                     advance()
                 return
             workers = min(self.workers, len(waiting))
@@ -145,7 +145,7 @@ class RecordFiles:
             running: set[Future[None]] = set()
             try:
                 for number, file in waiting:
-                    running.add(pool.submit(parse_file, number, file, self.chosen, gone, parts))
+                    running.add(pool.submit(parse_file, number, file, self.chosen, removed, parts))
                     while len(running) >= 2 * workers:
                         finished, running = wait(running, return_when=FIRST_COMPLETED)
                         for future in finished:
@@ -161,14 +161,16 @@ class RecordFiles:
                 ) from error
 
 
-def parse_file(source: int, file: RecordFile, chosen: RecordFilter, gone: Path, parts: PartStore) -> None:
+def parse_file(source: int, file: RecordFile, chosen: RecordFilter, removed: Path, parts: PartStore) -> None:
     """Write the parts of one file that are not there, and note that it is done."""
     format = FORMATS.get(file.format)
     if format is None:
         mark_done(source, parts, 0, 0, [Rejection(file.name, None, None, "unknown-format")])
         return
     # Mapped, so that all workers share its pages.
-    reading = Reading(file.name, chosen, iso_day(file.name) or 0, GoneWorks(np.load(gone, mmap_mode="r")))
+    reading = Reading(
+        file.name, chosen, iso_day(file.name) or 0, RemovedWorks(np.load(removed, mmap_mode="r"))
+    )
     count = row = 0
     rejections: list[Rejection] = []
     for group, errors in _groups(format.records(file.path)):

@@ -20,7 +20,7 @@ from sentence_experts.corpus.formats import (
 )
 from sentence_experts.corpus.formats.exports import beginning
 from sentence_experts.corpus.formats.json_records import Raw, is_parquet, parsed, read_raw
-from sentence_experts.corpus.formats.openalex_lists import GoneWorks
+from sentence_experts.corpus.formats.openalex_lists import RemovedWorks
 from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter
 from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING
 from sentence_experts.corpus.paper import Paper, Rejection
@@ -70,7 +70,7 @@ class Reading:
     name: str
     chosen: RecordFilter
     day: int
-    gone: GoneWorks
+    gone: RemovedWorks
     """OpenAlex's deleted and merged works."""
 
 

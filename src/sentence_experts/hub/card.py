@@ -18,8 +18,8 @@ from sentence_experts.tasks.dataset import Tasks
 SHOWN = {metric: COLUMNS[metric] for metric in ("roc_auc", "f1_max")}
 LIMITS = """## Limits
 
-- Each text needs a route in front, unless the model has a default one; a text without is an error. A route
-  that a text was not meant for still gives a vector, of a poorer kind.
+- Each text needs a route in front, unless the model has a default one; a text without one is an error. A
+  route that a text was not meant for still gives a vector, but a worse one.
 - The vectors of different routes are not meant to be compared with each other.
 - A text is cut off after {length:,} tokens.
 - Figures hold for the data that they name. What the model does on other texts and languages was not measured.

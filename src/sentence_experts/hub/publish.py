@@ -50,7 +50,7 @@ class PublishedFile:
 
 @dataclass(frozen=True, repr=False)
 class Publication:
-    """A repository as it was assembled, and uploaded if so wished.
+    """A repository as it was assembled, and uploaded if `upload` was given.
 
     Attributes:
         repo: its id.
@@ -121,7 +121,7 @@ def publish(
     """
     config = PublishConfig.of(config, **settings)
     if not _REPO.fullmatch(repo):
-        raise UsageError(f"`repo` is {repo!r}; the id of a repository is a name and a name, such as me/name")
+        raise UsageError(f"`repo` is {repo!r}; the id of a repository is OWNER/NAME, such as me/name")
     sources = _opened(data)
     results = None if evaluation is None else _results(model, evaluation, config)
     encoder = load(model, device="cpu", int8=False)
@@ -235,5 +235,5 @@ def _upload(folder: Path, repo: str, config: PublishConfig) -> str:
             delete_patterns=[WEIGHTS, INDEX, EXPERT_FILES, f"{DENSE_MODELS}/*"],
         )
     except Exception as error:  # no network, no token, no right to write there
-        raise InputError(f"{repo}: the hub did not take it: {brief(error)}") from error
+        raise InputError(f"{repo}: the hub refused it: {brief(error)}") from error
     return str(commit.commit_url)

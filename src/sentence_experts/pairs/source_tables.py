@@ -81,6 +81,6 @@ def warn_of_ratings(name: str, table: pa.Table, ignored: list[str]) -> None:
             low, high = pc.min(values).as_py(), pc.max(values).as_py()
             logger.warning(
                 f"{name}: the column {column} ({low:g} to {high:g}) is not read: every row counts as linked. "
-                "If it rates how alike the texts are, evaluate the file as a task of the kind sts "
+                "If it rates how similar the texts are, evaluate the file as a task of the kind sts "
                 "(`compile_tasks`); if it is 1 for linked and 0 for not, rename it to label"
             )

@@ -1,4 +1,4 @@
-"""OpenAlex's lists of works that are no more: deleted ones, and those merged into another.
+"""OpenAlex's lists of works that no longer exist: deleted ones, and those merged into another.
 
 Sources: `deleted_ids.csv` (a column `work_id` or `id`) and the folder `merged_ids/works` (files by date with
 the columns `merge_date`, `id`, `merge_into_id`) of its snapshot.
@@ -17,7 +17,7 @@ _DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
 _MERGED_FOLDER = "merged_ids"
 _NUMBER = "try_cast(regexp_extract({}, '[Ww]?([0-9]+)$', 1) AS BIGINT)"
 _MAX_MERGERS = 20
-"""Of a work one after another; more are a circle."""
+"""Maximum number of times that a work was merged; more are a circle."""
 
 
 def list_kind(path: Path) -> str | None:
@@ -29,8 +29,8 @@ def list_kind(path: Path) -> str | None:
 
 
 @dataclass(frozen=True)
-class GoneWorks:
-    """Works that are no more, by their numbers.
+class RemovedWorks:
+    """Works that no longer exist, by their numbers.
 
     Attributes:
         table: number of each work (ascending), and of the one that it was merged into or 0; shape (2, works).
@@ -39,7 +39,7 @@ class GoneWorks:
     table: np.ndarray
 
     def reason(self, number: int) -> str | None:
-        """`deleted` or `merged` for a work that is no more."""
+        """`deleted` or `merged` for a work that no longer exists."""
         numbers, successors = self.table
         place = int(np.searchsorted(numbers, number))
         if place == len(numbers) or numbers[place] != number:
@@ -59,8 +59,8 @@ class GoneWorks:
         return tuple(dict.fromkeys(number for number in now if number != own))
 
 
-def read_gone(lists: list[Path]) -> np.ndarray:
-    """The lists as a table for `GoneWorks`; a work that was merged counts as that, into the end of a chain.
+def read_removed(lists: list[Path]) -> np.ndarray:
+    """The lists as a table for `RemovedWorks`; a merged work is followed to the end of its chain.
 
     Raises:
         InputError: a list lacks its columns.
@@ -77,10 +77,10 @@ def read_gone(lists: list[Path]) -> np.ndarray:
     apart = merged != successors
     merged, successors = merged[apart], successors[apart]
     deleted = np.setdiff1d(deleted, merged)
-    gone = np.stack([
+    removed = np.stack([
         np.concatenate([merged, deleted]), np.concatenate([successors, np.zeros_like(deleted)]),
     ])  # fmt: skip
-    return np.ascontiguousarray(gone[:, np.argsort(gone[0])])
+    return np.ascontiguousarray(removed[:, np.argsort(removed[0])])
 
 
 def _numbers(files: list[Path], what: str, *columns: str) -> np.ndarray:
