@@ -25,7 +25,7 @@ def pairs(rows: list[tuple[str, str, int]]) -> pa.Table:
     return pa.table(dict(zip(PAIR_COLUMNS, columns, strict=True)))
 
 
-def test_works_paired_anew_keep_their_degrees_and_are_unlinked() -> None:
+def test_works_paired_again_keep_their_degrees_and_are_unlinked() -> None:
     rows = [("p", cited) for cited in "abcd"] + [("q", cited) for cited in "efgh"]
     rows += [("r", cited) for cited in "ijkl"]
     papers = pa.table({"paper_id": [*"pqr"], "title": [*"PQR"]})

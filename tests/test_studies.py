@@ -23,7 +23,7 @@ from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs
 
 
-def test_a_killed_study_goes_on_after_its_last_whole_run(tmp_path: Path) -> None:
+def test_a_killed_study_continues_after_its_last_whole_run(tmp_path: Path) -> None:
     runs = studies.RunFile(tmp_path, "some", {"steps": 20})
     for seed in (1, 0):
         runs.append({"arm": "dense", "seed": seed})
@@ -58,7 +58,7 @@ def _arm(better_by: float, noise: float) -> Runs:
     return Runs.joined([studies.auc_of(test, {"only": each.tolist()}) for each in scores])
 
 
-def test_a_difference_is_better_equal_or_not_told_apart() -> None:
+def test_a_difference_is_better_equal_or_undecided() -> None:
     arms = {
         "plain": _arm(0.0, 0.01),
         "same": _arm(0.001, 0.01),
@@ -115,7 +115,7 @@ def test_backward_transfer_is_the_mean_over_all_tasks_but_the_last_in_any_order(
     assert "construction" in add_without_forgetting.transfer(tests, [{"own": {}, "scores": {}}])
 
 
-def test_steps_and_what_reaches_the_goal_are_told_for_each_part() -> None:
+def test_steps_and_what_reaches_the_goal_are_reported_for_each_part() -> None:
     def run(*figures: float) -> studies.Row:
         return {
             "curve": [{"step": 60 * n, "seconds": n, "auc": auc} for n, auc in enumerate(figures, start=1)]

@@ -192,7 +192,7 @@ def test_brackets_in_paths_and_names_are_text(
 @pytest.mark.parametrize(
     ("arguments", "how"), [([], "command"), (["--overwrite"], "command without --overwrite")]
 )
-def test_interrupted_command_says_how_to_go_on(
+def test_interrupted_command_says_how_to_continue(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], how: str
 ) -> None:
     def interrupt(*names: str) -> None:

@@ -115,7 +115,7 @@ class Doubled:
         return 2 * type(self.module).forward(self.module, value)
 
 
-def test_a_replaced_forward_runs_whoever_calls_it_and_goes_with_copies() -> None:
+def test_a_replaced_forward_runs_for_every_caller_and_in_copies() -> None:
     model = torch.nn.Linear(2, 2)
     ones = torch.ones(1, 2)
     twice = 2 * model(ones)

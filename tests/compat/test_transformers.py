@@ -128,7 +128,7 @@ def test_what_loading_finds_wrong_is_collected_and_not_printed(
         BertModel.from_pretrained(tmp_path)
 
 
-def test_decoders_are_told_from_encoders() -> None:
+def test_decoders_are_distinguished_from_encoders() -> None:
     decoders = {"llama", "qwen2", "gpt2", "mistral", "olmoe"}
     encoders = {"bert", "modernbert", "nomic_bert", "roberta", "xlm-roberta", "mpnet", None}
     assert {name for name in decoders | encoders if is_causal_only(name)} == decoders

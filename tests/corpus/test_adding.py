@@ -75,7 +75,7 @@ def test_what_a_corpus_has_is_not_added_again(
     assert (tmp_path / "corpus" / "papers.parquet").stat().st_mtime_ns == written
 
 
-def test_an_addition_that_was_stopped_goes_on(
+def test_an_addition_that_was_stopped_continues(
     tmp_path: Path, article: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import_corpus([article], tmp_path / "corpus", workers=1)
@@ -99,7 +99,7 @@ def test_a_wrong_source_leaves_the_corpus_as_it_was(tmp_path: Path, article: Pat
     assert len(papers(CorpusFolder.open(tmp_path / "corpus"))) == 1
 
 
-def test_a_fetched_corpus_does_not_lose_its_domains_unsaid(tmp_path: Path, article: Path) -> None:
+def test_a_fetched_corpus_does_not_lose_its_domains_silently(tmp_path: Path, article: Path) -> None:
     fetched = import_corpus([article], tmp_path / "fetched", workers=1)
     manifest = json.loads((fetched.path / MANIFEST).read_text())
     manifest["tables"][DOMAINS] = {}

@@ -182,7 +182,7 @@ def test_csv_of_zotero(tmp_path: Path) -> None:
     assert corpus.manifest["counts"]["rejected"] == {"not-a-paper": 1}
 
 
-def test_xml_of_endnote_is_told_from_articles(tmp_path: Path) -> None:
+def test_xml_of_endnote_is_distinguished_from_articles(tmp_path: Path) -> None:
     """To the published schema: no real sample is at hand."""
     paper = one(imported(tmp_path, "x.xml", ENDNOTE))
     assert (paper["doi"], paper["pmid"], paper["title"]) == ("10.1000/rice", "31", "Rice in drought")
@@ -205,7 +205,7 @@ def test_of_two_entries_of_one_work_the_one_that_says_more_counts(tmp_path: Path
     assert left_out["detail"] == "the same work as x.bib/record 2"
 
 
-def test_a_wrong_format_is_told_the_likely_one(tmp_path: Path) -> None:
+def test_an_error_about_a_wrong_format_names_the_likely_one(tmp_path: Path) -> None:
     (tmp_path / "x.ris").write_text(RIS)
     with pytest.raises(InputError, match=r"x\.ris looks like `format=ris`, not bibtex"):
         import_corpus([tmp_path / "x.ris"], format="bibtex")
@@ -224,7 +224,7 @@ def test_several_formats_are_one_corpus_merged_by_identifier(tmp_path: Path) -> 
     ]
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "latin.ris").write_bytes(RIS.replace("Roots", "Würzeln").encode("latin-1"))
     with pytest.raises(InputError, match=r"encoding: not UTF-8.*save it as UTF-8"):
         import_corpus([tmp_path / "latin.ris"], workers=1)

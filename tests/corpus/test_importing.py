@@ -76,7 +76,7 @@ import_corpus(sys.argv[1:2], sys.argv[2], workers=1)
 """
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
+def test_a_killed_run_continues_and_ends_with_the_same_bytes(
     simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, out = simulated / "simulated.tar.gz", tmp_path / "out"
@@ -145,7 +145,7 @@ def test_a_second_run_does_nothing(
     assert "is finished already" in capsys.readouterr().err
 
 
-def test_another_corpus_is_replaced_only_when_told_to(
+def test_another_corpus_is_replaced_only_with_overwrite(
     simulated: Path, folder: Callable[..., Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"

@@ -147,7 +147,7 @@ def test_books_and_chapters() -> None:
     assert one(book.format("")).title == "GeneReviews"
 
 
-def test_what_is_no_record_is_named_and_the_rest_goes_on() -> None:
+def test_what_is_not_a_record_is_named_and_the_rest_is_read() -> None:
     found = outcomes(
         record_set(record("1"), record(None), deletion("8", "x", "9"), "<Strange/>", record("2"))
     )

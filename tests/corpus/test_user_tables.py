@@ -218,7 +218,7 @@ def test_dois_of_papers_that_cannot_be_read_are_counted_and_named(tmp_path: Path
         (["Retracted", "False", ""], [1, 0, 0]),
     ],
 )
-def test_a_retraction_is_read_alike_from_every_kind_of_file(
+def test_a_retraction_is_read_from_every_kind_of_file(
     tmp_path: Path, ending: str, values: list[Any], retracted: list[int]
 ) -> None:
     rows = [{**paper, "retracted": value} for paper, value in zip(PAPERS, values, strict=True)]

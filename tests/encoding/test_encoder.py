@@ -33,7 +33,7 @@ def test_vectors_do_not_depend_on_batches_order_or_company(plain):
     assert plain.encode([]).shape == (0, 32)
 
 
-def test_texts_are_cut_to_the_longest_asked_for_or_that_the_model_reads(plain, plain_model):
+def test_texts_are_cut_to_max_length_or_what_the_model_reads(plain, plain_model):
     short = BatchEncoder(load(plain_model, device="cpu", max_length=8))
     long, start = "Sleep helps memory " * 30, "Sleep helps memory Sleep helps memory "
     assert np.abs(short.encode([long]) - short.encode([long + "rice"])).max() < 1e-6

@@ -47,7 +47,7 @@ def test_half_precision(files, tmp_path):
     assert np.array_equal(np.load(tmp_path / "v.npy"), vectors.astype(np.float16))
 
 
-def test_what_cannot_be_written_is_said(tmp_path):
+def test_what_cannot_be_written_is_reported(tmp_path):
     with pytest.raises(UsageError, match="unknown precision 'int4': choose float32, float16, int8"):
         check_form(tmp_path / "v.npy", "int4")
     with pytest.raises(UsageError, match=r"vectors of int8 are written to .npy"):

@@ -19,7 +19,7 @@ def test_scores_of_a_table() -> None:
     assert "4 pairs, 2 of them linked" in repr(found)
 
 
-def test_linked_pairs_alone_are_told_of_the_threshold(caplog: pytest.LogCaptureFixture) -> None:
+def test_linked_pairs_alone_get_a_note_on_the_threshold(caplog: pytest.LogCaptureFixture) -> None:
     table = pd.DataFrame({"prediction": [0.9, 0.2], "label": [1, 1]})
     with caplog.at_level(logging.INFO, "sentence_experts"):
         assert evaluate_scores(table).metrics["f1_max"] == 1

@@ -124,7 +124,7 @@ def test_a_setting_of_the_user_comes_before_the_published_one(olmoe, texts):
     assert np.array_equal(embedder.states(texts).routing, plain.routing)
 
 
-def test_it_is_named_and_its_cost_is_said(olmoe, texts, tmp_path, capsys):
+def test_it_is_named_and_its_cost_is_reported(olmoe, texts, tmp_path, capsys):
     embedder = MoeEmbedder(str(olmoe), standard="faithful", device="cpu")
     said = " ".join(capsys.readouterr().err.split())
     assert "depends on its neighbours" in said

@@ -143,7 +143,7 @@ def test_the_dataset_says_how_many_articles_leak(compiled: Compile) -> None:
     assert compiled(relation="coupling", unit="title+abstract", rare=20).manifest["test_articles"] is None
 
 
-def test_sets_far_from_the_fractions_asked_for_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sets_far_from_the_fractions_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     works = [{"paper_id": f"w{n}", "title": f"Work {n}", "abstract": f"About {n}"} for n in range(160)]
     review = [{"citing": "review", "cited": f"w{n}"} for n in range(40)]
     small = [{"citing": f"a{n}", "cited": f"w{40 + 3 * n + k}"} for n in range(40) for k in range(3)]

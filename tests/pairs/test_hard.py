@@ -90,7 +90,7 @@ def test_compiled_negatives_are_near_and_as_frequent(compiled: Compile) -> None:
     assert shared["hard"] > shared["matched"] + 0.5
 
 
-def test_how_many_are_near_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_near_negatives_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     works = [{"paper_id": f"w{n:02d}", "title": f"{TOPICS[n % 5]} and {TOPICS[n % 3]}"} for n in range(60)]
     citations = [{"citing": f"a{n // 3}", "cited": f"w{n:02d}"} for n in range(60)]
     caplog.set_level("INFO")

@@ -47,7 +47,7 @@ def test_works_with_the_same_text_are_no_negative() -> None:
     assert {tuple(pair) for pair in drawn[0].tolist()} == {(0, 2), (1, 2)}
 
 
-def test_one_end_comes_from_the_newest_papers_when_asked() -> None:
+def test_one_end_comes_from_the_newest_papers_when_required() -> None:
     known = works(60)
     sampler = NegativeSampler(known, linked_if_close, np.random.default_rng(0))
     request = Request("test", "a", 50, np.arange(60), one_end=np.arange(60) >= 50)

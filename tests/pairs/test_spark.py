@@ -155,7 +155,7 @@ def test_spark_compiles_pairs_by_proximity_as_duckdb_does(
 
 
 @needs_spark
-def test_both_engines_fold_texts_alike(nasty: CorpusFolder, session: None, tmp_path: Path) -> None:
+def test_both_engines_fold_texts_in_the_same_way(nasty: CorpusFolder, session: None, tmp_path: Path) -> None:
     found = []
     for settings in (SPARK, DUCKDB):
         with opened(PairsConfig.of(**settings), tmp_path / "pairs") as engine:

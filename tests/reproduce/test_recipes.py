@@ -75,7 +75,7 @@ def test_every_step_calls_a_function_with_its_own_settings(file: Path, scale: st
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
-def test_only_a_learned_router_is_told_how_to_learn(file: Path) -> None:
+def test_only_a_learned_router_has_settings_for_its_losses(file: Path) -> None:
     recipe = read_recipe(file)
     of_routers = {"router_loss", "router_learning_rate", "balance_loss", "route_by"}
     for run in recipe.runs:

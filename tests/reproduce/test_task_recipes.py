@@ -149,7 +149,7 @@ def test_models_of_mote_differ_only_as_in_the_paper() -> None:
     assert (runs["SEM"].per_route, runs["EA"].average_of) == (True, "EOB")
 
 
-def test_all_models_are_trained_alike_on_the_same_data(tmp_path: Path) -> None:
+def test_all_models_are_trained_with_the_same_settings_and_data(tmp_path: Path) -> None:
     experiment = planned(MOTE / "all.yaml", tmp_path)
     trainings = [step for step in experiment.steps if step.call == "train"]
     assert len(trainings) == 9  # EM, three SEM, IC, MoTE, static, TLR, EOB

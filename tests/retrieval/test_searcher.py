@@ -216,7 +216,7 @@ def test_ranks_in_a_large_corpus_are_estimated_from_a_sample(searcher, monkeypat
         assert [rank for rank, _ in ours] == [rank for rank, _ in theirs]
 
 
-def test_hybrid_does_not_depend_on_how_many_papers_are_asked_for(searcher):
+def test_hybrid_does_not_depend_on_top_k(searcher):
     ten = searcher.search("Memory in rats", top_k=9, hybrid=True)[0]
     two = searcher.search("Memory in rats", top_k=2, hybrid=True)[0]
     assert [hit.row for hit in two] == [hit.row for hit in ten[:2]]

@@ -40,7 +40,7 @@ def ask(client: TestClient, **fields: Any) -> Any:
     return client.post(PATH, json={"input": "a text", **fields})
 
 
-def test_a_key_is_asked_for_everywhere_but_for_health(plain: SentenceTransformer, keys: Path) -> None:
+def test_a_key_is_required_everywhere_but_for_health(plain: SentenceTransformer, keys: Path) -> None:
     with client_of({"m": plain}, "example.org", host="0.0.0.0", api_key_file=keys) as client:
         for sent in (
             {},

@@ -24,7 +24,7 @@ def test_langchain_with_texts(server: RunningServer, experts: ExpertEncoder) -> 
     np.testing.assert_allclose(embeddings.embed_query("Sleep"), expected[1], atol=1e-6)
 
 
-def test_langchain_with_token_ids_is_told_what_to_do(server: RunningServer) -> None:
+def test_the_error_for_langchain_with_token_ids_says_what_to_do(server: RunningServer) -> None:
     """What it sends by default, without the vocabulary that it would fetch for that."""
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
     with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False"):

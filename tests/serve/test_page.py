@@ -290,7 +290,7 @@ def test_the_page_asks_for_a_key(chromium: Any, tmp_path: Path, experts_folder: 
         assert "Bearer $KEY" in page.inner_text("#curl-text")
 
 
-def test_a_refused_request_is_told(chromium: Any, served: RunningServer) -> None:
+def test_a_refused_request_is_reported(chromium: Any, served: RunningServer) -> None:
     with chromium.new_context() as within:
         page = within.new_page()
         page.goto(f"{served.url}/?q=a&year=soon")

@@ -22,7 +22,7 @@ from sentence_experts.storage import NoSpaceError, explained, locked, read_json
         ValueError("Error while serializing: I/O error: No space left on device (os error 28)"),
     ],
 )
-def test_full_disk_is_one_line_whoever_notices(tmp_path: Path, error: Exception) -> None:
+def test_full_disk_is_one_line_from_every_library(tmp_path: Path, error: Exception) -> None:
     with pytest.raises(NoSpaceError, match=r"MB free in .*make room"), locked(tmp_path / "out", "write"):
         raise error
 

@@ -113,7 +113,7 @@ def test_known_names_that_are_in_the_way_are_named_before_the_work(tmp_path: Pat
         pass
 
 
-def test_interrupted_run_goes_on_only_with_its_own_settings(tmp_path: Path):
+def test_interrupted_run_continues_only_with_its_own_settings(tmp_path: Path):
     out = tmp_path / "run"
     assert grow(out, {"seed": 1}, 1) == "new"
     with pytest.raises(InputError, match="not finished"):
@@ -157,7 +157,7 @@ def test_damaged_result_is_named_and_made_again_on_request(tmp_path: Path, damag
     assert (out / "a").read_text() == "1"
 
 
-def test_damaged_record_is_named_and_begun_anew_on_request(tmp_path: Path):
+def test_damaged_record_is_named_and_replaced_with_overwrite(tmp_path: Path):
     for out, write in ((tmp_path / "run", grow_all), (tmp_path / "v.npy", encode_all)):
         write(out)
         record = out / RECORD if out.is_dir() else tmp_path / "v.npy.json"
@@ -170,9 +170,7 @@ def test_damaged_record_is_named_and_begun_anew_on_request(tmp_path: Path):
 
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.01, 0])
 @pytest.mark.parametrize("check", [check_finished, check_unchanged])
-def test_damaged_record_is_named_to_whoever_reads(
-    tmp_path: Path, check: Callable[[Path], None], share: float
-):
+def test_damaged_record_is_named_to_every_reader(tmp_path: Path, check: Callable[[Path], None], share: float):
     out = tmp_path / "m"
     write_folder(out, {}, {"a": "1"})
     check(out)

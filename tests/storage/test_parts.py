@@ -43,7 +43,7 @@ def test_parts_of_other_settings_are_removed(tmp_path: Path):
     assert json.loads((tmp_path / "settings.json").read_text())["settings"] == {"model": "b"}
 
 
-def test_folder_without_readable_settings_is_begun_anew(tmp_path: Path):
+def test_folder_without_readable_settings_is_emptied(tmp_path: Path):
     parts = PartStore.open(tmp_path, {}, ".txt")
     write(parts, 0, "")
     (tmp_path / "settings.json").write_text("{")

@@ -69,7 +69,7 @@ def test_other_settings_have_their_own_cache(tmp_path: Path, changed: str):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_cache_under_name_of_another_is_begun_anew(tmp_path: Path):
+def test_cache_under_name_of_another_is_emptied(tmp_path: Path):
     mine = TextCache(tmp_path, "m", SETTINGS)
     mine.fetch(["aa"], Letters())
     other = TextCache(tmp_path, "m", SETTINGS | {"route": None}).folder

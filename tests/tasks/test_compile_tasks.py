@@ -124,7 +124,7 @@ def test_a_text_that_one_dataset_tests_is_trained_on_by_none(tmp_path: Path) -> 
     assert removed["retrieval"]["plants"]["removed"]["negatives_seen_in_evaluation"] > 25
 
 
-def test_at_most_so_many_rows_and_the_same_ones_first(tmp_path: Path) -> None:
+def test_a_smaller_sample_is_part_of_a_larger_one(tmp_path: Path) -> None:
     tasks = task_content(tmp_path)
     few = compiled(tmp_path, tasks, max_train=8, max_eval=3)
     first = few.pairs("retrieval", "plants", "train")["anchor_id"].to_pylist()

@@ -115,7 +115,7 @@ def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_retracted_papers_are_kept_if_asked_for(corpus: Path) -> None:
+def test_retracted_papers_are_kept_with_that_setting(corpus: Path) -> None:
     source = {"corpus": str(corpus / "corpus"), "anchor": "title", "positive": "abstract"}
     tasks = {"t": {"kind": "pairs", "datasets": {"d": source}}}
     for keep, expected in ((False, 1), (True, None)):

@@ -64,7 +64,7 @@ def test_the_gain_is_that_over_the_model_before(pairs: Pairs, tiny_experts: Path
 
 
 @pytest.mark.usefixtures("falling")
-def test_a_run_killed_after_its_last_step_does_not_go_on(
+def test_a_run_killed_after_its_last_step_trains_no_further(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*args: object) -> None:
@@ -79,7 +79,7 @@ def test_a_run_killed_after_its_last_step_does_not_go_on(
 
 
 @pytest.mark.usefixtures("falling")
-def test_the_last_step_is_kept_if_asked_for(
+def test_the_last_step_is_kept_with_that_setting(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*args: object) -> None:
@@ -150,7 +150,7 @@ def test_a_domain_of_one_kind_of_pairs_is_named(
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_checkpoints_of_a_finished_run_stay_only_if_asked_for(
+def test_checkpoints_of_a_finished_run_stay_only_with_that_setting(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path, keep: bool
 ) -> None:
     config = TrainConfig.of(SHORT, max_steps=2, keep_checkpoints=keep)

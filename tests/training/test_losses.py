@@ -269,7 +269,7 @@ def test_dropout_is_the_same_in_both_passes_of_gradient_caching(tiny_experts: Pa
     assert different != pytest.approx(plain, abs=1e-4)
 
 
-def test_the_learned_scale_starts_where_asked_and_has_the_right_gradient(model: SentenceTransformer) -> None:
+def test_the_learned_scale_starts_where_set_and_has_the_right_gradient(model: SentenceTransformer) -> None:
     loss = made(model, "learned_temperature", scale=3.0)
     assert loss.learned() == {"temperature": pytest.approx(1 / 3.0)}
     columns = features(model, TEXTS, OTHERS)

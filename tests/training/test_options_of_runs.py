@@ -173,9 +173,7 @@ def test_a_single_domains_run_sees_that_domain_alone(
     assert "were not used as negatives" in card
 
 
-def test_known_positives_are_masked_unless_told_otherwise(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path
-) -> None:
+def test_known_positives_are_masked_by_default(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     # Of 32 pairs among 24 papers many are linked across a batch, so the mask changes the model.
     for name, mask in (("masked", True), ("plain", False)):
         train(str(tiny_experts), pairs, SHORT.model_copy(update={"mask_known": mask}), tmp_path / name)

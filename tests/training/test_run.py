@@ -108,7 +108,7 @@ def test_gradient_caching_trains_the_same_model(
 
 
 @pytest.mark.parametrize(("batches", "most"), [("mixed", 2), ("homogeneous", 1)])
-def test_batches_are_of_one_domain_when_asked(
+def test_batches_are_of_one_domain_when_set_so(
     pairs: Pairs,
     tiny_experts: Path,
     tmp_path: Path,

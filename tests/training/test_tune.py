@@ -57,13 +57,13 @@ def test_first_of_equals_is_the_best() -> None:
     assert best_of(several).number == 2
 
 
-def test_seed_decides_what_is_drawn(result: TuneResult, pairs: Pairs, tiny_experts: Path) -> None:
+def test_seed_decides_the_sample(result: TuneResult, pairs: Pairs, tiny_experts: Path) -> None:
     other = tune(tiny_experts, pairs, space=SPACE, trials=1, search_seed=1, **SHARED)
     assert other.trials[0].settings != result.trials[0].settings
     assert other.out is None
 
 
-def test_tasks_and_pairs_are_searched_alike(tasks: Tasks, task_experts: Path) -> None:
+def test_tasks_and_pairs_are_searched_in_the_same_way(tasks: Tasks, task_experts: Path) -> None:
     space = {"batch_size": Categories(type="categorical", choices=(4, 6))}
     found = tune(task_experts, tasks, space=space, trials=1, max_steps=2, eval_steps=2, fraction=0.5)
     assert found.best.best is not None
@@ -73,7 +73,7 @@ def _search_in_child(model: Path, pairs: Path, out: Path) -> None:
     tune(model, pairs, out=out, space=SPACE, trials=3, **SHARED)
 
 
-def test_killed_search_goes_on_as_if_nothing_had_happened(
+def test_killed_search_continues_as_if_nothing_had_happened(
     result: TuneResult, pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
@@ -117,7 +117,7 @@ def test_draws_follow_from_seed_number_and_for_tpe_the_trials_before(sampler: st
     assert (after(0.1) != after(0.4)) == learns
 
 
-def test_failed_trial_is_recorded_and_the_search_goes_on(
+def test_failed_trial_is_recorded_and_the_search_continues(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
     shared = {**SHARED, "batch_size": 8}

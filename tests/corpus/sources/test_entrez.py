@@ -137,7 +137,7 @@ def test_real_records_are_kept_one_by_one_and_lost_ones_named(
     assert len(world.asked) == asked, "nothing is fetched twice"
 
 
-def test_links_are_asked_for_one_record_at_a_time(world: Replay, connect) -> None:
+def test_links_are_requested_one_record_at_a_time(world: Replay, connect) -> None:
     world.links = {str(n): {"cited_by": [n + 1000, n + 2000], "references": [n + 1]} for n in range(1, 251)}
     requests = connect()
     found = Entrez(requests).links("pubmed_pubmed_citedin", [str(n) for n in range(1, 251)])

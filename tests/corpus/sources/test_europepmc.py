@@ -17,7 +17,7 @@ def record(number: int, **more: Any) -> dict[str, Any]:
     return {"id": str(number), "source": "MED", "pmid": str(number), "title": f"Paper {number}"} | more
 
 
-def test_every_page_is_read_and_a_broken_search_goes_on(world: Replay, connect) -> None:
+def test_every_page_is_read_and_a_broken_search_continues(world: Replay, connect) -> None:
     world.epmc["asthma"] = [record(n) for n in range(1, 11)]  # the server gives 3 a page
     world.fault = lambda number, path: "503" if number >= 2 else None
     requests = connect(attempts=1)

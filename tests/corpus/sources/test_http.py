@@ -48,7 +48,7 @@ def test_permanent_fault_fails_only_its_request(world: Replay, connect, fault: s
     assert len(world.asked) == 2
 
 
-def test_what_is_not_there_is_not_asked_for_again(world: Replay, connect) -> None:
+def test_what_is_not_there_is_not_requested_again(world: Replay, connect) -> None:
     requests = connect()
     with pytest.raises(AbsentError, match="metadata/PMC1"):
         requests.client.get(f"{requests.services.pmc_bucket.url}/metadata/PMC1.1.json")

@@ -52,7 +52,7 @@ def start(plan: Path, out: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.timeout(60 + 60 * KILLS)
 @pytest.mark.parametrize("number", range(KILLS))
-def test_a_killed_fetch_goes_on_to_the_same_bytes(
+def test_a_killed_fetch_continues_to_the_same_bytes(
     served: tuple[Replay, Path, Path], tmp_path: Path, number: int
 ) -> None:
     world, plan, whole = served

@@ -161,7 +161,7 @@ def test_versions_of_5000_digits_are_no_versions(world: Replay, connect) -> None
     assert Bucket(requests).version("PMC1").name == "PMC1.1"  # type: ignore[union-attr]
 
 
-def test_a_journal_poisoned_by_an_older_version_is_asked_again(
+def test_doubtful_answers_of_an_older_version_are_requested_again(
     world: Replay, connect, tmp_path: Path
 ) -> None:
     path = tmp_path / "journal.sqlite"

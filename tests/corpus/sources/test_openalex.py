@@ -40,7 +40,7 @@ def settings(world: Replay) -> Iterator[dict[str, Any]]:
         yield {"source": "openalex", "services": world.services(base), **PATIENCE}
 
 
-def test_every_page_is_read_and_a_broken_fetch_goes_on(
+def test_every_page_is_read_and_a_broken_fetch_continues(
     world: Replay, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     world.openalex["type:article,is_retracted:false"] = [work(n, n + 1) for n in range(1, 8)]

@@ -74,7 +74,9 @@ def test_a_missing_package_is_named(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trust", [None, False, True])
-def test_registered_types_are_not_asked_for(encoder: ExpertEncoder, folder: Path, trust: bool | None) -> None:
+def test_registered_types_need_no_remote_code(
+    encoder: ExpertEncoder, folder: Path, trust: bool | None
+) -> None:
     options = {} if trust is None else {"trust_remote_code": trust}
     stock = SentenceTransformer(str(folder), device="cpu", **options)
     assert type(stock[0].auto_model) is type(encoder[0].auto_model)

@@ -122,7 +122,9 @@ def test_names_with_the_same_normalized_token_are_refused(bases: dict[str, Sente
         with_domain_tokens(bases["bert"].tokenizer, ["cafe", "café"])
 
 
-def test_instructions_that_begin_alike_are_told_apart(base: SentenceTransformer, texts: list[str]) -> None:
+def test_instructions_with_a_common_beginning_are_distinguished(
+    base: SentenceTransformer, texts: list[str]
+) -> None:
     prefixes = {"query": "search query: ", "document": "search document: ", "any": "search: "}
     routes = prefix_routes(base.tokenizer, prefixes)
     for route, prefix in zip(routes, prefixes.values(), strict=True):

@@ -143,7 +143,7 @@ def test_left_padding_is_right_padding(choosing: SentenceTransformer) -> None:
 
 
 @pytest.mark.parametrize("expert_ids", [None, [2, 0, 1, 0, 2, 1, 1]])
-def test_packed_sequences_are_routed_alike(
+def test_packed_sequences_are_routed_as_padded_ones(
     choosing: SentenceTransformer, expert_ids: list[int] | None
 ) -> None:
     model = choosing[0].auto_model

@@ -138,7 +138,7 @@ def test_padding_takes_no_part(choosing: SentenceTransformer) -> None:
         assert torch.allclose(mine, other, atol=1e-5)
 
 
-def test_packed_sequences_are_routed_alike(choosing: SentenceTransformer) -> None:
+def test_packed_sequences_are_routed_as_padded_ones(choosing: SentenceTransformer) -> None:
     model, padded = choosing[0].auto_model, features_of(choosing, PLAIN)
     expected = model(**padded)
     with token_loads_of(choosing) as padded_loads:

@@ -139,7 +139,7 @@ def test_changes_are_not_lost(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["bert"], indirect=True)
-def test_what_cannot_be_loaded_is_said(folder: Path, bases: dict[str, SentenceTransformer]) -> None:
+def test_what_cannot_be_loaded_is_reported(folder: Path, bases: dict[str, SentenceTransformer]) -> None:
     with pytest.raises(RouteError, match=r"no route is named 'quary'; .*query"):
         sentence_experts.load(folder, device="cpu", routes=["quary"])
     with pytest.raises(RouteError, match="at least one"):
