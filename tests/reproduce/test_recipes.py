@@ -79,8 +79,8 @@ def test_only_a_learned_router_has_settings_for_its_losses(file: Path) -> None:
     recipe = read_recipe(file)
     of_routers = {"router_loss", "router_learning_rate", "balance_loss", "route_by"}
     for run in recipe.runs:
-        told = of_routers & recipe.train_settings(run, False).keys()
-        assert bool(told) == ((run.extend or {}).get("router") == "learned"), run.row
+        given = of_routers & recipe.train_settings(run, False).keys()
+        assert bool(given) == ((run.extend or {}).get("router") == "learned"), run.row
     assert not of_routers & recipe.train_settings(None, False).keys()
 
 
