@@ -141,5 +141,5 @@ def test_what_cannot_be_published(model: Path, evaluation: Path, monkeypatch: py
     with pytest.raises(InputError, match=r"evaluation\.json"):
         publish(model, "me/model", evaluation=model)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match="me/model: the hub did not take it"):
+    with pytest.raises(InputError, match="me/model: the hub refused it"):
         publish(model, "me/model", upload=True)
