@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.tables import LATER_COLUMNS, CorpusFolder, open_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
@@ -221,6 +222,9 @@ def test_values_of_a_corpus_are_listed() -> None:
     with open_corpus((PAPERS, CITING)) as corpus:
         assert corpus.count_values("subjects") == {"Neuroscience": 4, "Cell Biology": 3}
         assert corpus.count_values("mesh") == {"Brain": 5}
+        words = ["Mouse", "mouse", "mouse", "Fly", "mouse; MOUSE"]
+        rows = [{"id": n, "title": "T", "keywords": word} for n, word in enumerate(words)]
+        assert import_corpus(papers=rows).count_values("keywords") == {"mouse": 4, "Fly": 1}
         assert corpus.count_values("subjects", limit=1) == {"Neuroscience": 4}
         with pytest.raises(UsageError, match="there are subjects, mesh"):
             corpus.count_values("colour")

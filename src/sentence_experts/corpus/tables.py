@@ -250,7 +250,8 @@ class CorpusFolder:
     def count_values(self, column: str, limit: int | None = None) -> dict[str, int]:
         """The values of a column of the papers, such as `subjects`, with the number of papers that have each.
 
-        MeSH headings count without their qualifiers and stars.
+        MeSH headings count without their qualifiers and stars. Values that differ only in their case are one,
+        in the most frequent spelling, as rules of domains have it.
 
         Args:
             column: one of `subjects`, `mesh`, `keywords`, `topic`, `subfield`, `field`, `journal`,
@@ -273,10 +274,12 @@ class CorpusFolder:
             return {}  # made by an earlier version
         value = f"unnest({column})" if column in ("subjects", "mesh", "keywords") else f"{column}::VARCHAR"
         value = f"trim(split_part({value}, '/', 1), '* ')" if column == "mesh" else value
-        query = (
-            f"SELECT value, count(DISTINCT paper_id) AS papers FROM (SELECT paper_id, {value} AS value "
-            "FROM read_parquet(?)) WHERE value IS NOT NULL GROUP BY value ORDER BY papers DESC, value LIMIT ?"
-        )
+        query = f"""WITH listed AS (
+            SELECT DISTINCT paper_id, value FROM (SELECT paper_id, {value} AS value FROM read_parquet(?))
+            WHERE value IS NOT NULL
+        ), spelled AS (SELECT value, count(*) AS times FROM listed GROUP BY value)
+        SELECT first(value ORDER BY times DESC, value) AS most, count(DISTINCT paper_id) AS papers
+        FROM listed JOIN spelled USING (value) GROUP BY lower(value) ORDER BY papers DESC, most LIMIT ?"""
         try:
             with duckdb.connect() as database:
                 rows = database.execute(query, [str(self.papers), limit or 1 << 60]).fetchall()
