@@ -20,7 +20,8 @@ Added after the first results: "experts, 3x rate", since experts had been compar
 only at their own slower rate; and the parts of four, eight and sixteen routes, at this rate, as each route
 has fewer steps; their batches have 8 or 4 pairs, as the texts are longer. Added after those: "dense, 10x rate
 for route tokens", a dense model with route tokens whose embeddings alone have ten times the rate; curves to
-320 steps with three blocks, and with one block at three times the rate.
+320 steps with three blocks, and with one block at three times the rate; and, as that arm was behind the dense
+model with instructions, "dense, tokens" at the rate of the others.
 """
 
 from __future__ import annotations
@@ -92,15 +93,16 @@ ARMS = {
     "experts": Arm({"route": "prefix", "expert_norms": True}),
     "experts, 3x rate": Arm({"route": "prefix", "expert_norms": True}, HIGH_RATE),
     "experts, tokens": Arm({"route": "token"}),
+    "dense, tokens": Arm({"route": "token", "layers": "none"}),
     "dense, 10x rate for route tokens": Arm({"route": "token", "layers": "none"}, tokens=10.0),
 }
 MAIN = ("experts", "dense")
 FAST = ("experts, 3x rate", "dense, 3x rate")
 TWO_ROUTES = (*MAIN, "experts, tokens", "dense, 3x rate")
-FASTER_TOKENS = "dense, 10x rate for route tokens"
+TOKENS, FASTER_TOKENS = "dense, tokens", "dense, 10x rate for route tokens"
 LONG = (20, 40, 80, 160, 320)
 PARTS = {
-    "depth3": Part(3, 2, 240, (*TWO_ROUTES, FAST[0], FASTER_TOKENS)),
+    "depth3": Part(3, 2, 240, (*TWO_ROUTES, FAST[0], FASTER_TOKENS, TOKENS)),
     "depth1": Part(1, 2, 240, TWO_ROUTES),
     "depth6": Part(6, 2, 240, MAIN),
     "depth3long": Part(3, 2, 240, MAIN, LONG),
@@ -257,9 +259,15 @@ def curves(runs: Sequence[studies.Row]) -> NDArray[np.float64]:
 
 def families(part: Part) -> list[list[tuple[str, str]]]:
     """The comparisons of a part: what was planned is one family of tests, each later addition another."""
-    planned = [arm for arm in part.arms if arm not in (FAST[0], FASTER_TOKENS)]
+    planned = [arm for arm in part.arms if arm not in (FAST[0], FASTER_TOKENS, TOKENS)]
     compared = [(one, other) for other in planned for one in planned if "experts" in one and "dense" in other]
-    return [compared, [FAST], [(FASTER_TOKENS, "dense"), ("experts, tokens", FASTER_TOKENS)]]
+    faster = [(FASTER_TOKENS, "dense"), ("experts, tokens", FASTER_TOKENS)]
+    return [
+        compared,
+        [FAST],
+        faster,
+        [(TOKENS, "dense"), (FASTER_TOKENS, TOKENS), ("experts, tokens", TOKENS)],
+    ]
 
 
 def report(runs: RunFile) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t, ttest_ind, ttest_rel
 
+from study import BASE
+
 Scores = NDArray[np.float64]  # in percent, shape (seeds, datasets)
 
 METRICS = {
@@ -31,6 +33,7 @@ PAIRS = (
     ("MoTE", "IC"),
     ("MoTE", "EA"),
     ("MoTE", "MoTE tokens"),
+    ("MoTE tokens", "MoTE"),
     ("MoTE tokens", "EM"),
     ("MoTE shared", "MoTE"),
     ("IC", "EM"),
@@ -179,8 +182,8 @@ def markdown_table(rows: Iterator[list[str]]) -> str:
 
 def _with_others(
     figures: Figures, alike: Sequence[Mapping], about: Mapping, fingerprint: str, published: Mapping
-) -> tuple[Figures, Sequence[Mapping]]:
-    """Add the published figures of models that were not run now, in their place.
+) -> tuple[Figures, Sequence[Mapping], str]:
+    """Add the published figures of models that were not run now, the base among them, and say which were.
 
     Raises:
         SystemExit: they were measured with other tasks, data or settings.
@@ -191,17 +194,21 @@ def _with_others(
     if differ or tuple(published["datasets"]) != figures.datasets:
         raise SystemExit(f"the published figures have another {', '.join(differ)}; give another --results")
     others = {label: np.array(scores) for label, scores in published["scores"].items()}
-    # The base as it is was measured again.
-    scores = {**others, **figures.scores}
-    return Figures(scores, figures.datasets), alike or [{"pairs": pairs} for pairs in published["routes"]]
+    asked = {label: scores for label, scores in figures.scores.items() if label != BASE}
+    note = f"Measured in a later call: {', '.join(asked)}."
+    if BASE in others and BASE in figures.scores:
+        apart = np.abs(others[BASE] - figures.scores[BASE]).max()
+        note += f" The base, measured again beside it, is within {apart:.2f} of its figure on every dataset."
+    joined = Figures({**others, **asked}, figures.datasets)
+    return joined, alike or [{"pairs": pairs} for pairs in published["routes"]], note
 
 
 def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping, fingerprint: str) -> None:
     """The study's tables, for people and for programs, with the published figures of other models."""
     figures = Figures.of(found)
-    published = folder / "task_experts.json"
+    published, note = folder / "task_experts.json", ""
     if published.exists():
-        figures, alike = _with_others(
+        figures, alike, note = _with_others(
             figures, alike, about, fingerprint, json.loads(published.read_text("utf-8"))
         )
     tested = tests(figures)
@@ -214,6 +221,7 @@ def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping
     if alike:
         tables["How alike the routes of a text are"] = route_table(alike)
     parts = ["# Do task experts pay?", "\n".join(f"- {key}: {value}" for key, value in about.items())]
+    parts += [note] if note else []
     parts.append("In percent; mean over seeds ± half of its 95% interval (Student's t over seeds).")
     for title, rows in tables.items():
         parts += [f"## {title}", markdown_table(rows)]
@@ -226,5 +234,6 @@ def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping
         "tests": tested,
         "routes": [one["pairs"] for one in alike],
         "tasks_fingerprint": fingerprint,
+        "note": note,
     }
     (folder / "task_experts.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
