@@ -52,4 +52,15 @@ def demo(
     minutes = (time.monotonic() - began) / 60
     show_verdict(of_pairs(evaluation).lines())
     show(f"\ndone in {minutes:.1f} minutes, on {material.name}")
-    show(f"report: {out / 'evaluation' / 'report.html'}")
+    _show_what_is_next(out)
+
+
+def _show_what_is_next(out: Path) -> None:
+    """What was made, and what to do with it."""
+    model, corpus = out / "runs" / "experts" / "model", out / "corpus"
+    show(f"\nmade: a corpus ({corpus}), pairs ({out / 'pairs'}), a model with experts ({model})")
+    show(f"open: {out / 'evaluation' / 'report.html'}")
+    show(f"search page: sentence-experts serve demo={model} --corpus {corpus} --unit title")
+    show("             then open http://127.0.0.1:8000, which shows a query under every route")
+    show("next: the same with your own articles, docs/getting-started.md")
+    show("      a route that is added later, the others bit-equal: docs/notebooks/add-a-lens.ipynb")

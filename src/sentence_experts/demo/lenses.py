@@ -1,0 +1,71 @@
+"""SIMULATED texts with three sides (subject, method, place), and pairs that are alike in one of them.
+
+Each lens asks for another side: a pair that is alike under one lens is unlike under the others. So a model
+that is blind to the route cannot tell the classes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+SIDES = {
+    "subject": [
+        *("drought in rice", "sleep and memory", "rust of wheat", "hearing loss", "coral bleaching"),
+        *("malaria in children", "bird migration", "bone repair"),
+    ],
+    "method": [
+        *("by sequencing", "in a field trial", "with a questionnaire", "by electron microscopy"),
+        *("by simulation", "with brain scans", "by mass spectrometry", "from satellite images"),
+    ],
+    "place": [
+        *("in Kenya", "in Norway", "in Brazil", "in Japan"),
+        *("in Canada", "in Egypt", "in Peru", "in Nepal"),
+    ],
+}
+TEMPLATES = (
+    "{subject}, studied {method} {place}",
+    "{place}: {subject}, seen {method}",
+    "{method}: {subject} {place}",
+)
+COUNTS = {"train": 192, "validation": 64, "test": 128}
+
+
+def simulated_pairs(lenses: Sequence[str], seed: int = 0) -> list[dict[str, Any]]:
+    """Rows for `import_pairs`: anchor, positive, label, route and split; no text is in two sets.
+
+    The texts of a linked pair agree in the lens's side alone; those of an unlinked one in another side alone.
+    """
+    generator = random.Random(f"{seed} {','.join(lenses)}")
+    rows = []
+    for lens in lenses:
+        others = [side for side in SIDES if side != lens]
+        for split, count in COUNTS.items():
+            for number in range(count):
+                label = 1 if split == "train" else number % 2
+                shared = lens if label else generator.choice(others)
+                anchor, positive = _pair(shared, split, generator)
+                rows.append(
+                    {"anchor": anchor, "positive": positive, "label": label, "route": lens, "split": split}
+                )
+    return rows
+
+
+def _pair(shared: str, split: str, generator: random.Random) -> tuple[str, str]:
+    """Two texts of a set that agree in one side alone."""
+    while True:
+        sides = {name: generator.sample(values, 2) for name, values in SIDES.items()}
+        sides[shared][1] = sides[shared][0]
+        first, second = (
+            generator.choice(TEMPLATES).format(**{name: values[place] for name, values in sides.items()})
+            for place in (0, 1)
+        )
+        if _set_of(first) == _set_of(second) == split:
+            return first, second
+
+
+def _set_of(text: str) -> str:
+    """The set that a text is for: half of all are for training."""
+    return ("train", "train", "validation", "test")[crc32(text.encode()) % 4]

@@ -1,0 +1,28 @@
+"""The notebooks run, in a short form: two steps of training on a tiny base."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helpers.samples import make_tiny_encoder
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "docs" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(path: Path, minilm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_tiny_encoder(tmp_path / "minilm", minilm)  # a folder of this name stands in for the base
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert not any(cell.get("outputs") for cell in cells), "clear the outputs before you commit"
+    text = "".join("".join(cell["source"]) for cell in cells)
+    assert "SIMULATED" in text
+    assert text.count("STEPS = 60") == 1
+    namespace = {"__name__": "__main__"}
+    for number, cell in enumerate(cells):
+        if cell["cell_type"] == "code":
+            code = "".join(cell["source"]).replace("STEPS = 60", "STEPS = 2")
+            exec(compile(code, f"{path.name}, cell {number}", "exec"), namespace)
