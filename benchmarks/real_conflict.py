@@ -19,8 +19,8 @@ instructions). Every model is also measured with the words for organisms masked 
 them; a study of its own, which ends with its upper bounds if they are near 0.5.
 
 In the first version names of organisms were only put in lower case, fewer words were masked, the upper bound
-had neither more steps nor the higher rate, and test pairs were drawn at random, so that each text alone told
-the kind of a pair with a ROC-AUC of 0.63. All of it was run anew.
+had neither more steps nor the higher rate, and test pairs were drawn at random, so that some articles stood
+mostly in pairs of one kind. All of it was run anew.
 """
 
 from __future__ import annotations
