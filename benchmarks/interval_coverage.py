@@ -48,8 +48,8 @@ COVERAGE_NOTE = (
     "with few articles the intervals are a little narrow, and much so if the articles are not known."
 )
 FAMILY_NOTE = (
-    "Any of three: after Holm's correction, whose 5% is an upper bound: the three differences of three ways are "
-    "correlated. The signed-rank test knows nothing of seeds."
+    "Any of three: after Holm's correction, whose 5% is an upper bound: the three differences of three ways "
+    "are correlated. The signed-rank test knows nothing of seeds."
 )
 OWN_NOISE = 0.01  # share of a way's variance that is its own, and share that is that of a run
 
