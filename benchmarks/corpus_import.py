@@ -7,6 +7,9 @@ every file. We run the whole import: hashing, parsing, resolving identifiers, wr
 the same extracted files; we also read them with one worker, and the compressed archive itself. Rounds
 alternate, medians are compared. Memory is the largest sum of the resident sets of our whole process tree,
 sampled every 10 ms (shared pages count in each).
+
+`--bodies` measures, instead, what reading the bodies adds to the CPU time of an import, in one process and
+alternately with an import that leaves them out (results/corpus_import_bodies).
 """
 
 from __future__ import annotations
@@ -85,6 +88,50 @@ def run(script: str, *arguments: object) -> tuple[float, float, int]:
     return seconds, cpu_seconds() - used, largest
 
 
+BODIES = """
+import json, shutil, sys, time
+from sentence_experts.corpus.formats import jats, mentions
+from sentence_experts.corpus.importing import import_corpus
+arms = {
+    "with bodies": (mentions.ArticleText.read_whole, jats._CITING),
+    "without": (lambda *_: None, ("ref",)),
+}
+seconds = {name: [] for name in arms}
+for number in range(int(sys.argv[3]) + 1):
+    for name, (mentions.ArticleText.read_whole, jats._CITING) in arms.items():
+        started = time.process_time()
+        import_corpus([sys.argv[1]], sys.argv[2], workers=1)
+        shutil.rmtree(sys.argv[2])
+        if number:  # the first round loads libraries
+            seconds[name].append(round(time.process_time() - started, 3))
+print(json.dumps(seconds))
+"""
+
+
+def measure_bodies(articles: Path, out: Path, rounds: int) -> dict[str, list[float]]:
+    """CPU seconds of importing with bodies and without, in each round."""
+    command = [sys.executable, "-c", BODIES, str(articles), str(out), str(rounds)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds: dict[str, list[float]] = json.loads(answer.stdout.splitlines()[-1])
+    return seconds
+
+
+def write_bodies(articles: int, seconds: dict[str, list[float]], file: Path) -> None:
+    """Write the least time of each arm, as other programs on the machine only add to it."""
+    least = {name: min(values) for name, values in seconds.items()}
+    ratio, load = round(least["with bodies"] / least["without"], 2), round(os.getloadavg()[0], 1)
+    content = {"articles": articles, "cpu_seconds": seconds, "ratio": ratio, "load": load}
+    file.write_text(json.dumps(content, indent=1) + "\n")
+    file.with_suffix(".md").write_text(
+        "# What reading the bodies adds to an import\n\n"
+        f"{articles:,} JATS articles, one worker, {processor()}, load {load}; the least CPU seconds of "
+        f"{len(seconds['without'])} alternating rounds. Made by `python benchmarks/corpus_import.py --bodies "
+        f"--limit {articles}`.\n\n"
+        "| with bodies | without | ratio |\n|---:|---:|---:|\n"
+        f"| {least['with bodies']:.2f} | {least['without']:.2f} | {ratio:.2f} |\n"
+    )
+
+
 PROGRAMS = ("pubmed_parser", "ours, files", "ours, files, one worker", "ours, archive")
 
 
@@ -105,6 +152,7 @@ def main() -> None:
     options.add_argument("--workers", type=int, default=2)
     options.add_argument("--limit", type=int, help="maximum number of articles, for a quick look")
     options.add_argument("--results", type=Path, default=HERE / "results" / "corpus_import.json")
+    options.add_argument("--bodies", action="store_true", help="measure what reading the bodies adds")
     given = options.parse_args()
 
     times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
@@ -116,6 +164,10 @@ def main() -> None:
             archive.extractall(articles, members=archive.getmembers()[: given.limit], filter="data")
         count = len(list(articles.glob("*.xml")))
         out = Path(scratch) / "out"
+        if given.bodies:
+            seconds_of = measure_bodies(articles, out, given.rounds)
+            write_bodies(count, seconds_of, given.results.with_name("corpus_import_bodies.json"))
+            return
         programs: dict[str, tuple[str, *tuple[Any, ...]]] = {
             "pubmed_parser": (PEER, articles),
             "ours, files": (OURS, articles, out, given.workers),

@@ -50,9 +50,9 @@ def linked_works(
     counts = {unit: len(graphs[unit].pairs) if unit in graphs else 0 for unit in UNITS}
     abstracts, titles = (counts[unit] for unit in UNITS)
     chosen = "abstract" if abstracts >= ENOUGH_PAIRS or 2 * abstracts >= titles else "title"
-    why = f"pairs are of {chosen}s: {abstracts:,} pairs of abstracts are linked"
+    why = f"pairs are of {chosen}s: linked pairs of abstracts {abstracts:,}"
     if abstracts < ENOUGH_PAIRS:
-        why += f", {titles:,} of titles"
+        why += f", of titles {titles:,}"
     logger.info(f"{why}; `unit` chooses another text")
     return graphs[chosen], settings.model_copy(update={"unit": chosen}), why
 

@@ -228,7 +228,7 @@ def _change(
     if model == MEMORY_LABEL:
         return f"The training pairs alone, without any text, reach ROC-AUC {value:.3f}{ends}.", False
     clean = after.metrics["roc_auc"] if after else None
-    if after is None or clean is None:
+    if after is None or clean is None or after.pairs == before.pairs:  # nothing of that kind leaks
         return f"{model}: ROC-AUC {value:.3f}{ends}.", False
     interval = after.intervals.get("roc_auc")
     fell = interval is not None and interval.high < value
