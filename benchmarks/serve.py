@@ -322,7 +322,9 @@ def main() -> None:
     titles, abstracts = elife_texts(given.titles)
     words = cycle(" ".join(abstracts).split())
     long = [" ".join(islice(words, WORDS)) for _ in range(given.long)]
-    result = {}
+    # A part that is not measured again stays as it was.
+    kept = RESULTS / "serve.json"
+    result = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     if not given.only_soak:
         other: Any = nullcontext()
         if given.infinity:
@@ -331,15 +333,13 @@ def main() -> None:
             make_environment(given.infinity, versions()["torch"].partition("+")[0])
             other = running_infinity(given.infinity, Path(minilm_path()))
         with tempfile.TemporaryDirectory() as folder, other as infinity:
-            result = measure(titles, long, given.rounds, extended(Path(folder)), infinity)
-    elif (RESULTS / "serve.json").exists():
-        result = json.loads((RESULTS / "serve.json").read_text(encoding="utf-8"))
+            result |= measure(titles, long, given.rounds, extended(Path(folder)), infinity)
     if given.soak:
         result["soak"] = soak(titles, given.soak, given.pause)
     used = versions("fastapi", "uvicorn") | (
         {f"infinity's {name}": each for name, each in VERSIONS.items()} if given.infinity else {}
     )
-    write("serve", {"versions": used, **result}, told(result))
+    write("serve", result | {"versions": used}, told(result))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
+from helpers.fresh_process import run_fresh
 from helpers.samples import write_corpus
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.retrieval import approximate
@@ -139,3 +140,25 @@ def test_a_large_corpus_is_indexed_when_it_is_first_opened(tmp_path, plain, monk
     for _ in range(2):
         assert route_vectors(plain, write_corpus(tmp_path)).near is not None
     assert built == [4]
+
+
+OPENED = """
+import sys
+import numpy as np
+from pathlib import Path
+from sentence_experts.compat.imports import allow_deferred_imports
+from sentence_experts.retrieval import approximate
+
+allow_deferred_imports()
+approximate.LARGE = 100
+vectors = np.eye(256, 16, dtype=np.float32) + np.linspace(0, 0.1, 256 * 16, dtype=np.float32).reshape(256, 16)
+vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+near = approximate.LanceVectors.open(Path(sys.argv[1]), vectors)
+assert near.search(vectors[3:4], 1)[0][0].tolist() == [3]
+print("lance_namespace_urllib3_client.api.table_api" in sys.modules)
+"""
+
+
+def test_a_command_opens_the_table_without_clients_of_remote_services(tmp_path) -> None:
+    done = run_fresh(OPENED, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

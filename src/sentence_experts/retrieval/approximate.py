@@ -69,11 +69,7 @@ class LanceVectors:
                     if not place.is_dir():
                         logger.info(f"{place}: indexing {len(vectors):,} vectors")
                         build(place, vectors)
-            # Its clients of remote services take a third of the import.
-            with deferred_imports("lance_namespace_urllib3_client.api"):
-                import lancedb
-
-            return cls(lancedb.connect(str(place)).open_table(TABLE), vectors)
+            return cls(_import_lancedb().connect(str(place)).open_table(TABLE), vectors)
         except (OSError, RuntimeError, ValueError, InputError) as error:  # read-only, a full disk, damaged
             logger.warning(f"{place}: no index of LanceDB ({brief(error)}); all papers are compared instead")
             return None
@@ -110,8 +106,6 @@ class LanceVectors:
 
 def build(place: Path, vectors: Vectors) -> None:
     """Write the table of LanceDB with its index."""
-    import lancedb
-
     count, dimensions = vectors.shape
     kind = pa.list_(pa.float32(), dimensions)
     schema = pa.schema([pa.field("place", pa.int64()), pa.field("vector", kind)])
@@ -124,10 +118,19 @@ def build(place: Path, vectors: Vectors) -> None:
             yield pa.record_batch([numbers, column], schema=schema)
 
     with replacing_folder(place) as temporary:
-        table = lancedb.connect(str(temporary)).create_table(
-            TABLE, pa.RecordBatchReader.from_batches(schema, batches()), schema=schema
+        table = (
+            _import_lancedb()
+            .connect(str(temporary))
+            .create_table(TABLE, pa.RecordBatchReader.from_batches(schema, batches()), schema=schema)
         )
         table.create_index("vector", config=ivf(count, dimensions))
+
+
+def _import_lancedb() -> Any:
+    """LanceDB, without its clients of remote services: they take nearly half of the time of its import."""
+    with deferred_imports("lance_namespace_urllib3_client.api"):
+        import lancedb
+    return lancedb
 
 
 def ivf(count: int, dimensions: int) -> Any:
