@@ -6,7 +6,7 @@ Runs the statistics of `evaluate` on simulated pairs of papers, whose scores are
 paper, so that the true metrics are known:
 
 - Coverage: the share of worlds in which the interval holds the true F1max and ROC-AUC, pooled and as the mean
-  of the domains. Beside it the mean error of F1max itself, which is the bias that the interval corrects.
+  of the domains.
 - False positives: ways of training whose runs differ by chance only, with a given standard deviation between
   seeds. The share of worlds in which two of them differ with p < 0.05, in which any two of three do so after
   Holm's correction, and in which the signed-rank test does so, with the runs averaged.
@@ -180,11 +180,11 @@ class Training:
         self.labels = np.arange(PAIRS) % 2
         self.common = self._noise() * np.sqrt(1 - 2 * OWN_NOISE)
 
-    def way(self, seeds: int) -> list[ScoredPairs]:
-        """The runs of one way of training."""
+    def way(self, seeds: int, lead: float = 0.0) -> list[ScoredPairs]:
+        """The runs of one way of training; `lead` moves its linked pairs farther from the others."""
         own = self.common + self._noise() * np.sqrt(OWN_NOISE)
         runs = []
-        for distance in DISTANCE + self.deviation * self.generator.normal(size=seeds):
+        for distance in DISTANCE + lead + self.deviation * self.generator.normal(size=seeds):
             scores = own + self._noise() * np.sqrt(OWN_NOISE) + distance * self.labels
             runs.append(ScoredPairs(scores, self.labels, *_names(self.ends)))
         return runs
@@ -196,14 +196,17 @@ class Training:
         return found
 
 
-def false_positives(
-    deviation: float, seeds: int, worlds: int, replicates: int, ranked: int = RANKED
+def rejections(
+    deviation: float, seeds: int, worlds: int, replicates: int, ranked: int = RANKED, lead: float = 0.0
 ) -> dict[str, float]:
-    """Shares of worlds in which equal ways of training differ "significantly"."""
+    """Shares of worlds in which ways of training differ "significantly": false positives without a lead.
+
+    With one, the first way is better than the others, and the shares tell the power.
+    """
     found: dict[str, list[bool]] = {name: [] for name in ("f1_max", "roc_auc", "any of three", "signed rank")}
     for number in range(worlds):
         world = Training(deviation, number)
-        ways = [world.way(seeds) for _ in range(3)]
+        ways = [world.way(seeds, lead * (place == 0)) for place in range(3)]
         runs = [_joined([runs_of({"d": run}, replicates, number)[1] for run in way]) for way in ways]
         for metric in ("f1_max", "roc_auc"):
             found[metric].append(_p_value(runs[0], runs[1], metric) < LEVEL)
@@ -301,12 +304,12 @@ def main() -> None:
         for deviation in SEED_DEVIATIONS:
             settings = deviation, seeds, options.worlds // SHARES[seeds], options.replicates // 2
             name = f"{deviation} | {seeds}"
-            measured("false_positives", name, partial(false_positives, *settings))
+            measured("false_positives", name, partial(rejections, *settings))
     first, three, five = (np.sqrt(part * LEVEL * (1 - LEVEL) / options.worlds) for part in (1, 2, 4))
     made = (
         f"Made by `benchmarks/interval_coverage.py`: {options.worlds:,} simulated worlds for each coverage, "
-        "half as many for false positives with three seeds and a quarter with five (of those a fourth for "
-        f"signed ranks), so that the standard errors are {first:.3f}, {three:.3f} and {five:.3f}; one of "
+        "half as many for each share of false positives with three seeds and a quarter with five (of those a "
+        f"fourth for signed ranks), so that the standard errors are {first:.3f}, {three:.3f} and {five:.3f}; one of "
         f"{os.cpu_count()} cores, {platform.machine()}."
     )
     path.with_suffix(".md").write_text(report(found, made), encoding="utf-8")

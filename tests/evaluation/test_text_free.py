@@ -53,6 +53,18 @@ def test_a_text_is_not_known_from_its_other_pairs() -> None:
     assert abs(roc_auc(measure_text_free(table(labels, texts), None, 0), EACH_TEXT) - 0.5) < 0.2
 
 
+def test_texts_that_occur_once_do_not_tell_their_class_in_reverse() -> None:
+    # The more linked texts a part has, the fewer those have from which it is told.
+    rng = np.random.default_rng(2)
+    words = np.array([f"word{n}" for n in range(2000)])
+    labels = [n % 2 for n in range(40)]
+    values = []
+    for _ in range(15):
+        pairs = table(labels, [(random_text(rng, words), random_text(rng, words)) for _ in labels])
+        values.append(roc_auc(measure_text_free(pairs, None, 0), EACH_TEXT))
+    assert 0.43 < np.mean(values) < 0.57
+
+
 def test_texts_without_words_and_pairs_of_one_class_are_no_error() -> None:
     odd = table([0, 1, 0, 1], [("?", "!"), (".", ","), ("?", ","), ("!", ".")])
     assert roc_auc(measure_text_free(odd, None, 0), EACH_TEXT) == 0.5

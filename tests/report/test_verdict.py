@@ -83,6 +83,7 @@ def test_a_baseline_that_leads_is_named():
     found = of_pairs(invented(models=[("mine", 0.1), ("base", 0.6)], baseline=["base"]))
     assert "base is ahead of mine" in found.findings[1]
     assert found.advice[0].startswith("No trained model is ahead of base")
+    assert found.advice[0].endswith("otherwise use base as it is.")
 
 
 def test_sets_of_one_class_are_judged_by_f1():

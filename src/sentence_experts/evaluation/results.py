@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.router_accuracy import RouterAccuracy
 from sentence_experts.evaluation.statistics import Interval
-from sentence_experts.evaluation.text_free import OF_THE_MAKING, SUSPICIOUS
+from sentence_experts.evaluation.text_free import EACH_TEXT, OF_THE_MAKING, SUSPICIOUS
 from sentence_experts.storage import read_json, write_json, write_parquet
 
 if TYPE_CHECKING:
@@ -173,19 +173,19 @@ class ModelResult:
 def suspicion(text_free: Sequence[ModelResult]) -> str | None:
     """A warning about pairs whose class can be told by how they were made; None if there is nothing to say.
 
-    That is a ROC-AUC whose interval leaves out 0.45 to 0.55.
+    That is a ROC-AUC whose interval lies above 0.55. Counts may separate the classes in reverse, so below
+    0.45 counts for them too. A score learned from the texts cannot: below 0.5 it was learned from too few.
     """
     telling = []
     for model in text_free:
         interval = model.pooled.intervals.get("roc_auc")
         if model.label in OF_THE_MAKING and interval is not None:
             low, high = sorted((interval.low, interval.high))
-            if high < 0.5:
+            reverse = high < 0.5 and model.label != EACH_TEXT
+            if reverse:
                 low, high = 1 - high, 1 - low
             if low > SUSPICIOUS:
-                telling.append(
-                    f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * (interval.high < 0.5)})"
-                )
+                telling.append(f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * reverse})")
     if not telling:
         return None
     return (

@@ -120,7 +120,7 @@ def no_trained_model_ahead(order: Sequence[str], trained: Mapping[str, int]) -> 
         return []
     return [
         f"No trained model is ahead of {order[0]}: train on more pairs or for more steps, and look at how "
-        "the validation figure moved (run.json); otherwise use {order[0]} as it is."
+        f"the validation figure moved (run.json); otherwise use {order[0]} as it is."
     ]
 
 
