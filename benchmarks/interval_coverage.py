@@ -309,8 +309,8 @@ def main() -> None:
     made = (
         f"Made by `benchmarks/interval_coverage.py`: {options.worlds:,} simulated worlds for each coverage, "
         "half as many for each share of false positives with three seeds and a quarter with five (of those a "
-        f"fourth for signed ranks), so that the standard errors are {first:.3f}, {three:.3f} and {five:.3f}; one of "
-        f"{os.cpu_count()} cores, {platform.machine()}."
+        f"fourth for signed ranks), so that the standard errors are {first:.3f}, {three:.3f} and {five:.3f}; "
+        f"one of {os.cpu_count()} cores, {platform.machine()}."
     )
     path.with_suffix(".md").write_text(report(found, made), encoding="utf-8")
 
