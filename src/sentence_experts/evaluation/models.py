@@ -74,7 +74,7 @@ def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) 
     """The runs of all models, then those of the baselines.
 
     Without a label a model is called by its folder, its training run or its hub id. Baselines were not
-    trained here; "tfidf" always is one.
+    trained here; "tfidf" and "minilm" always are such.
 
     Raises:
         UsageError: no models, or two with the same label.
@@ -212,7 +212,7 @@ def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
             several = enumerate(source, start=1)
             runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in several]
         else:
-            fixed = is_baseline or (isinstance(source, str) and source == TFIDF)
+            fixed = is_baseline or (isinstance(source, str) and source in (TFIDF, NAME))
             runs.append(ModelRun(label, label, source, fixed))
     return runs
 
