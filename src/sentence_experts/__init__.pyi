@@ -50,6 +50,7 @@ from .reproduce.config import ReproduceConfig
 from .reproduce.run import reproduce_recipe
 from .retrieval.build import CorpusIndex, build_index
 from .retrieval.config import IndexConfig, SearchConfig
+from .retrieval.lance_table import export_index
 from .retrieval.search import search
 from .serve.config import ServeConfig
 from .serve.run import create_app, serve
@@ -119,6 +120,7 @@ __all__ = [
     "evaluate_scores",
     "evaluate_search",
     "export",
+    "export_index",
     "extend",
     "fetch_corpus",
     "import_corpus",

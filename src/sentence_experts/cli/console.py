@@ -21,6 +21,7 @@ VERBS = {
     "import_pairs": "pairs import",
     "compile_tasks": "tasks",
     "count_values": "corpus show CORPUS --list subjects",
+    "build_index": "index build",
     "extend": "extend",
     "add_expert": "add-expert",
     "auto_route": "auto-route",

@@ -12,7 +12,7 @@ from sentence_experts.cli.console import results, show
 from sentence_experts.cli.help import Group
 from sentence_experts.cli.options import CORPUS, add_verb
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.retrieval.config import IndexConfig
+from sentence_experts.retrieval.config import LANCE_TABLE, IndexConfig
 
 if TYPE_CHECKING:
     from sentence_experts.retrieval.build import CorpusIndex
@@ -74,7 +74,7 @@ def export(
     uri: Annotated[
         str, typer.Argument(metavar="URI", help="A folder, or file://, s3://, gs:// or az:// with a path")
     ],
-    table: Annotated[str, typer.Option(help="Name of the table; one of this name is replaced")] = "papers",
+    table: Annotated[str, typer.Option(help="Name of the table; one of this name is replaced")] = LANCE_TABLE,
 ) -> None:
     """Write papers and vectors as one table of LanceDB, on object storage too, for other programs.
 
@@ -83,10 +83,9 @@ def export(
 
     Example: sentence-experts index export corpus s3://bucket/papers
     """
-    from sentence_experts.retrieval.build import CorpusIndex
-    from sentence_experts.retrieval.table import write_table
+    from sentence_experts.retrieval.lance_table import export_index
 
-    columns = write_table(CorpusIndex.open(corpus), uri, table)
+    columns = export_index(corpus, uri, table)
     show(f"{uri}: table {table}, with the vectors {', '.join(columns)}")
 
 

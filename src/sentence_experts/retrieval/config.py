@@ -11,6 +11,8 @@ from sentence_experts.config import BatchSize, Config
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.texts import PASSAGES
 
+LANCE_TABLE = "papers"  # the name that `export_index` gives a table
+
 Unit = Annotated[Literal["title+abstract", "abstract", "title"], Field(description="Text of a paper")]
 
 

@@ -1,4 +1,4 @@
-"""The papers of a corpus and their vectors as one table of LanceDB, for other programs.
+"""`export_index`: the papers of a corpus and their vectors as one table of LanceDB, for other programs.
 
 One row per paper: what the corpus knows of it, and a column of vectors for each route. The table has indexes
 for filters and for words, and above 200,000 papers one for each column of vectors. It may stand in a folder
@@ -13,20 +13,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.retrieval import approximate
+from sentence_experts.retrieval.build import CorpusIndex
+from sentence_experts.retrieval.config import LANCE_TABLE
 from sentence_experts.retrieval.index import ROWS, VECTORS
 from sentence_experts.retrieval.papers import Papers
-
-if TYPE_CHECKING:
-    from sentence_experts.retrieval.build import CorpusIndex
 
 logger = logging.getLogger(__name__)
 
@@ -69,30 +69,42 @@ class _Column:
         return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), dimensions, mask=pa.array(missing))
 
 
-def write_table(index: CorpusIndex, uri: Path | str, name: str = "papers") -> list[str]:
-    """Write a corpus with its whole sets of vectors as one table of LanceDB; returns the columns of vectors.
+def export_index(
+    corpus: CorpusIndex | CorpusFolder | Path | str, uri: Path | str, table: str = LANCE_TABLE
+) -> list[str]:
+    """Write the papers and vectors of a corpus as one table of LanceDB, for other programs.
 
-    A table of this name is replaced as a whole: a reader sees the old one or the new one.
-    Passages are left out, as rows are papers.
+    The table has a row for each paper, with a column of vectors for each route, and indexes for filters and
+    words. A table of this name is replaced as a whole: a reader sees the old one or the new one. Passages
+    are left out, as rows are papers.
 
     Args:
-        index: the vectors of a corpus.
+        corpus: a corpus that `build_index` encoded, its folder, or the index that `build_index` returns.
         uri: a folder, or `file://`, `s3://`, `gs://`, `az://`, `memory://`; credentials come from the
             environment, as for that storage's own tools (AWS_ACCESS_KEY_ID, ...).
-        name: of the table.
+        table: name of the table.
+
+    Returns:
+        The names of the columns of vectors.
 
     Raises:
         UsageError: LanceDB is not installed.
         InputError: there are no vectors that fit the corpus, or nothing can be written there.
+
+    Example:
+        >>> index = build_index("model", "corpus", route=["genomics"], unit="title")
+        >>> export_index("corpus", "lance")
+        ['genomics']
     """
     try:
         import lancedb
     except ImportError as error:
         raise UsageError(_MISSING) from error
+    index = corpus if isinstance(corpus, CorpusIndex) else CorpusIndex.open(corpus)
     columns = _columns(index)
     if not columns:
         raise InputError(
-            f"{index.corpus.path} has no vectors of its papers as they are: `index build` makes them"
+            f"{index.corpus.path} has no vectors of its papers as they are: `build_index` makes them"
         )
     papers = Papers(index.corpus)
     present = [column for column in _FACTS if column in pq.read_schema(index.corpus.papers).names]
@@ -104,10 +116,10 @@ def write_table(index: CorpusIndex, uri: Path | str, name: str = "papers") -> li
     reader = pa.RecordBatchReader.from_batches(schema, batches)
     try:
         # Papers without text have no vector, which LanceDB must be told to take as null.
-        table = lancedb.connect(str(uri)).create_table(
-            name, reader, schema=schema, mode="overwrite", on_bad_vectors="null"
+        written = lancedb.connect(str(uri)).create_table(
+            table, reader, schema=schema, mode="overwrite", on_bad_vectors="null"
         )
-        _add_indexes(table, [*present, *[DOMAINS] * has_domains], columns, papers.count)
+        _add_indexes(written, [*present, *[DOMAINS] * has_domains], columns, papers.count)
     except (OSError, RuntimeError, ValueError) as error:
         raise InputError(f"{uri}: cannot be written: {brief(error)}") from error
     return [column.field.name for column in columns]

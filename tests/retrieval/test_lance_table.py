@@ -10,7 +10,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.retrieval import approximate
 from sentence_experts.retrieval.build import CorpusIndex, build_index
 from sentence_experts.retrieval.index import route_vectors, vector_settings
-from sentence_experts.retrieval.table import write_table
+from sentence_experts.retrieval.lance_table import export_index
 
 lancedb = pytest.importorskip("lancedb")
 
@@ -38,7 +38,7 @@ def corpus(tmp_path_factory):
 def test_one_table_has_a_column_of_vectors_per_route(corpus, experts, tmp_path, scheme) -> None:
     index = build_index(experts, corpus, route=["crops", "neuro"], unit="title")
     uri = f"{scheme}{tmp_path / 'lance'}"
-    assert sorted(write_table(index, uri)) == ["crops", "neuro"]
+    assert sorted(export_index(index, uri)) == ["crops", "neuro"]
     table = lancedb.connect(uri).open_table("papers")
     rows = table.to_arrow()
     papers = pq.read_table(corpus.papers)
@@ -54,7 +54,7 @@ def test_one_table_has_a_column_of_vectors_per_route(corpus, experts, tmp_path, 
 
 
 def test_other_programs_filter_and_search_the_table(corpus, plain, tmp_path) -> None:
-    write_table(build_index(plain, corpus), tmp_path / "lance")
+    export_index(build_index(plain, corpus), tmp_path / "lance")
     table = lancedb.connect(tmp_path / "lance").open_table("papers")
     near = route_vectors(plain, corpus)
     query = near.vectors[7]
@@ -79,14 +79,14 @@ def test_a_route_more_adds_a_column_and_large_corpora_an_index(
 ) -> None:
     first = build_index(experts, corpus, route=["crops"])
     keep = [part for part in first.parts if part["unit"] == "title+abstract" and part["route"] == "crops"]
-    write_table(CorpusIndex(corpus, keep), tmp_path)
+    export_index(CorpusIndex(corpus, keep), tmp_path)
     before = lancedb.connect(tmp_path).open_table("papers").to_arrow()
     keep += [
         part for part in build_index(experts, corpus, route=["neuro"]).parts if part["route"] == "neuro"
     ][:1]
     monkeypatch.setattr(approximate, "LARGE", 20)
     monkeypatch.setattr(approximate, "ivf", lambda *size: lancedb.index.IvfFlat("dot", num_partitions=1))
-    write_table(CorpusIndex(corpus, keep), tmp_path)
+    export_index(CorpusIndex(corpus, keep), tmp_path)
     table = lancedb.connect(tmp_path).open_table("papers")
     assert table.to_arrow().drop(["neuro"]).equals(before)
     assert sum(each.index_type == "IvfFlat" for each in table.list_indices()) == 2
@@ -94,8 +94,8 @@ def test_a_route_more_adds_a_column_and_large_corpora_an_index(
 
 def test_what_cannot_be_written_is_named(corpus, plain, tmp_path) -> None:
     empty = CorpusIndex(corpus, [])
-    with pytest.raises(InputError, match="`index build` makes them"):
-        write_table(empty, tmp_path)
+    with pytest.raises(InputError, match="`build_index` makes them"):
+        export_index(empty, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
-        write_table(build_index(plain, corpus), tmp_path / "file" / "below")
+        export_index(build_index(plain, corpus), tmp_path / "file" / "below")
