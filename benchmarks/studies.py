@@ -308,7 +308,7 @@ def differences(
     """Differences of arms: intervals over the clustered test pairs and the seeds, p-values after Holm.
 
     The runs of an arm are in the order of their seeds, from 0; those that the other arm lacks are left out.
-    Two arms are equal within the margin where the 90% interval lies within it: two one-sided tests at 0.05.
+    Two arms are equal within the margin where the 95% interval lies within it, as in `evaluate`.
     """
     found = []
     estimates = {}
@@ -321,7 +321,7 @@ def differences(
             estimates[first, second] = one
     corrected = holm([one.p_value() for one in estimates.values()]) if estimates else []
     for (pair, one), p_holm in zip(estimates.items(), corrected, strict=True):
-        inner = one.interval(level=0.90)
+        inner = one.interval()
         verdict = "not told apart"
         if p_holm < 0.05:
             verdict = "better" if one.value > 0 else "worse"
