@@ -72,6 +72,13 @@ class ExpertEncoder(SentenceTransformer):
         """The routes to the experts."""
         return self.routed_model.routes
 
+    def extra_repr(self) -> str:
+        """The experts and routes, above the modules."""
+        if not isinstance(transformer_of(self), RoutedModel):
+            return ""
+        names = {"experts": self.experts, "routes": tuple(route.name for route in self.routes)}
+        return "; ".join(f"{title}: {', '.join(each) or 'none'}" for title, each in names.items())
+
     def parameter_counts(self) -> tuple[int, int]:
         """The number of all parameters, and of those that one text (or token) passes through."""
         sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}

@@ -102,7 +102,8 @@ def load(
             and hub models are sentence-transformers or plain transformers checkpoints, models with experts
             (which come as `ExpertEncoder`), and saved `MoeEmbedder`s. A plain checkpoint gets the mean over
             tokens as its pooling, decoders too (as the 2025 paper pools its own models; it does not say how
-            it pools Llama).
+            it pools Llama). A mixture-of-experts language model comes as a plain decoder too;
+            `MoeEmbedder(source)` reads its routing weights.
         config: the settings, and
         **settings: single ones, by name (`LoadConfig`).
 

@@ -18,6 +18,20 @@ from sentence_experts.models.encoder import save
 
 
 @pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "experts: copd, cvd; routes: copd, cvd"),
+        ({"router": "token", "route": "none"}, "experts: copd, cvd; routes: none"),
+    ],
+)
+def test_a_model_shows_its_experts_and_routes(
+    bases: dict[str, SentenceTransformer], settings: dict[str, Any], expected: str
+) -> None:
+    model = sentence_experts.extend(bases["bert"], ["copd", "cvd"], **settings)
+    assert repr(model).splitlines()[:2] == ["ExpertEncoder(", f"  {expected}"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"experts": []}, "at least one"),
