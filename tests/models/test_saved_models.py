@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,13 @@ def test_every_folder_has_its_vectors(vectors: dict[str, np.ndarray]) -> None:
     assert wanted == set(vectors)
     files = [file for file in SAVED.rglob("*") if file.is_file()]
     assert sum(file.stat().st_size for file in files) < LIMIT
+
+
+def test_each_family_is_there_with_each_router() -> None:
+    configs = [json.loads((SAVED / name / "config.json").read_text(encoding="utf-8")) for name in MODELS]
+    found = {(config["model_type"], config["router"]) for config in configs if "router" in config}
+    families = ("bert_experts", "modernbert_experts", "nomic_bert_experts")
+    assert found == set(product(families, ("route", "learned", "token")))
 
 
 @each_model
