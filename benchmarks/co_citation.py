@@ -40,7 +40,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from measuring import table, write
-from sentence_experts.corpus.tables import (
+from sentence_experts.corpus.corpus_folder import (
     CITATIONS,
     CITATIONS_SCHEMA,
     FORMAT,
@@ -212,7 +212,7 @@ class DiskWatch(threading.Thread):
 
 
 def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> LinkGraph:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.pairs.config import PairsConfig
     from sentence_experts.pairs.engines import opened
     from sentence_experts.pairs.graph import LinkGraph

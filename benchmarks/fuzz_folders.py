@@ -63,7 +63,7 @@ def break_folder(random: Random, folder: Path) -> Path:
 
 
 def read_folder(path: Path) -> None:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.pairs.compile import compile_pairs
     from sentence_experts.pairs.dataset import Pairs
     from sentence_experts.tasks.dataset import Tasks
@@ -103,7 +103,7 @@ class _Encoder:
 
 @cache
 def _indexed() -> Path:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.retrieval.index import route_vectors
 
     corpus = _folders()["corpus"]
@@ -125,7 +125,7 @@ def break_index(random: Random, folder: Path) -> Path:
 
 
 def read_index(path: Path) -> None:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.retrieval.index import route_vectors
     from sentence_experts.retrieval.papers import Papers
 

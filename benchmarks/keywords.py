@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from measuring import table, versions, write
 from sentence_experts import load
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.judgements import Judgements
 from sentence_experts.evaluation.search_quality import _Measured

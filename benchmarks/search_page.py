@@ -39,7 +39,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def make_corpus(folder: Path, count: int, words: list[str]) -> None:
     """A finished corpus of `count` made-up papers with abstracts of 120 words, and citations."""
-    from sentence_experts.corpus.tables import CITATIONS_SCHEMA, FORMAT, FORMAT_VERSION, PAPERS_SCHEMA
+    from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, FORMAT, FORMAT_VERSION, PAPERS_SCHEMA
     from sentence_experts.storage import sha256_file, write_json, write_parquet
 
     dice = random.Random(0)
@@ -72,7 +72,7 @@ def make_corpus(folder: Path, count: int, words: list[str]) -> None:
 def prepare(folder: Path, papers: int, lenses: int, words: list[str]) -> None:
     """A corpus, a model of `lenses` experts, and vectors for each of them."""
     import sentence_experts
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.retrieval.index import store_vectors, vector_settings
 

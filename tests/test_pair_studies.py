@@ -12,7 +12,7 @@ import pytest
 import fair_domains
 from pair_study import COSINES, UNTRAINED, Citing, compared, difference, ends, verdict, with_column
 from proximity import paired_anew
-from sentence_experts.corpus.tables import open_corpus
+from sentence_experts.corpus.corpus_folder import open_corpus
 from sentence_experts.evaluation.results import Difference, View
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.pairs.dataset import PAIR_COLUMNS

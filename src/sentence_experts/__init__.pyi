@@ -4,9 +4,9 @@
 from .config import Config
 from .corpus.adding import add_to_corpus
 from .corpus.config import FetchConfig, ImportConfig
+from .corpus.corpus_folder import CorpusFolder
 from .corpus.fetching import estimate_fetch, fetch_corpus
 from .corpus.importing import import_corpus
-from .corpus.tables import CorpusFolder
 from .encoding.config import EncodeConfig
 from .encoding.encode import encode
 from .errors import InputError, RouteError, SentenceExpertsError, UsageError

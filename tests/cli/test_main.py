@@ -137,7 +137,7 @@ def test_truncated_file_is_no_interruption(
     def breaks_off(*_: object, **__: object) -> None:
         raise EOFError("marker missing")
 
-    monkeypatch.setattr("sentence_experts.corpus.tables.CorpusFolder.open", breaks_off)
+    monkeypatch.setattr("sentence_experts.corpus.corpus_folder.CorpusFolder.open", breaks_off)
     code, _, error = run(capsys, "corpus", "show", tmp_path)
     assert code == 1
     assert "truncated (marker missing)" in error

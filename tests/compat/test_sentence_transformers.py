@@ -13,7 +13,13 @@ from sentence_transformers.base.losses import CachedLossMixin, RandContext
 from transformers import BertModel
 
 from helpers.samples import make_tiny_encoder
-from sentence_experts.compat.sentence_transformers import config_of, merged_columns, prompt_of, transformer_of
+from sentence_experts.compat.sentence_transformers import (
+    config_of,
+    merged_columns,
+    prompt_of,
+    sharing_all_but_tokenizer,
+    transformer_of,
+)
 from sentence_experts.compat.torch import replace_forward
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.trainer import Trainer
@@ -95,6 +101,18 @@ def test_the_transformer_of_a_model_is_found(tmp_path: Path, minilm: str) -> Non
     assert config_of(model).model_type == "bert"
     other = SentenceTransformer(modules=[torch.nn.Identity()])
     assert transformer_of(other) is config_of(other) is None
+
+
+def test_a_model_that_shares_weights_has_a_tokenizer_of_its_own(tmp_path: Path, minilm: str) -> None:
+    model = SentenceTransformer(str(make_tiny_encoder(tmp_path, minilm)), device="cpu")
+    length, texts = model.max_seq_length, ["one", "two words and many more " * 20]
+    other = sharing_all_but_tokenizer(model)
+    assert other.tokenizer is not model.tokenizer
+    assert transformer_of(other) is transformer_of(model)
+    assert (other.encode(texts) == model.encode(texts)).all()
+    other.max_seq_length = 4
+    assert model.max_seq_length == length != 4
+    assert (other.encode(texts) != model.encode(texts)).any()
 
 
 def test_a_prompt_is_found_as_encode_finds_it() -> None:

@@ -10,8 +10,8 @@ import pytest
 from helpers.small_articles import jats, links, papers, ref
 from sentence_experts.corpus import adding
 from sentence_experts.corpus.adding import add_to_corpus
+from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA, MANIFEST, CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.tables import DOMAINS, DOMAINS_SCHEMA, MANIFEST, CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_parquet
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from helpers.small_articles import jats, links, papers, rejected
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.latex import latex_to_text
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 
 RIS = """1.

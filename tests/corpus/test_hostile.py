@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from helpers.small_articles import jats, papers, ref, rejected
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats import archives
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError
 
 LAUGHS = "<!DOCTYPE article [<!ENTITY a 'ha ha ha ha ha '>" + "".join(

@@ -14,12 +14,12 @@ import pytest
 
 from helpers.small_articles import jats, papers
 from sentence_experts.corpus import building, parsing
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.jobs import Job
 from sentence_experts.corpus.parts import part_key
 from sentence_experts.corpus.simulate import simulate_corpus
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import RECORD, PartStore
 

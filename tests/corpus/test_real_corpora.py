@@ -11,10 +11,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper
-from sentence_experts.corpus.tables import CorpusFolder
 
 pytestmark = pytest.mark.realdata
 

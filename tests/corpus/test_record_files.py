@@ -15,12 +15,12 @@ import pytest
 from helpers.openalex_works import work, write_records
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus import record_files
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.openalex_lists import RemovedWorks
 from sentence_experts.corpus.formats.record_filter import RecordFilter
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import open_parts
 from sentence_experts.corpus.record_formats import FORMATS, Reading
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import sha256_file
 

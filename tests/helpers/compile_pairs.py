@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.engines import opened

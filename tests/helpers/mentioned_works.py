@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from helpers.samples import write_corpus
-from sentence_experts.corpus.tables import CITATIONS_SCHEMA, MENTIONS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, MENTIONS_SCHEMA, CorpusFolder
 from sentence_experts.storage import write_json, write_parquet
 
 Place = tuple[str, str, int, int, int, int]

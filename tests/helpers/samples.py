@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.tables import (
+from sentence_experts.corpus.corpus_folder import (
     CITATIONS_SCHEMA,
     FORMAT,
     FORMAT_VERSION,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from helpers.samples import TOPICS
-from sentence_experts.corpus.tables import (
+from sentence_experts.corpus.corpus_folder import (
     CITATIONS_SCHEMA,
     FORMAT,
     FORMAT_VERSION,

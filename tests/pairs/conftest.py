@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from helpers.compile_pairs import RULES, SMALL, Compile
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.simulate import simulate_corpus
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from helpers.compile_pairs import RULES, SMALL, Compile
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig

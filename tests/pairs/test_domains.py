@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from sentence_experts.corpus.corpus_folder import LATER_COLUMNS, CorpusFolder, open_corpus
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.tables import LATER_COLUMNS, CorpusFolder, open_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from helpers.compile_pairs import RULES, SMALL, Compile, link_graph
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig

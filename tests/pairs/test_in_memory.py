@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.compile_pairs import RULES, SMALL, Compile
-from sentence_experts.corpus.tables import CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.dataset import PAIR_COLUMNS, Pairs

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from helpers.compile_pairs import link_graph
 from helpers.samples import write_corpus
-from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig

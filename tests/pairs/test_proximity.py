@@ -15,8 +15,8 @@ import pytest
 from helpers.mentioned_works import Place, mentioned_corpus, random_mentions
 from helpers.openalex_works import write_records
 from sentence_experts.cli.main import main
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.levels import LEVELS

@@ -14,7 +14,7 @@ import pytest
 from helpers.compile_pairs import link_graph
 from helpers.mentioned_works import mentioned_corpus
 from helpers.samples import write_corpus
-from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.pairs import engines
 from sentence_experts.pairs.compile import compile_pairs

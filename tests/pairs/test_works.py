@@ -11,7 +11,7 @@ import pytest
 
 from helpers.compile_pairs import link_graph
 from helpers.samples import write_corpus
-from sentence_experts.corpus.tables import CITATIONS_SCHEMA
+from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.pairs.works import folded_texts, numbered_works

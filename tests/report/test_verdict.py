@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from tests.report.conftest import invented
 
-from sentence_experts.evaluation.mteb.results import Run, Task, join_runs
+from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, join_runs
 from sentence_experts.evaluation.results import POOLED, Difference
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.report.page import evaluation_page
@@ -92,7 +92,7 @@ def test_sets_of_one_class_are_judged_by_f1():
 
 
 def test_verdict_on_tasks():
-    tasks = [Task(f"sts{n}", "STS", "cosine_spearman", "r") for n in range(6)]
+    tasks = [MeasuredTask(f"sts{n}", "STS", "cosine_spearman", "r") for n in range(6)]
     runs = [
         Run(label, label, {}, {task.name: value + n / 100 for n, task in enumerate(tasks)})
         for label, value in (("mine", 0.6), ("base", 0.5))

@@ -10,7 +10,7 @@ import pytest
 
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
-from sentence_experts.reproduce.comparison import Compared, Comparison, compare, differences
+from sentence_experts.reproduce.comparison import Compared, ReproductionResult, compare, differences
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.report import html, markdown
 from sentence_experts.reproduce.run import plan_recipe
@@ -31,7 +31,9 @@ def view(generator: random.Random) -> dict[str, Any]:
     return {"metrics": metrics, "intervals": {"f1_max": ends, "roc_auc": None}}
 
 
-def compared(name: str, out: Path, scale: str = "small") -> tuple[Comparison, Evaluations, Experiment]:
+def compared(
+    name: str, out: Path, scale: str = "small"
+) -> tuple[ReproductionResult, Evaluations, Experiment]:
     """A recipe's comparison with evaluations that hold a different number everywhere."""
     experiment = planned(name, out, scale)
     generator = random.Random(0)
@@ -55,7 +57,9 @@ def planned(name: str, out: Path, scale: str = "small") -> Experiment:
     return plan_recipe(name, out=out, scale=scale, corpus=out / "corpus" if scale == "full" else None)
 
 
-def figure(comparison: Comparison, table: str, row: str, metric: str, pairs: str = "evaluation") -> Compared:
+def figure(
+    comparison: ReproductionResult, table: str, row: str, metric: str, pairs: str = "evaluation"
+) -> Compared:
     (found,) = [
         one
         for one in comparison.figures

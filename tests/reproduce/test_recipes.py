@@ -15,7 +15,7 @@ from helpers.samples import write_corpus
 from helpers.shipped_recipes import SHIPPED, copy_recipe, recipe_id
 from sentence_experts.cli import main as command_line
 from sentence_experts.corpus.config import FetchConfig
-from sentence_experts.corpus.tables import DOMAINS, DOMAINS_SCHEMA
+from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.models.surgery.config import ExtendConfig

@@ -20,7 +20,7 @@ from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.models.surgery.config import ExtendConfig
 from sentence_experts.recipes import RECIPES
 from sentence_experts.reproduce import material
-from sentence_experts.reproduce.comparison import Compared, Comparison, compare, orders
+from sentence_experts.reproduce.comparison import Compared, ReproductionResult, compare, orders
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds.tasks import MTEB_TYPES
 from sentence_experts.reproduce.published import Published, PublishedFigure
@@ -189,7 +189,7 @@ def test_every_kind_of_task_has_a_type_of_mteb() -> None:
     assert {kind.mteb_type for kind in KINDS.values()} <= set(MTEB_TYPES.values())
 
 
-def made_up(experiment: Experiment) -> tuple[dict[str, Any], Comparison]:
+def made_up(experiment: Experiment) -> tuple[dict[str, Any], ReproductionResult]:
     """Figures of two retrieval datasets, one of classification, one of STS, all different; the comparison."""
     generator = random.Random(0)
     kinds = {"Retrieval": 2, "Classification": 1, "STS": 1}
@@ -207,7 +207,7 @@ def made_up(experiment: Experiment) -> tuple[dict[str, Any], Comparison]:
     return ours, compare(experiment, {"evaluation": {"tasks": tasks, "models": models}})
 
 
-def figure(comparison: Comparison, table: str, column: str, task: str) -> Compared:
+def figure(comparison: ReproductionResult, table: str, column: str, task: str) -> Compared:
     (found,) = [
         one
         for one in comparison.figures

@@ -9,7 +9,7 @@ import pytest
 from sentence_transformers.util import semantic_search
 
 from helpers.samples import PAPERS, make_tiny_encoder, write_corpus
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sentence_experts
 from helpers.samples import make_tiny_encoder
-from sentence_experts.corpus.tables import CITATIONS_SCHEMA, CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder, open_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.serve.batcher import Piece
 from sentence_experts.serve.config import ServeConfig
-from sentence_experts.serve.engine import IN_LOOP, Engine
+from sentence_experts.serve.engine import IN_LOOP, EmbeddingEngine
 from sentence_experts.serve.models import Models, ServedModel
 
 TEXTS = [f"a text about {word}" for word in ("rice", "wheat", "sleep")]
@@ -36,9 +36,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return calls
 
 
-def run(plain: SentenceTransformer, work: Callable[[Engine, ServedModel], Coroutine[Any, Any, Any]]) -> Any:
+def run(
+    plain: SentenceTransformer, work: Callable[[EmbeddingEngine, ServedModel], Coroutine[Any, Any, Any]]
+) -> Any:
     async def with_engine() -> Any:
-        engine = Engine(Models({"m": plain}, LoadConfig()), ServeConfig())
+        engine = EmbeddingEngine(Models({"m": plain}, LoadConfig()), ServeConfig())
         try:
             return await asyncio.wait_for(work(engine, engine.models.first), 60)
         finally:
@@ -47,7 +49,7 @@ def run(plain: SentenceTransformer, work: Callable[[Engine, ServedModel], Corout
     return asyncio.run(with_engine())
 
 
-async def ask(engine: Engine, served: ServedModel, *requests: Sequence[str]) -> list[Any]:
+async def ask(engine: EmbeddingEngine, served: ServedModel, *requests: Sequence[str]) -> list[Any]:
     asked = [engine.embed(served, texts, [None] * len(texts)) for texts in requests]
     return await asyncio.gather(*asked, return_exceptions=True)
 
@@ -77,7 +79,7 @@ def test_a_text_that_cannot_be_tokenized_fails_its_own_request_only(
 def test_texts_of_a_client_that_left_are_not_tokenized(
     plain: SentenceTransformer, calls: list[list[str]]
 ) -> None:
-    async def work(engine: Engine, served: ServedModel) -> Any:
+    async def work(engine: EmbeddingEngine, served: ServedModel) -> Any:
         tasks = [asyncio.create_task(engine.embed(served, [text], [None])) for text in TEXTS]
         while not engine.batcher.tokens:
             await asyncio.sleep(0)

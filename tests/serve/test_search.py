@@ -21,7 +21,7 @@ import sentence_experts
 from helpers.running_server import EXPERTS
 from helpers.samples import TOPICS, make_tiny_encoder
 from helpers.searched_corpus import HOSTILE, write_searched_corpus
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.retrieval import exact, vectors

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from helpers.small_tasks import compiled, moods, write_rows
-from sentence_experts.corpus.tables import (
+from sentence_experts.corpus.corpus_folder import (
     CITATIONS_SCHEMA,
     FORMAT,
     FORMAT_VERSION,

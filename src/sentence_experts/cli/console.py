@@ -13,7 +13,7 @@ from rich.console import Console
 from sentence_experts.cli.help import name_flags
 from sentence_experts.progress import Advance, use_bar
 
-# Public functions that messages name, and their verbs.
+# Public functions and methods that messages name, and their verbs.
 VERBS = {
     "import_corpus": "corpus import",
     "fetch_corpus": "corpus fetch",
@@ -53,7 +53,7 @@ def note(message: str) -> None:
 
 
 def name_verbs(message: str) -> str:
-    """The message with `` `compile_pairs` `` as `sentence-experts pairs`, and so on."""
+    """The message with `` `compile_pairs` `` as `sentence-experts pairs compile`, and so on."""
     return re.sub(rf"`({'|'.join(VERBS)})`", lambda name: f"`sentence-experts {VERBS[name[1]]}`", message)
 
 

@@ -16,8 +16,8 @@ from sentence_experts.pairs.config import SuggestDomainsConfig
 from sentence_experts.recipes import find_plan
 
 if TYPE_CHECKING:
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.corpus.fetching import FetchEstimate
-    from sentence_experts.corpus.tables import CorpusFolder
 
 Out = Annotated[Path, typer.Option(metavar="CORPUS", help="Folder to write the corpus to")]
 _SHOWN_VALUES = 5
@@ -173,7 +173,7 @@ def show_(
 
     All subjects: sentence-experts corpus show corpus --list subjects
     """
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
 
     opened = CorpusFolder.open(corpus)
     if column is None:

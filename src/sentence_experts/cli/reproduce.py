@@ -14,8 +14,8 @@ from sentence_experts.cli.options import add_verb
 from sentence_experts.reproduce.config import ReproduceConfig
 
 if TYPE_CHECKING:
-    from sentence_experts.reproduce.comparison import Comparison
-    from sentence_experts.reproduce.experiment import Experiment, TextTable
+    from sentence_experts.reproduce.comparison import ReproductionResult
+    from sentence_experts.reproduce.experiment import Experiment, ReportTable
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +56,7 @@ def _show_steps(experiment: Experiment) -> None:
         show(str(step))
 
 
-def _show(comparison: Comparison, report: Path) -> None:
+def _show(comparison: ReproductionResult, report: Path) -> None:
     for table in comparison.tables:
         results.print(_rich_table(table))
     if comparison.figures:
@@ -66,7 +66,7 @@ def _show(comparison: Comparison, report: Path) -> None:
     show(f"report: {report / 'report.html'}")
 
 
-def _rich_table(table: TextTable) -> Table:
+def _rich_table(table: ReportTable) -> Table:
     """A rich table; a set of pairs is above its metric, an interval below its figure, without brackets."""
     from sentence_experts.report.tables import terminal_table
 

@@ -48,8 +48,8 @@ def search(
     To a reference manager: sentence-experts search minilm --corpus corpus "sleep" --hybrid --ris > sleep.ris
     """
     from sentence_experts.compat.imports import allow_deferred_imports
-    from sentence_experts.corpus.tables import CorpusFolder
-    from sentence_experts.retrieval.export import export_papers
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
+    from sentence_experts.retrieval.citation_export import export_papers
     from sentence_experts.retrieval.search import search as search_corpus
 
     forms = {"json": as_json, "csv": as_csv, "ris": as_ris, "bibtex": as_bibtex}

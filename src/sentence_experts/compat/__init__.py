@@ -1,1 +1,6 @@
-"""Private or fragile uses of other libraries, one module per library; `tests/compat/` watches each."""
+"""Uses of other libraries that their documentation does not promise, a module per library.
+
+Each has a test in `tests/compat` that fails when the library changes. Subclasses stay with their topic
+(`training.trainer`, `training.losses`, `evaluation.mteb.local`, `serve.run`), with their tests in
+`tests/compat` too.
+"""

@@ -1,4 +1,4 @@
-"""Uses of datasets that its documentation does not cover, or that raise errors of any class."""
+"""Uses of datasets that its documentation does not promise, or that raise errors of any class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datasets import Dataset, DatasetDict, load_dataset
 from sentence_experts.errors import InputError
 
 
-def fingerprint_of(dataset: Dataset) -> str:
+def dataset_fingerprint(dataset: Dataset) -> str:
     """The hash of a dataset's content and history, under which the library caches what is made from it."""
     return str(dataset._fingerprint)
 

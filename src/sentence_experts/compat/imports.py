@@ -66,9 +66,8 @@ class Deferred:
         return issubclass(kind, self._real())
 
     def __bool__(self) -> bool:
-        return _is_stand_in(self._module) or bool(
-            self._real()
-        )  # `given or Replicate()` runs while the library is imported
+        # `given or Replicate()` runs while the library is imported.
+        return _is_stand_in(self._module) or bool(self._real())
 
     def __eq__(self, other: object) -> bool:
         return bool(self._real() == (other._real() if isinstance(other, Deferred) else other))

@@ -1,4 +1,4 @@
-"""Uses of sentence-transformers that its documentation does not cover."""
+"""Uses of sentence-transformers that its documentation does not promise."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def config_of(model: SentenceTransformer) -> Any:
     return getattr(transformer_of(model), "config", None)
 
 
-def with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
-    """The same weights, with a pooling and a maximum length (the tokenizer's) of its own."""
+def sharing_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
+    """A model of the same weights, whose tokenizer, maximum length and pooling are its own."""
     first = copy.copy(model[0])
     if hasattr(first, "processor"):
         first.processor = copy.deepcopy(first.processor)

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.building import corpus_output
 from sentence_experts.corpus.config import ImportConfig
+from sentence_experts.corpus.corpus_folder import MANIFEST, REJECTED, CorpusFolder
 from sentence_experts.corpus.importing import gather_sources, import_corpus
-from sentence_experts.corpus.tables import MANIFEST, REJECTED, CorpusFolder
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import hidden_beside
 from sentence_experts.tables import Table

@@ -21,13 +21,7 @@ from typing import Any, Protocol
 import pyarrow.parquet as pq
 
 from sentence_experts import __version__
-from sentence_experts.corpus.formats.archives import Source
-from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parsing import parse_sources, source_hash
-from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
-from sentence_experts.corpus.parts import CorpusPart, open_parts, read_rejections, write_rejections
-from sentence_experts.corpus.resolving import SCRATCH, resolving
-from sentence_experts.corpus.tables import (
+from sentence_experts.corpus.corpus_folder import (
     BODIES,
     BODIES_SCHEMA,
     CITATIONS,
@@ -45,6 +39,12 @@ from sentence_experts.corpus.tables import (
     CorpusFolder,
     write_stream,
 )
+from sentence_experts.corpus.formats.archives import Source
+from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.parsing import parse_sources, source_hash
+from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
+from sentence_experts.corpus.parts import CorpusPart, open_parts, read_rejections, write_rejections
+from sentence_experts.corpus.resolving import SCRATCH, resolving
 from sentence_experts.errors import InputError
 from sentence_experts.storage import (
     Output,

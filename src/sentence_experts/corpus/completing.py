@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus
 from sentence_experts.corpus.config import FetchConfig, ImportConfig
-from sentence_experts.corpus.fetched import FetchedPapers
+from sentence_experts.corpus.corpus_folder import PAPERS, CorpusFolder
+from sentence_experts.corpus.fetched_tables import FetchedPapers
 from sentence_experts.corpus.fetching import RECORD_SOURCES, open_requests, openalex_key
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.sources.journal import Journal, open_journal
 from sentence_experts.corpus.sources.record_sources import Names
 from sentence_experts.corpus.sources.requests import Requests, batches_of
-from sentence_experts.corpus.tables import PAPERS, CorpusFolder
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, sha256_text
 from sentence_experts.storage.output import State
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 SERVICES = {"europepmc": "Europe PMC", "openalex": "OpenAlex"}
 _KINDS = ("pmid", "pmcid", "doi", "openalex")
-_ASKED_BY = {"europepmc": ("pmid", "pmcid", "doi"), "openalex": ("openalex", "doi", "pmid", "pmcid")}
+_LOOKUP_KINDS = {"europepmc": ("pmid", "pmcid", "doi"), "openalex": ("openalex", "doi", "pmid", "pmcid")}
 """Kinds of names to look papers up by, the best one first."""
 _PER_QUERY = 50
 # What would end a text or a value in a query.
@@ -52,11 +52,11 @@ def build_completed(
         UnreachableError: no connection; the corpus is there without the abstracts.
     """
     key = openalex_key(config.api_key) if service == "openalex" else None
-    asked = FetchConfig.of(
+    fetch_config = FetchConfig.of(
         source=service, citations=(), services=config.services, keep_retracted=True, api_key=key,
         email=config.email or os.environ.get("NCBI_EMAIL"),
     )  # fmt: skip
-    with open_journal(place.path / JOURNAL) as journal, open_requests(asked, journal) as requests:
+    with open_journal(place.path / JOURNAL) as journal, open_requests(fetch_config, journal) as requests:
         lacking = _listed(journal, read)
         if lacking is None:
             if state != "finished":
@@ -66,7 +66,7 @@ def build_completed(
                 return CorpusFolder.open(place.path)
             lacking = _lacking(place.path)
             _list(journal, read, lacking)
-        source = RECORD_SOURCES[service](requests, asked)
+        source = RECORD_SOURCES[service](requests, fetch_config)
         found = sorted(set(chain.from_iterable(_found(requests, source.find, service, lacking))))
         extra = FetchedPapers(source, found, whole=False)
         described = [*read.described, *extra.described()]
@@ -104,9 +104,9 @@ class Completion:
         papers = pq.read_table(out / PAPERS, columns=list(_KINDS), filters=_HAS_ABSTRACT)
         known = {kind: set(papers[kind].to_pylist()) for kind in _KINDS}
         completed = sum(any(name in known[kind] for kind, name in one.items()) for one in self.lacking)
-        asked = sum(len(names) for _, names in _names_used(self.service, self.lacking))
+        looked_up = sum(len(names) for _, names in _names_used(self.service, self.lacking))
         service = SERVICES[self.service]
-        without = len(self.lacking) - asked
+        without = len(self.lacking) - looked_up
         logger.info(
             f"{completed:,} of {len(self.lacking):,} papers without an abstract have one from {service} now"
             + (f"; {without:,} have no identifier to look them up by" if without else "")
@@ -116,7 +116,12 @@ class Completion:
                 else ""
             )
         )
-        counts = {"lacking": len(self.lacking), "asked": asked, "found": self.found, "completed": completed}
+        counts = {
+            "lacking": len(self.lacking),
+            "asked": looked_up,
+            "found": self.found,
+            "completed": completed,
+        }
         return {"tables": {}, "completed": {"from": service, **counts}}
 
 
@@ -151,7 +156,7 @@ def _found(requests: Requests, find: Any, service: str, lacking: list[Names]) ->
         for ids in requests.in_turn(service, queries, find):
             yield ids
             advance()
-    requests.asking = False
+    requests.online = False
 
 
 def _queries(service: str, lacking: list[Names]) -> Iterator[tuple[str, str]]:
@@ -163,7 +168,7 @@ def _queries(service: str, lacking: list[Names]) -> Iterator[tuple[str, str]]:
 
 def _names_used(service: str, lacking: list[Names]) -> Iterator[tuple[str, list[str]]]:
     """The kind of name and the names to look papers up by, one per paper."""
-    by_kind: dict[str, set[str]] = {kind: set() for kind in _ASKED_BY[service]}
+    by_kind: dict[str, set[str]] = {kind: set() for kind in _LOOKUP_KINDS[service]}
     for names in lacking:
         for kind, values in by_kind.items():
             if kind in names and not (kind == "doi" and _NO_DOI[service].search(names[kind])):

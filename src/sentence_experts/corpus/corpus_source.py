@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.paper import Citation, Mention, Paper
 from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key, read_rejections
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, cores, corpus_output
 from sentence_experts.corpus.config import FetchConfig
-from sentence_experts.corpus.fetched import BulkLinks, Fetched, FetchedLinks, FetchedPapers
+from sentence_experts.corpus.corpus_folder import CorpusFolder, corpus_in_memory
+from sentence_experts.corpus.fetched_tables import BulkLinks, Fetched, FetchedLinks, FetchedPapers
 from sentence_experts.corpus.sources.citations import CITATION_SOURCES
 from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journal
 from sentence_experts.corpus.sources.pubmed_files_source import PubmedFilesSource
@@ -31,7 +32,6 @@ from sentence_experts.corpus.sources.record_sources import (
 )
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
-from sentence_experts.corpus.tables import CorpusFolder, corpus_in_memory
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
 
@@ -207,7 +207,7 @@ def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
             citations.fetch(pmids, advance)
         fetched.extras.append(FetchedLinks(name, citations, pmids))
     # What failed is requested by the next run, not while this one writes what it has.
-    requests.asking = False
+    requests.online = False
     return fetched
 
 

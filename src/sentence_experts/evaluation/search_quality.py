@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.corpus.tables import Corpus, open_corpus
+from sentence_experts.corpus.corpus_folder import Corpus, open_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.evaluation.judgements import Judgements

@@ -264,7 +264,7 @@ def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
     """The model as the settings want it: itself, if it is so already or may be changed in place."""
-    from sentence_experts.compat.sentence_transformers import with_own_tokenizer
+    from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
     from sentence_experts.models.encoder import ExpertEncoder
 
     if config.partial and not isinstance(model, ExpertEncoder):
@@ -274,7 +274,7 @@ def _with_settings(
     if changes and not in_place:
         automatic = isinstance(model, ExpertEncoder) and model.without_auto_routes() is not model
         shares = changes.keys() <= {"pooling", "max_length"} and not automatic
-        model = with_own_tokenizer(model) if shares else copy.deepcopy(model)
+        model = sharing_all_but_tokenizer(model) if shares else copy.deepcopy(model)
     for change in changes.values():
         change(model)
     return model

@@ -23,7 +23,7 @@ MIN_PAIRS = 10
 
 
 @dataclass(frozen=True)
-class Choice:
+class AlphaChoice:
     """The result of a search for alpha; `tried`: alpha -> Spearman's correlation with the scores."""
 
     tried: dict[float, float]
@@ -41,7 +41,7 @@ def part_cosines(first: States, second: States) -> tuple[NDArray[np.float64], ND
 
 def choose_alpha(
     first: States, second: States, scores: Sequence[float], grid: Sequence[float] = GRID
-) -> Choice:
+) -> AlphaChoice:
     """Try each alpha of a grid on development pairs.
 
     Args:
@@ -58,4 +58,6 @@ def choose_alpha(
             f"{MIN_PAIRS} pairs and two scores"
         )
     hidden, routing = part_cosines(first, second)
-    return Choice({alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in grid})
+    return AlphaChoice(
+        {alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in grid}
+    )

@@ -20,7 +20,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.card import OWN, snippet_card
 from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
-from sentence_experts.moee.alpha import Choice, choose_alpha
+from sentence_experts.moee.alpha import AlphaChoice, choose_alpha
 from sentence_experts.moee.batches import read_states
 from sentence_experts.moee.config import BATCH, FAITHFUL, UNIT, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
@@ -299,7 +299,9 @@ class MoeEmbedder(SentenceTransformer):
         self.fitted = fitted
         return fitted
 
-    def choose_alpha(self, first: Sequence[str], second: Sequence[str], scores: Sequence[float]) -> Choice:
+    def choose_alpha(
+        self, first: Sequence[str], second: Sequence[str], scores: Sequence[float]
+    ) -> AlphaChoice:
         """Try values of alpha on pairs of texts that people have scored; `with_parts` then takes the best.
 
         Raises:

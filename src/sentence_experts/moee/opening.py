@@ -10,8 +10,6 @@ from sentence_experts.models.openers import OPENERS
 
 if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig
-
-    require("sentence_transformers", "models")
     from sentence_experts.moee.embedder import MoeEmbedder
 
 # An embedder never chooses to compute in 8 bits or without padding, so `int8` and `packed` fit it either way.
@@ -26,6 +24,7 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
             own. No folder can allow code to run, so a model that needs it is an error without the last one.
         InputError: a file is missing, or its language model is not there.
     """
+    require("sentence_transformers", "models")
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.saved import read_embedder
 

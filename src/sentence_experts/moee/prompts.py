@@ -16,7 +16,7 @@ from sentence_experts.errors import InputError, UsageError
 SLOT = "{text}"
 PROMPTEOL, NO_PROMPT = "prompteol", "none"
 # The paper's numbers 1 to 9 in their order; the quotation marks of the first are those of its section 2.
-_ASKED = {
+_INSTRUCTIONS = {
     "style": "describe the style of @ - *",
     "sentiment": "describe the sentiment of @ (positive, neutral, or negative) - *",
     "tone": "describe the tone of @ - * (e.g., formal, informal, humorous, serious)",
@@ -29,8 +29,8 @@ _ASKED = {
 PROMPTS: dict[str, str] = {
     PROMPTEOL: f'This sentence: "{SLOT}" means in one word:',
     **{
-        name: f"In one word, {asked}:".replace("@", "the following sentence").replace("*", SLOT)
-        for name, asked in _ASKED.items()
+        name: f"In one word, {instruction}:".replace("@", "the following sentence").replace("*", SLOT)
+        for name, instruction in _INSTRUCTIONS.items()
     },
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from sentence_experts.corpus.tables import CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import PairsConfig
@@ -129,7 +129,7 @@ def _compiled(
     """The table of each split, the known links, the works of the evaluation sets, and the manifest's part."""
     rng = np.random.default_rng(settings.seed)
     sets = make_sets(graph, settings, rng)
-    drawn, splits = sets.drawn, sets.drawn.splits
+    drawn, splits = sets.negatives, sets.negatives.splits
     for warning in (uneven := _uneven_split(sets, settings), describe_shortfall(drawn.shortfall)):
         if warning:
             logger.warning(warning)

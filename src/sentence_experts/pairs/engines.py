@@ -33,7 +33,7 @@ THREADS_PER_CORE = 4  # more only take memory
 _OF_FILES = (duckdb.Error, duckdb.InvalidInputException, duckdb.IOException, duckdb.BinderException)
 
 
-class Engine:
+class LinkEngine:
     """An ibis backend, and the folder where its tables lie."""
 
     def __init__(self, backend: Any, scratch: Path) -> None:
@@ -112,7 +112,7 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def opened(settings: PairsConfig, beside: Path | None) -> Iterator[Engine]:
+def opened(settings: PairsConfig, beside: Path | None) -> Iterator[LinkEngine]:
     """Start the engine of the settings, with a scratch folder that is removed at the end.
 
     Unless the settings name a place, it is made `beside` a path, or in the system's temporary folder.
@@ -136,7 +136,7 @@ def opened(settings: PairsConfig, beside: Path | None) -> Iterator[Engine]:
         scratch = Path(created).resolve()
         connect = _duckdb if settings.engine == DUCKDB else _spark
         with connect(settings, scratch) as backend:
-            yield Engine(backend, scratch)
+            yield LinkEngine(backend, scratch)
 
 
 @contextmanager

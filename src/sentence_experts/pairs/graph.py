@@ -10,10 +10,10 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
-from sentence_experts.corpus.tables import CITATIONS_SCHEMA, LATER_COLUMNS, PAPERS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, LATER_COLUMNS, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
-from sentence_experts.pairs.engines import Engine
+from sentence_experts.pairs.engines import LinkEngine
 from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.links import (
     MEMBER_ENDS,
@@ -61,7 +61,7 @@ class LinkGraph:
             pair (with coupling: by such works); None without that setting.
     """
 
-    def __init__(self, corpus: CorpusFolder, settings: PairsConfig, engine: Engine) -> None:
+    def __init__(self, corpus: CorpusFolder, settings: PairsConfig, engine: LinkEngine) -> None:
         self._engine = engine
         self._settings = settings
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)

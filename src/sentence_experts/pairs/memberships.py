@@ -16,7 +16,7 @@ import pyarrow as pa
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domain_report import DomainCounts, explain_empty, unmatched_rules
 from sentence_experts.pairs.domains import COLUMNS, DomainRules, descriptor_of
-from sentence_experts.pairs.engines import Engine
+from sentence_experts.pairs.engines import LinkEngine
 from sentence_experts.pairs.works import BEYOND_THE_CORPUS, domains_of_cited, within_years
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _FIELDS = ("paper_id", *dict.fromkeys(COLUMNS.values()), "year")
 
 
 def domains_of_works(
-    engine: Engine,
+    engine: LinkEngine,
     unit: str,
     texts: ir.Table,
     papers: ir.Table,
@@ -67,7 +67,9 @@ def domains_of_works(
     return engine.materialized(of_works.union(outside)), counts
 
 
-def _classified(engine: Engine, papers: ir.Table, rules: DomainRules) -> tuple[list[pa.Table], DomainCounts]:
+def _classified(
+    engine: LinkEngine, papers: ir.Table, rules: DomainRules
+) -> tuple[list[pa.Table], DomainCounts]:
     """The domains of the papers, batch by batch, without papers of no domain; and how many have each."""
     matching, counts, batches = rules.matching(), DomainCounts(), []
     for batch in engine.batches(papers.select(*_FIELDS)):
@@ -85,7 +87,7 @@ def _classified(engine: Engine, papers: ir.Table, rules: DomainRules) -> tuple[l
 
 
 def _check_rules(
-    engine: Engine, papers: ir.Table, rules: DomainRules, counts: DomainCounts, name: str
+    engine: LinkEngine, papers: ir.Table, rules: DomainRules, counts: DomainCounts, name: str
 ) -> None:
     """Log the rules that match nothing, and note them in `counts`.
 

@@ -6,7 +6,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
-from sentence_experts.pairs.engines import Engine
+from sentence_experts.pairs.engines import LinkEngine
 from sentence_experts.pairs.links import citing_both
 from sentence_experts.pairs.proximity import far_in_one_article
 from sentence_experts.pairs.splits import CitingArticles, PairArrays
@@ -31,7 +31,7 @@ class Neighbours:
     """
 
     def __init__(
-        self, engine: Engine, texts: ir.Table, works: ir.Table, wanted: ir.Table, identified: ir.Table
+        self, engine: LinkEngine, texts: ir.Table, works: ir.Table, wanted: ir.Table, identified: ir.Table
     ) -> None:
         """Reduce the `identified` citations of a corpus to those of `works(paper_id, work)`.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS, PairsConfig
-from sentence_experts.pairs.drawing import DrawnNegatives, draw_negatives
+from sentence_experts.pairs.draw_negatives import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.splits import (
     SPLIT_METHODS,
@@ -33,13 +33,13 @@ class Sets:
         assignment: of all pairs.
         before: the number of pairs of each set before sampling.
         sampled: the linked pairs of each set.
-        drawn: those that have a negative, and the negatives.
+        negatives: those of the evaluation sets, with the pairs that have one.
     """
 
     assignment: Assignment
     before: list[int]
     sampled: list[PairArrays]
-    drawn: DrawnNegatives
+    negatives: DrawnNegatives
 
 
 def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
@@ -95,7 +95,7 @@ def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:
             sets = _made(graph, settings.model_copy(update=changes), np.random.default_rng(settings.seed))
         except TooFewPairsError:
             continue
-        sizes = ", ".join(f"{len(split):,}" for split in sets.drawn.splits)
+        sizes = ", ".join(f"{len(split):,}" for split in sets.negatives.splits)
         named = " ".join(f"`{name}={_written(value)}`" for name, value in changes.items())
         works.append(f"{named} ({sizes} pairs)")
     if not works:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from sentence_experts.corpus.tables import Corpus, CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.config import PairsConfig, SuggestDomainsConfig

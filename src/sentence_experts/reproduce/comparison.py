@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, TextTable, changed_settings
+from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, ReportTable, changed_settings
 from sentence_experts.reproduce.published import ALL_DOMAINS, PublishedFigure
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ LEGEND = (
     "scale, protocol). 95% intervals are in brackets. Where the data differ from the published ones, only "
     "orders and gaps can be compared"
 )
-
-
 DRAWN = (
     ". drawn: the paper shows the value in a figure only; highest: its text says that this column is the "
     "highest of the row"
@@ -30,7 +28,7 @@ DRAWN = (
 
 @dataclass(frozen=True)
 class Compared:
-    """One published figure and ours (`experiment.Ours`), None if undefined or the model was not run.
+    """One published figure and ours (`experiment.OwnFigure`), None if undefined or the model was not run.
 
     Attributes:
         domain_here: the domain of ours.
@@ -46,7 +44,7 @@ class Compared:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class ReproductionResult:
     """The result of a recipe.
 
     Attributes:
@@ -61,7 +59,7 @@ class Comparison:
     scale: str
     legend: str
     figures: tuple[Compared, ...]
-    tables: tuple[TextTable, ...]
+    tables: tuple[ReportTable, ...]
     differences: tuple[str, ...]
     choices: tuple[str, ...]
     notes: tuple[str, ...]
@@ -89,7 +87,7 @@ class Comparison:
         return "\n".join([head, *(line for table in tables for line in table)])
 
 
-def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> Comparison:
+def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> ReproductionResult:
     """Set the results of a finished experiment's evaluations, by name, beside the published figures."""
     figures = []
     for figure in experiment.published.figures():
@@ -100,7 +98,7 @@ def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> Compariso
             marked = _marks(experiment, models[0]) if models else (NOT_RUN,)
             figures.append(Compared(figure, ours.value, ours.gain, ours.interval, here, marked))
     recipe = experiment.recipe
-    return Comparison(
+    return ReproductionResult(
         title=recipe.title,
         paper=experiment.published.paper,
         scale="small" if experiment.small else "full",
@@ -166,7 +164,7 @@ def differences(experiment: Experiment) -> Iterator[str]:
         yield f"not run, since only the hub has them: {names}"
 
 
-def _tables(figures: Sequence[Compared]) -> Iterator[TextTable]:
+def _tables(figures: Sequence[Compared]) -> Iterator[ReportTable]:
     """The tables in printed order, with what differs per row, or per column where models are columns."""
     for block in dict.fromkeys(one.published.block for one in figures):
         own = [one for one in figures if one.published.block == block]
@@ -184,7 +182,7 @@ def _tables(figures: Sequence[Compared]) -> Iterator[TextTable]:
             lines.append(("  published", *map(_printed, cells), *differs[1]))
         if not per_row:
             lines.append((DIFFERS, *(", ".join(at[(rows[0], *column)].differs) for column in columns)))
-        yield TextTable(_title(own[0]), ("", *names, *([DIFFERS] if per_row else [])), tuple(lines))
+        yield ReportTable(_title(own[0]), ("", *names, *([DIFFERS] if per_row else [])), tuple(lines))
 
 
 def _title(figure: Compared) -> str:

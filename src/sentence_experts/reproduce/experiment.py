@@ -62,7 +62,7 @@ class OwnFigure:
 
 
 @dataclass(frozen=True)
-class TextTable:
+class ReportTable:
     """A table of a report, as text."""
 
     title: str
@@ -168,7 +168,7 @@ class Experiment(ABC):
         """More lines on what differs from the paper."""
         return []
 
-    def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[TextTable]:
+    def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[ReportTable]:
         """Tables after those of the published figures."""
         yield from ()
 

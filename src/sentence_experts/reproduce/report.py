@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from html import escape
 
 from sentence_experts.report.html import document
-from sentence_experts.reproduce.comparison import Comparison
+from sentence_experts.reproduce.comparison import ReproductionResult
 
 
-def markdown(comparison: Comparison) -> str:
+def markdown(comparison: ReproductionResult) -> str:
     """The whole comparison as Markdown."""
     parts = [f"# {comparison.title}", f"{comparison.paper}; scale: {comparison.scale}. {comparison.legend}."]
     for table in comparison.tables:
@@ -21,7 +21,7 @@ def markdown(comparison: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def html(comparison: Comparison) -> str:
+def html(comparison: ReproductionResult) -> str:
     """The whole comparison as one page, nothing loaded from elsewhere."""
     body = [f"<p>{escape(comparison.paper)}; scale: {comparison.scale}. {escape(comparison.legend)}.</p>"]
     for table in comparison.tables:
@@ -39,7 +39,7 @@ def html(comparison: Comparison) -> str:
     return document(comparison.title, "\n".join(body))
 
 
-def _lists(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _lists(comparison: ReproductionResult) -> Iterator[tuple[str, tuple[str, ...]]]:
     lists = {
         "What differs from the published experiment": comparison.differences,
         "Choices of the protocol that leak, or that the paper leaves open": comparison.choices,

@@ -10,7 +10,7 @@ from typing import Any
 from sentence_experts.errors import InputError
 from sentence_experts.models.sources import check_hub
 from sentence_experts.recipes import find_recipe
-from sentence_experts.reproduce.comparison import Comparison, compare
+from sentence_experts.reproduce.comparison import ReproductionResult, compare
 from sentence_experts.reproduce.config import ReproduceConfig
 from sentence_experts.reproduce.experiment import LOCAL, Experiment
 from sentence_experts.reproduce.kinds import KINDS
@@ -28,7 +28,7 @@ def reproduce_recipe(
     config: ReproduceConfig | None = None,
     out: Path | str = "reproduced",
     **settings: Any,
-) -> Comparison:
+) -> ReproductionResult:
     """Run a published experiment and set its figures beside the printed ones.
 
     Every step calls a public function of this package. Called again, it continues where it stopped.
@@ -78,7 +78,7 @@ def plan_recipe(
     return kind(content, file.stem, config, Path(out))
 
 
-def run_experiment(experiment: Experiment) -> Comparison:
+def run_experiment(experiment: Experiment) -> ReproductionResult:
     """Run the steps that are not done yet, then write report.json, report.md and report.html.
 
     Raises:

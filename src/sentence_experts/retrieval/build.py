@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, PARQUET, read_vectors

@@ -43,7 +43,7 @@ from sentence_experts.storage import (
 )
 
 if TYPE_CHECKING:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from sentence_experts.retrieval.texts import texts_fingerprint, texts_of
 from sentence_experts.storage import locked, replacing_folder, sha256_text, write_npy, write_text
 
 if TYPE_CHECKING:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 K1, B = 1.2, 0.75  # Robertson's usual values, as in Lucene
 WORD = re.compile(r"\w+")

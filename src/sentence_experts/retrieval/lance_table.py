@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.tables import CorpusFolder
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.retrieval import approximate

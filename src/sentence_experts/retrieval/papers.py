@@ -23,12 +23,12 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.retrieval.export import paper_url
+from sentence_experts.retrieval.citation_export import paper_url
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.texts import joined, sections_of
 
 if TYPE_CHECKING:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.pairs.domains import DomainRules
 
 FACTS = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.corpus.tables import Corpus, open_corpus
+from sentence_experts.corpus.corpus_folder import Corpus, open_corpus
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder

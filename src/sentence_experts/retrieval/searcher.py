@@ -25,7 +25,7 @@ from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.vectors import RouteVectors
 
 if TYPE_CHECKING:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 _ROUNDING = 1e-6  # by which the same cosine may differ between one product and the other
 

@@ -10,7 +10,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_file, sha256_text
 
 if TYPE_CHECKING:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 PASSAGES = "passages"  # of title, abstract and full text
 UNITS = {

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from sentence_experts import __version__
 from sentence_experts.serve import cohere, openai, pages, search, status, tei
-from sentence_experts.serve.engine import Engine
+from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.guard import Guard, Keys
 from sentence_experts.serve.http import json_answer
@@ -21,7 +21,7 @@ ROUTERS = (openai.router, tei.router, cohere.router, status.router, pages.router
 
 
 def build_app(
-    engine: Engine,
+    engine: EmbeddingEngine,
     library: Library | None,
     keys: Keys | None,
     local_only: bool,

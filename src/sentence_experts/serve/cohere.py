@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sentence_experts.serve.embedding import embed_texts
-from sentence_experts.serve.engine import Engine
+from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.http import (
     Dimensions,
     ModelName,
@@ -44,7 +44,7 @@ class EmbedRequest(Schema):
 @router.post("/v2/embed", openapi_extra=body_of(EmbedRequest))
 async def embed(request: Request) -> Response:
     """Vectors of texts."""
-    engine: Engine = request.app.state.engine
+    engine: EmbeddingEngine = request.app.state.engine
     body = await read(request, EmbedRequest)
     embedded = await embed_texts(
         request,

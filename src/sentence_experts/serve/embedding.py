@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Request
 
-from sentence_experts.serve.engine import Embedded, Engine
+from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.http import answered
 from sentence_experts.serve.inputs import check_dimensions, check_lengths, texts_of
 from sentence_experts.serve.models import ServedModel
@@ -39,7 +39,7 @@ async def embed_texts(
     Raises:
         RequestError: something in the request is wrong.
     """
-    engine: Engine = request.app.state.engine
+    engine: EmbeddingEngine = request.app.state.engine
     served, in_name = model
     texts = texts_of(given, served, engine, field)
     of_texts = find_routes(served, in_name, routes, len(texts))

@@ -71,7 +71,7 @@ class _Found:
     confidences: list[float | None]
 
 
-class Engine:
+class EmbeddingEngine:
     """The models, the batches that they share, and the figures about both."""
 
     def __init__(self, models: Models, config: ServeConfig) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sentence_experts.serve.engine import Engine
+from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.models import ServedModel
 
@@ -15,7 +15,7 @@ TOKEN_IDS = (
 )
 
 
-def texts_of(given: Any, served: ServedModel, engine: Engine, field: str = "input") -> list[str]:
+def texts_of(given: Any, served: ServedModel, engine: EmbeddingEngine, field: str = "input") -> list[str]:
     """The texts of a request: a string or a list of strings, or token ids where they are allowed.
 
     Raises:
@@ -45,7 +45,7 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _text_of_ids(ids: list[int], served: ServedModel, engine: Engine, field: str) -> str:
+def _text_of_ids(ids: list[int], served: ServedModel, engine: EmbeddingEngine, field: str) -> str:
     tokenizer = served.model.tokenizer
     if not engine.config.token_ids or tokenizer is None:
         raise RequestError(400, TOKEN_IDS, field)

@@ -24,13 +24,13 @@ class MixedLane:
     """A model that takes tokenized texts of all routes and requests in one forward pass."""
 
     def __init__(self, model: SentenceTransformer) -> None:
-        from sentence_experts.compat.sentence_transformers import with_own_tokenizer
+        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
         from sentence_experts.models.layers.packed_forward import is_packed
 
         self._encoder = ParallelCpuEncoder(model, 1)
         # Texts of hundreds of thousands of characters are tokenized beside the others, by a tokenizer of
         # their own: a fast tokenizer takes one call at a time.
-        self._for_long = ParallelCpuEncoder(with_own_tokenizer(model), 1)
+        self._for_long = ParallelCpuEncoder(sharing_all_but_tokenizer(model), 1)
         self._longest = model.max_seq_length or 0
         self.padded = model.device.type != "cpu" or not is_packed(model)
         model.eval()

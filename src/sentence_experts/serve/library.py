@@ -27,7 +27,7 @@ from sentence_experts.serve.lanes import takes_packed
 from sentence_experts.serve.models import Models, ServedModel
 
 if TYPE_CHECKING:
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _Sentences = OrderedDict[tuple[str | None, int], Vectors]
 
 
 @dataclass(frozen=True)
-class View:
+class CorpusView:
     """The corpus through one lens of one model.
 
     Attributes:
@@ -84,10 +84,10 @@ class Library:
 
     def _open(self, served: ServedModel) -> Searcher:
         """A searcher with the vectors of all lenses, by an encoder of its own beside the server's batches."""
-        from sentence_experts.compat.sentence_transformers import with_own_tokenizer
+        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
 
         # Requests may use the model's tokenizer at the same time, which takes one call at a time.
-        model = with_own_tokenizer(served.model) if takes_packed(served.model) else served.model
+        model = sharing_all_but_tokenizer(served.model) if takes_packed(served.model) else served.model
         searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self._papers)
         lenses = [lens for lens in searcher.lenses if lens.document_route != AUTO]
         papers = searcher.papers.count
@@ -104,7 +104,7 @@ class Library:
         settings = vector_settings(searcher.encoder, lens.document_route, searcher.unit)
         return read_index(index_folder(self.corpus, settings), self.corpus) is not None
 
-    def _list_views(self) -> dict[str, View]:
+    def _list_views(self) -> dict[str, CorpusView]:
         views = {}
         for served, searcher in self._searchers.values():
             for lens in searcher.lenses:
@@ -115,7 +115,7 @@ class Library:
                 label = (
                     of_one if len(self._searchers) == 1 or not lens.name else f"{served.name}, {lens.name}"
                 )
-                views[name] = View(name, label, lens, served, searcher)
+                views[name] = CorpusView(name, label, lens, served, searcher)
         return views
 
     @property
@@ -123,7 +123,7 @@ class Library:
         """Any searcher, since all have the same papers."""
         return next(iter(self._searchers.values()))[1]
 
-    def find(self, names: Sequence[str] | None, field: str = "lenses") -> list[View]:
+    def find(self, names: Sequence[str] | None, field: str = "lenses") -> list[CorpusView]:
         """The views that a request names; a model's name means all of its lenses, None the first model.
 
         Raises:
@@ -131,7 +131,7 @@ class Library:
         """
         if names is None:
             names = [self._models.first.name]
-        views: dict[str, View] = {}
+        views: dict[str, CorpusView] = {}
         for place, name in enumerate(dict.fromkeys(names)):
             of_name = {
                 each.name: each for each in self.views.values() if name in (each.name, each.served.name)
@@ -168,14 +168,14 @@ class Library:
             text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
             logger.warning(f"{name}: searches continue with the model before it: {text}")
 
-    def cached_sentences(self, view: View, place: int) -> Vectors | None:
+    def cached_sentences(self, view: CorpusView, place: int) -> Vectors | None:
         """The vectors of the sentences of a paper, or passage, if they were requested lately."""
         cached, key = self._sentences.get(view.searcher, _Sentences()), (view.lens.document_route, place)
         if key in cached:
             cached.move_to_end(key)
         return cached.get(key)
 
-    def cache_sentences(self, view: View, place: int, vectors: Vectors) -> None:
+    def cache_sentences(self, view: CorpusView, place: int, vectors: Vectors) -> None:
         """Keep the vectors of the sentences of a paper, or passage, for a while."""
         cached = self._sentences.setdefault(view.searcher, _Sentences())
         cached[view.lens.document_route, place] = vectors

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sentence_experts.serve.embedding import embed_texts
-from sentence_experts.serve.engine import Embedded, Engine
+from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.http import (
     Dimensions,
     ModelName,
@@ -49,7 +49,7 @@ class EmbeddingsRequest(Schema):
 @router.post("/v1/embeddings", openapi_extra=body_of(EmbeddingsRequest))
 async def embeddings(request: Request) -> Response:
     """Vectors of texts."""
-    engine: Engine = request.app.state.engine
+    engine: EmbeddingEngine = request.app.state.engine
     body = await read(request, EmbeddingsRequest)
     served = find_model(engine.models, body.model)
     routes = fields_of(body, *ROUTE_FIELDS)
@@ -76,7 +76,7 @@ def _item(number: int, vector: NDArray[np.float32], embedded: Embedded, as_base6
 @router.get("/v1/models")
 async def models(request: Request) -> Response:
     """The models and their routes."""
-    engine: Engine = request.app.state.engine
+    engine: EmbeddingEngine = request.app.state.engine
     data = [describe_model(served) for served in engine.models]
     return await json_answer({"object": "list", "data": data})
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import APIRouter, FastAPI
 
-    from sentence_experts.serve.engine import Engine
+    from sentence_experts.serve.engine import EmbeddingEngine
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +63,9 @@ def create_app(
     """
     for module in ("fastapi", "prometheus_client", "jinja2"):
         require(module, "serve")
-    from sentence_experts.corpus.tables import CorpusFolder
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.serve.app import build_app
-    from sentence_experts.serve.engine import Engine
+    from sentence_experts.serve.engine import EmbeddingEngine
     from sentence_experts.serve.guard import Keys
     from sentence_experts.serve.library import Library
     from sentence_experts.serve.models import Models, named_sources
@@ -79,7 +79,7 @@ def create_app(
     loaded = Models(named_sources(models), LoadConfig.of(load_config))
     library = None if corpus is None else Library(corpus, loaded, config.texts)
     local_only = keys is None and is_local(config.host)
-    return build_app(Engine(loaded, config), library, keys, local_only, routers)
+    return build_app(EmbeddingEngine(loaded, config), library, keys, local_only, routers)
 
 
 def serve(
@@ -126,7 +126,7 @@ def serve(
     _server(server_config, app.state.engine, address).run([listener])
 
 
-def _server(server_config: uvicorn.Config, engine: Engine, address: str) -> uvicorn.Server:
+def _server(server_config: uvicorn.Config, engine: EmbeddingEngine, address: str) -> uvicorn.Server:
     """A uvicorn server that finishes accepted requests after a signal to stop, and then returns."""
     import uvicorn
 

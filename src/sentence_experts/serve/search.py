@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sentence_experts.errors import SentenceExpertsError
-from sentence_experts.retrieval.export import export_papers
+from sentence_experts.retrieval.citation_export import export_papers
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.searcher import Hit, sentence_spans
-from sentence_experts.serve.engine import Engine
+from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, answered, body_of, json_answer, read
-from sentence_experts.serve.library import Library, Vectors, View
+from sentence_experts.serve.library import CorpusView, Library, Vectors
 from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.side_by_side import common_terms, found_by_one, plane, stems
 
@@ -151,7 +151,7 @@ async def export(request: Request) -> Response:
 
 
 async def _search(
-    engine: Engine, library: Library, body: SearchRequest, views: Sequence[View]
+    engine: EmbeddingEngine, library: Library, body: SearchRequest, views: Sequence[CorpusView]
 ) -> dict[str, Any]:
     liked, vectors = await _vectors(engine, library, body, views)
     one_lens = partial(_one_lens, library, body, liked)
@@ -172,7 +172,7 @@ async def _per_lens(library: Library, work: Callable[..., T], *of_lenses: Sequen
 
 
 async def _vectors(
-    engine: Engine, library: Library, body: SearchTarget, views: Sequence[View]
+    engine: EmbeddingEngine, library: Library, body: SearchTarget, views: Sequence[CorpusView]
 ) -> tuple[list[int], list[Vectors]]:
     """The rows of the papers that others should be like, and the query's vector under each lens."""
     if (body.query is None) == (body.like is None):
@@ -196,7 +196,7 @@ async def _vectors(
 
 
 async def _embed(
-    engine: Engine, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None]
+    engine: EmbeddingEngine, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None]
 ) -> Vectors:
     """Vectors of length 1 by the model that encoded the papers, and no other.
 
@@ -217,7 +217,7 @@ def _rows(library: Library, ids: Sequence[str], field: str) -> list[int]:
         raise library.refusal(error, field) from None
 
 
-def _mean(library: Library, view: View, rows: Sequence[int]) -> Vectors:
+def _mean(library: Library, view: CorpusView, rows: Sequence[int]) -> Vectors:
     try:
         mean: Vectors = view.searcher.mean_vector(rows, view.lens)[0]
     except SentenceExpertsError as error:
@@ -226,7 +226,7 @@ def _mean(library: Library, view: View, rows: Sequence[int]) -> Vectors:
 
 
 def _one_lens(
-    library: Library, body: SearchRequest, liked: Sequence[int], view: View, vector: Vectors
+    library: Library, body: SearchRequest, liked: Sequence[int], view: CorpusView, vector: Vectors
 ) -> LensResult:
     others: dict[str, Any] = {"types": body.types, "journals": body.journals, "domains": body.domains}
     try:
@@ -241,7 +241,7 @@ def _one_lens(
 
 
 def _hits(
-    view: View,
+    view: CorpusView,
     vector: Vectors,
     compared: Vectors | None,
     liked: Sequence[int],
@@ -260,7 +260,7 @@ def _hits(
 def _compared(
     library: Library,
     body: SearchRequest,
-    views: Sequence[View],
+    views: Sequence[CorpusView],
     vectors: Sequence[Vectors],
     results: Sequence[LensResult],
     rows: Sequence[int],
@@ -305,7 +305,7 @@ def _standings(
     rows: Sequence[int],
     filters: Filters,
     liked: Sequence[int],
-    view: View,
+    view: CorpusView,
     vector: Vectors,
     result: LensResult,
 ) -> list[dict[str, Any] | None]:
@@ -326,7 +326,9 @@ def _standings(
     return standings
 
 
-def _maps(views: Sequence[View], vectors: Sequence[Vectors], rows: Sequence[int]) -> list[dict[str, Any]]:
+def _maps(
+    views: Sequence[CorpusView], vectors: Sequence[Vectors], rows: Sequence[int]
+) -> list[dict[str, Any]]:
     """Places of the papers and the query in a plane, per lens, each as much like the first as it can be."""
     maps: list[dict[str, Any]] = []
     first: NDArray[np.float64] | None = None
@@ -340,8 +342,7 @@ def _maps(views: Sequence[View], vectors: Sequence[Vectors], rows: Sequence[int]
 
 def _shown(facts: dict[str, Any]) -> dict[str, Any]:
     """The facts of a paper that an answer holds, its texts cut to what is shown."""
-    shown = {name: facts.get(name) for name in SHOWN}
-    shown["abstract"] = _cut(shown["abstract"])
+    shown = {name: facts.get(name) for name in SHOWN} | {"abstract": _cut(facts.get("abstract"))}
     if (title := shown["title"]) and len(title) > MAX_TITLE:
         shown["title"] = f"{title[:MAX_TITLE]}…"
     return shown
@@ -355,7 +356,9 @@ def _text(paper: dict[str, Any]) -> str:
     return f"{paper['title'] or ''} {paper['abstract'] or ''}"
 
 
-async def _sentences(engine: Engine, library: Library, body: SentencesRequest, view: View) -> dict[str, Any]:
+async def _sentences(
+    engine: EmbeddingEngine, library: Library, body: SentencesRequest, view: CorpusView
+) -> dict[str, Any]:
     (liked, (vector,)) = await _vectors(engine, library, body, [view])
     rows = await asyncio.to_thread(_rows, library, body.papers, "papers")
     texts, keys, passages = await asyncio.to_thread(_shown_texts, view, vector, rows)
@@ -382,7 +385,7 @@ async def _sentences(engine: Engine, library: Library, body: SentencesRequest, v
     return {"lens": view.name, "sentences": best}
 
 
-def _shown_texts(view: View, vector: Vectors, rows: Sequence[int]) -> tuple[list[str], list[int], bool]:
+def _shown_texts(view: CorpusView, vector: Vectors, rows: Sequence[int]) -> tuple[list[str], list[int], bool]:
     """The text of each paper whose sentences are compared: its abstract, or its best passage.
 
     With them, what their vectors are cached by: the paper's row or the passage's place; and whether they are

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from sentence_experts import __version__
 from sentence_experts.serve.embedding import embed_texts
-from sentence_experts.serve.engine import Embedded, Engine
+from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import (
     Dimensions,
@@ -102,7 +102,7 @@ async def similarity(request: Request) -> Response:
 @router.post("/models/{model:path}/tokenize", include_in_schema=False)
 async def tokenize(request: Request) -> Response:
     """The tokens of texts as the model reads them, with the route's own."""
-    engine: Engine = request.app.state.engine
+    engine: EmbeddingEngine = request.app.state.engine
     body = await read(request, TokenizeRequest)
     served, in_name = _model(request, body.model)
     texts = texts_of(body.inputs, served, engine, "inputs")
@@ -117,7 +117,7 @@ async def tokenize(request: Request) -> Response:
 @router.get("/models/{model:path}/info", include_in_schema=False)
 async def info(request: Request) -> Response:
     """What is served: of a model, and of the server's limits."""
-    engine: Engine = request.app.state.engine
+    engine: EmbeddingEngine = request.app.state.engine
     served, _ = _model(request, None)
     return await json_answer(
         {
@@ -156,7 +156,7 @@ def _as(schema: type[Any], given: dict[str, Any]) -> Any:
 
 
 def _model(request: Request, requested: str | None) -> tuple[ServedModel, str | None]:
-    engine: Engine = request.app.state.engine
+    engine: EmbeddingEngine = request.app.state.engine
     name = request.path_params.get("model") or requested or engine.models.first.name
     return find_model(engine.models, name)
 

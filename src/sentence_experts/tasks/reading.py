@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.tables import PAPERS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.corpus_folder import PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError, require
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_file
@@ -125,7 +125,7 @@ def _papers(corpus: CorpusFolder, keep_retracted: bool) -> Iterator[Record]:
 
 def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
     require("datasets", "models")
-    from sentence_experts.compat.datasets import fingerprint_of, load_splits
+    from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
 
     local = resolved(str(source.hub), folder)
     loaded = load_splits(str(local) if local.is_dir() else str(source.hub), source.config)
@@ -143,7 +143,7 @@ def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
     for name in splits.values():
         wanted = wanted_columns(source, kind)
         check_columns(f"{source.hub}, split {name},", wanted, loaded[name].column_names)
-    fingerprints = {split: fingerprint_of(loaded[name]) for split, name in splits.items()}
+    fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
     # A dataset with nothing but "train" has not been split yet.
     only_train = set(splits) == {"train"} and not source.splits
     records = (

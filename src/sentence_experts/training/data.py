@@ -24,7 +24,7 @@ from sentence_experts.training.config import AUTO_BATCHES, STATIC_BATCHES, STATI
 from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.loss_kinds import LOSS_KINDS
 from sentence_experts.training.objectives import NONE, NUMBER_COLUMNS, Numbers, Objective
-from sentence_experts.training.routes import TrainedRoute, experts_of, routed_model
+from sentence_experts.training.routes import TrainedRoute, expert_indices, routed_model
 from sentence_experts.training.validation import distinct
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def _decided(
     static = config.curriculum == "static"
     temperature = (config.temperatures or {}).get(route.name) or config.temperature
     prompts = objective.prompts(route, model, config)
-    experts = experts_of(model, route.sides)
+    experts = expert_indices(model, route.sides)
     return replace(
         route,
         batches=_batches(route, config),

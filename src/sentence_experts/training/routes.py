@@ -49,7 +49,7 @@ def routed_model(model: Any) -> RoutedModel | None:
     return next((module for module in model.modules() if isinstance(module, RoutedModel)), None)
 
 
-def experts_of(model: SentenceTransformer, names: Sequence[str]) -> dict[str, int]:
+def expert_indices(model: SentenceTransformer, names: Sequence[str]) -> dict[str, int]:
     """Route -> the index of its expert; 0 for a model without experts.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, TrainerState, set_seed
@@ -54,9 +54,6 @@ from sentence_experts.training.trainer import (
     training_arguments,
 )
 from sentence_experts.training.validation import TITLES, Validator
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 

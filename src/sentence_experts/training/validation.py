@@ -50,7 +50,7 @@ PAIR_METRICS = (
 )
 
 
-class Measured(NamedTuple):
+class ValidationFigures(NamedTuple):
     """What one part of the validation gives.
 
     Attributes:
@@ -81,7 +81,7 @@ class Validation(Protocol):
         """See the class."""
         ...
 
-    def measure(self, encoder: BatchEncoder) -> Measured:
+    def measure(self, encoder: BatchEncoder) -> ValidationFigures:
         """Measure a model."""
         ...
 
@@ -170,7 +170,7 @@ class PairValidation:
         pooled = set().union(*kinds.values()) if metric == "pooled_f1_max" else set()
         self.has_figure = len(pooled) > 1 or len(self.without_figure) < len(kinds)
 
-    def measure(self, encoder: BatchEncoder) -> Measured:
+    def measure(self, encoder: BatchEncoder) -> ValidationFigures:
         """Measure a model.
 
         Raises:
@@ -193,7 +193,7 @@ class PairValidation:
         if accuracy is not None:
             values["router_accuracy"] = accuracy.mean
             values |= {f"router_accuracy_block_{block}": share for block, share in accuracy.by_block.items()}
-        return Measured(values, [name for name in counted if name in values])
+        return ValidationFigures(values, [name for name in counted if name in values])
 
 
 @dataclass(frozen=True)
@@ -281,13 +281,13 @@ class SearchValidation:
                 )
         return cls(searches)
 
-    def measure(self, encoder: BatchEncoder) -> Measured:
+    def measure(self, encoder: BatchEncoder) -> ValidationFigures:
         """Measure a model."""
         figures = {}
         for route, searches in self.searches.items():
             values = [search.measure(encoder) for search in searches]
             figures[f"{route}/{NDCG}"] = fmean(figure for figure in values if figure is not None)
-        return Measured(figures, list(figures))
+        return ValidationFigures(figures, list(figures))
 
 
 def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool_]) -> list[float]:

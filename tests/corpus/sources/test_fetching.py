@@ -12,8 +12,8 @@ import pytest
 from helpers.replay_server import FAULTS, Replay, serving
 from helpers.simulated_world import DOMAINS, fill
 from sentence_experts.corpus.config import FetchConfig
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus, sample
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES

@@ -12,8 +12,8 @@ import pytest
 from helpers.replay_server import Article, Replay, serving
 from helpers.small_pubmed import headings, record
 from sentence_experts.corpus.config import FetchConfig
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.fetching import fetch_corpus
-from sentence_experts.corpus.tables import CorpusFolder
 from sentence_experts.errors import UsageError
 
 PATIENCE = {"email": "a@b.org", "first_wait": 0.01}

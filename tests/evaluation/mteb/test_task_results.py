@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from sentence_experts.evaluation.mteb.results import Run, Task, join_runs
+from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, join_runs
 from sentence_experts.report.task_tables import markdown, task_tables, type_rows
 
-TASKS = [Task(f"sts{n}", "STS", "cosine_spearman", "r") for n in range(4)]
-TASKS += [Task("nq", "Retrieval", "ndcg_at_10", "r"), Task("odd", "Regression", "kendalltau", "r")]
+TASKS = [MeasuredTask(f"sts{n}", "STS", "cosine_spearman", "r") for n in range(4)]
+TASKS += [
+    MeasuredTask("nq", "Retrieval", "ndcg_at_10", "r"),
+    MeasuredTask("odd", "Regression", "kendalltau", "r"),
+]
 SCORES = {"sts0": 0.5, "sts1": 0.7, "sts2": 0.6, "sts3": 0.6, "nq": 0.2, "odd": 0.4}
 
 
@@ -57,7 +60,7 @@ def test_differences_are_paired_by_dataset():
 
 
 @pytest.mark.parametrize("tasks", [TASKS[:3], TASKS], ids=["fixed datasets", "drawn datasets"])
-def test_differences_cover_the_seeds_and_pair_them(tasks: list[Task]):
+def test_differences_cover_the_seeds_and_pair_them(tasks: list[MeasuredTask]):
     runs = [
         scaled(label, 1.0, noise, seed) for label, noise in (("a", 0.05), ("b", 0.1)) for seed in range(5)
     ]

@@ -35,7 +35,7 @@ class Requests:
     api_key: str | None = None
     set_aside: list[Rejection] = field(default_factory=list)
     """What could not be fetched, and why; the next run tries again."""
-    asking: bool = True
+    online: bool = True
     """Whether anything may be requested; once all is fetched, only the journal answers."""
 
     def stored(self, key: str, usable: Check = lambda body: None) -> Answer | None:
@@ -69,7 +69,7 @@ class Requests:
         before = self.stored(key, usable)
         if before is not None:
             return before
-        if not self.asking:
+        if not self.online:
             return Answer(key, None, "not fetched")
         try:
             return self.journal.put(key, ask())

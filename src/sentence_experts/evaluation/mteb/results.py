@@ -43,7 +43,7 @@ Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Task:
+class MeasuredTask:
     """A task that was measured: mteb's type, the name of its main score, and the revision of the data."""
 
     name: str
@@ -99,7 +99,7 @@ class TaskEvaluation(Evaluation):
     """
 
     settings: Mapping[str, Any]
-    tasks: tuple[Task, ...]
+    tasks: tuple[MeasuredTask, ...]
     models: tuple[ModelScores, ...]
     differences: tuple[Difference, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class TaskEvaluation(Evaluation):
 
 
 def join_runs(
-    tasks: Sequence[Task],
+    tasks: Sequence[MeasuredTask],
     runs: Sequence[Run],
     settings: Mapping[str, Any] | None = None,
     missing: Mapping[str, str] | None = None,
@@ -172,7 +172,7 @@ def join_runs(
     return TaskEvaluation(noted, tuple(common), models, differences, missing or {})
 
 
-def _model(label: str, runs: Sequence[Run], tasks: Sequence[Task], trained: bool) -> ModelScores:
+def _model(label: str, runs: Sequence[Run], tasks: Sequence[MeasuredTask], trained: bool) -> ModelScores:
     kinds = dict.fromkeys(task.kind for task in tasks)
     return ModelScores(
         label,

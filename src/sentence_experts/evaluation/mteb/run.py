@@ -25,7 +25,7 @@ from sentence_experts.evaluation.models import ModelRun, check_names, setting_of
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.groups import TaskSource, hub_tasks
 from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
-from sentence_experts.evaluation.mteb.results import Run, Task, TaskEvaluation, join_runs
+from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, TaskEvaluation, join_runs
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
 from sentence_experts.evaluation.results import library_versions
 from sentence_experts.storage import temporary_folder
@@ -92,7 +92,7 @@ def evaluate_tasks(
     tasks = []
     for source in sources:
         metadata = source.make().metadata
-        tasks.append(Task(source.name, source.kind, str(metadata.main_score), str(metadata.revision)))
+        tasks.append(MeasuredTask(source.name, source.kind, str(metadata.main_score), str(metadata.revision)))
     baseline = [run.model for run in runs if run.is_baseline]
     return join_runs(tasks, scores, settings, measure.missing, config.margin, baseline)
 

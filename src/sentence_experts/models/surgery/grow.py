@@ -145,9 +145,9 @@ def _without(model: Source, name: str) -> ExpertEncoder:
     if default in dropped:
         logger.info(f"{default!r} was the default route; now every text needs one")
         default = None
-        for asked_for_by_name in ("query", "document"):
-            if asked_for_by_name not in plan.routes:
-                prompts.pop(asked_for_by_name, None)
+        for alias in ("query", "document"):
+            if alias not in plan.routes:
+                prompts.pop(alias, None)
     return with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError
-from sentence_experts.reproduce.experiment import Model, OwnFigure, TextTable
+from sentence_experts.reproduce.experiment import Model, OwnFigure, ReportTable
 from sentence_experts.reproduce.kinds.language_models import LanguageModelExperiment
 from sentence_experts.reproduce.material import DATA_VARIABLE, data_folder
 from sentence_experts.reproduce.published import PublishedFigure
@@ -65,7 +65,7 @@ class AnalysisExperiment(LanguageModelExperiment):
         value = {**analysis["clusters"]["agreement"], **analysis["between_prompts"]["means"]}[figure.column]
         return OwnFigure(value)
 
-    def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[TextTable]:
+    def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[ReportTable]:
         """The paper's examples, then those of this model."""
         analysis = evaluations[ANALYSIS]
         lines = []
@@ -74,14 +74,14 @@ class AnalysisExperiment(LanguageModelExperiment):
             here = ("not among the pairs",) + ("",) * 3 if own is None else _numbers(own, own["right"])
             lines.append((texts, PARTS[case.right], *here))
         numbers = ("right here", "score (rank)", "HS (rank)", "RW (rank)")
-        yield TextTable("Section 4.5: the paper's examples", ("", "right there", *numbers), tuple(lines))
+        yield ReportTable("Section 4.5: the paper's examples", ("", "right there", *numbers), tuple(lines))
         for key, right in (("only_hs", "hs"), ("only_rw", "rw")):
             own = [
                 (f"{one['first']} / {one['second']}", *_numbers(one, right))
                 for cases in analysis["cases"].values()
                 for one in cases[key]
             ]
-            yield TextTable(f"Examples here: {PARTS[right]} alone is right", ("", *numbers), tuple(own))
+            yield ReportTable(f"Examples here: {PARTS[right]} alone is right", ("", *numbers), tuple(own))
 
 
 def _numbers(case: Mapping[str, Any], right: str) -> tuple[str, ...]:

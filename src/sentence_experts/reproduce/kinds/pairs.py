@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from sentence_experts.corpus.tables import CITATIONS, DOMAINS, PAPERS, CorpusFolder
+from sentence_experts.corpus.corpus_folder import CITATIONS, DOMAINS, PAPERS, CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.pairs.config import PairsConfig

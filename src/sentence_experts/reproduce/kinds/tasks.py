@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.corpus.tables import PAPERS
+from sentence_experts.corpus.corpus_folder import PAPERS
 from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.material import ARCHIVES, DATA_VARIABLE, Material, data_folder
 from sentence_experts.reproduce.published import AVERAGES, PublishedFigure

@@ -14,13 +14,7 @@ import pyarrow as pa
 
 from sentence_experts.corpus.building import TableSource
 from sentence_experts.corpus.config import FetchConfig
-from sentence_experts.corpus.formats.archives import Source
-from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import CorpusPart, in_groups, missing_groups, table_of, write_links
-from sentence_experts.corpus.sources.citations import CitationSource
-from sentence_experts.corpus.sources.icite import bulk_links
-from sentence_experts.corpus.sources.record_sources import Names, RecordSource
-from sentence_experts.corpus.tables import (
+from sentence_experts.corpus.corpus_folder import (
     DOMAINS,
     DOMAINS_SCHEMA,
     PAPERS,
@@ -28,6 +22,12 @@ from sentence_experts.corpus.tables import (
     PROVENANCE_SCHEMA,
     write_stream,
 )
+from sentence_experts.corpus.formats.archives import Source
+from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.parts import CorpusPart, in_groups, missing_groups, table_of, write_links
+from sentence_experts.corpus.sources.citations import CitationSource
+from sentence_experts.corpus.sources.icite import bulk_links
+from sentence_experts.corpus.sources.record_sources import Names, RecordSource
 from sentence_experts.storage import PartStore, sha256_file
 
 _LINKS_PER_PART = 1_000_000

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_experts.errors import UsageError
-from sentence_experts.retrieval.export import export_papers, paper_url
+from sentence_experts.retrieval.citation_export import export_papers, paper_url
 
 RICE = {
     "paper_id": "doi:10.1/a",

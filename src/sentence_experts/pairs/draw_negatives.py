@@ -134,7 +134,7 @@ def _draw_matched(
     rng: np.random.Generator,
     hard: bool,
 ) -> DrawnNegatives:
-    splits, of_requests = list(splits), []
+    splits, negatives_of_requests = list(splits), []
     shortfall: dict[str, dict[str, dict[str, int]]] = {}
     near: dict[str, dict[str, dict[str, int]]] = {}
     same_text = graph.works.same_text
@@ -163,13 +163,13 @@ def _draw_matched(
             counts = {"near": int(np.isin(keys, near_keys).sum()), "all": len(keys)}
             near.setdefault(request.domain, {})[request.split] = counts
         used = np.concatenate([used, keys])
-        of_requests.append(negatives)
+        negatives_of_requests.append(negatives)
         if matched.nearest or len(others) or missing:
             counts = {"nearest": matched.nearest, "random": len(others), "left_out": missing}
             shortfall.setdefault(request.domain, {})[request.split] = {
                 "matched": len(negatives) - matched.nearest - len(others)
             } | counts
-    return DrawnNegatives(splits, _by_split(requests, of_requests), shortfall=shortfall, near=near)
+    return DrawnNegatives(splits, _by_split(requests, negatives_of_requests), shortfall=shortfall, near=near)
 
 
 def _allowed(request: Request, same_text: np.ndarray, linked: Linked, used: np.ndarray) -> Allowed:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentence_experts.corpus import tables
+from sentence_experts.corpus import corpus_folder
+from sentence_experts.corpus.corpus_folder import DOMAINS_SCHEMA, CorpusFolder, write_stream
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.tables import DOMAINS_SCHEMA, CorpusFolder, write_stream
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.dataset import Pairs
@@ -23,7 +23,7 @@ from sentence_experts.tasks.dataset import Tasks
 def test_batches_of_any_size_and_nullable_fields_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(tables, "_ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(corpus_folder, "_ROWS_PER_GROUP", 10)
     rows = [{"paper_id": f"p{n}", "domain": "d"} for n in range(sum(sizes))]
     # Databases give nullable fields; the table's own may not be null.
     nullable = pa.schema([("paper_id", pa.string()), ("domain", pa.string())])
