@@ -43,6 +43,8 @@ from sentence_experts.storage.record import (
     check_unchanged,
     checked_record,
     different_setting,
+    hashes_of,
+    is_unchanged,
     note_changes,
 )
 from sentence_experts.storage.step_records import StepRecords
@@ -62,7 +64,9 @@ __all__ = [
     "checked_record",
     "different_setting",
     "explained",
+    "hashes_of",
     "hidden_beside",
+    "is_unchanged",
     "locked",
     "no_space",
     "note_changes",

@@ -237,6 +237,12 @@ def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: sha256_file(folder / name) for name in sorted(files)}
 
 
+def is_unchanged(folder: Path, hashes: Mapping[str, str]) -> bool:
+    """Whether all these files are in a folder, with the bytes that `hashes_of` saw."""
+    files = ((folder / name, digest) for name, digest in hashes.items())
+    return all(file.is_file() and sha256_file(file) == digest for file, digest in files)
+
+
 def _files_under(folder: Path, name: str) -> set[str]:
     return {f"{name}/{each}" if each else name for each in files_in(folder / name)}
 

@@ -13,7 +13,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import load
-from sentence_experts.storage import read_json, sha256_file, write_json
+from sentence_experts.storage import hashes_of, is_unchanged, read_json, write_json
 from sentence_experts.training import processes
 from sentence_experts.training.trainer import Trainer
 
@@ -33,9 +33,10 @@ class NoteHashes(TrainerCallback):
         """Write them, in the first process."""
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         if processes.is_first():
-            write_json(
-                folder / HASHES, {str(file.relative_to(folder)): sha256_file(file) for file in _files(folder)}
-            )
+            names = [each.name for each in folder.iterdir()]
+            alone = processes.count() == 1
+            whole = [name for name in names if alone or not name.startswith(_RANDOM_STATES)]
+            write_json(folder / HASHES, hashes_of(folder, whole))
 
 
 def last_whole_checkpoint(folder: Path) -> str | None:
@@ -57,16 +58,9 @@ def is_whole(checkpoint: Path) -> bool:
     """Whether the files of a checkpoint are as they were written."""
     try:
         hashes = read_json(checkpoint / HASHES)
-        return bool(hashes) and all(sha256_file(checkpoint / name) == each for name, each in hashes.items())
+        return bool(hashes) and is_unchanged(checkpoint, hashes)
     except (InputError, OSError, AttributeError):
         return False
-
-
-def _files(folder: Path) -> list[Path]:
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return sorted(
-        file for file in files if processes.count() == 1 or not file.name.startswith(_RANDOM_STATES)
-    )
 
 
 Weights = dict[str, Tensor]
