@@ -50,7 +50,11 @@ def test_errors_are_one_line(experts_model, tmp_path, capsys):
         ([], 2, "give QUERY... or --like"),
         (["rice", "--like", "a", "--route", "crops"], 2, "give QUERY... or --like, not both"),
         (["--like", "10.1/zzz", "--route", "crops"], 1, "no paper with the id '10.1/zzz'"),
-        (["rice", "--year", "2020..2010", "--route", "crops"], 2, "--year: '2020..2010': give the first"),
+        (
+            ["rice", "--year", "2020..2010", "--route", "crops"],
+            2,
+            "--year: '2020..2010': the first year must come",
+        ),
         (["rice", "--type", "poem", "--route", "crops"], 1, "--type: no paper of"),
         (["rice", "--query-route", "x", "--route", "crops"], 1, "no route 'x'"),
         (["rice", "--ris", "--csv", "--route", "crops"], 2, "give one of --csv and --ris"),

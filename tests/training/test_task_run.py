@@ -196,6 +196,6 @@ def test_options_that_mean_nothing_are_refused(
     with pytest.raises(InputError, match="do not fill one batch of 30"):
         train(str(model), tasks, SHORT.model_copy(update={"batch_size": 30}), out)
     blind = make_tasks_folder(tmp_path / "blind", sizes={"train": 24, "validation": 0, "test": 8})
-    with pytest.raises(InputError, match="validation split of task retrieval has no pair to find"):
+    with pytest.raises(InputError, match="validation split of task retrieval has no linked pair"):
         train(str(model), blind, SHORT, out)
     assert not out.exists()

@@ -172,7 +172,7 @@ def test_wrong_additions(mixed: ExpertEncoder, arguments: dict[str, str], messag
 
 def test_a_base_that_does_not_fit(bases: dict[str, SentenceTransformer], minilm: str) -> None:
     encoder = sentence_experts.extend(bases["bert"], NAMES)
-    with pytest.raises(InputError, match="made of a bert"):
+    with pytest.raises(InputError, match="made from a bert"):
         add_expert(encoder, "crops", seed_from="base", base=bases["modernbert"])
     with pytest.raises(InputError, match="does not fit"):
         add_expert(encoder, "crops", seed_from="base", base=minilm)

@@ -105,7 +105,7 @@ def test_tanh_head_by_hand(
     base: SentenceTransformer, pooling: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     encoder = sentence_experts.extend(base, NAMES, pooling=pooling, head="tanh", seed=3)
-    assert "random (seed 3)" in " ".join(capsys.readouterr().err.split())
+    assert "random weights (seed 3)" in " ".join(capsys.readouterr().err.split())
     hidden, mask = tokens_and_mask(encoder)
     *_, norm, first, second, last = encoder
     assert type(last) is Normalize

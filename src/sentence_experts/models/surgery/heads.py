@@ -100,8 +100,8 @@ def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
         pooler.linear.load_state_dict(own.dense.state_dict())
     else:
         logger.info(
-            "the base has no trained pooler (none, or its bias is still zero): it starts at random, seed "
-            f"{seed}"
+            "the base has no trained pooler (none, or its bias is still zero): it starts with random weights "
+            f"(seed {seed})"
         )
     return pooler
 
