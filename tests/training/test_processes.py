@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -163,6 +164,49 @@ def test_only_the_first_process_logs_and_writes(together: Together) -> None:
         assert not [path for path in written if path.name.endswith(".tmp")]
         card = (together.folder / kind / "model" / "README.md").read_text()
         assert "put together by 2 processes" in card
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_killed_processes_resume_to_the_same_weights(
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path
+) -> None:
+    """The model has dropout, so each process's random state counts."""
+    settings = {**OF_PAIRS, "balance_loss": None, "max_steps": 12, "eval_steps": 3}
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    work = [
+        {
+            "out": tmp_path,
+            "models": {},
+            "runs": [{"model": tiny_experts, "data": pairs.path, "out": out, "settings": settings}],
+        }
+        for out in (killed, whole)
+    ]
+    place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    place |= {"MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    both = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), json.dumps(work[0], default=str)],
+            env={**os.environ, **place, "RANK": rank, "LOCAL_RANK": rank},
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        while not any(killed.glob("checkpoints/checkpoint-*/sha256.json")):
+            assert all(process.poll() is None for process in both)
+            time.sleep(0.001)
+    finally:
+        for process in both:
+            process.kill()
+            process.wait()
+    assert not (killed / "run.json").exists()
+    assert [path.name for path in (killed / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
+    for each in work:
+        run_together(each)
+    one, other = weights_of(killed / "model"), weights_of(whole / "model")
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert any(not torch.equal(weight, one[name]) for name, weight in weights_of(tiny_experts).items())
 
 
 @contextmanager

@@ -20,8 +20,6 @@ from sentence_experts.training.trainer import Trainer
 logger = logging.getLogger(__name__)
 
 HASHES = "sha256.json"
-# Each of several processes writes its own, perhaps after the first one has written everything else.
-_RANDOM_STATES = "rng_state"
 
 
 class NoteHashes(TrainerCallback):
@@ -30,13 +28,11 @@ class NoteHashes(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Write them, in the first process."""
+        """Write them, in the first process, when each process has written its random state."""
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        processes.wait_for_all()
         if processes.is_first():
-            names = [each.name for each in folder.iterdir()]
-            alone = processes.count() == 1
-            whole = [name for name in names if alone or not name.startswith(_RANDOM_STATES)]
-            write_json(folder / HASHES, hashes_of(folder, whole))
+            write_json(folder / HASHES, hashes_of(folder, [each.name for each in folder.iterdir()]))
 
 
 def last_whole_checkpoint(folder: Path) -> str | None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, wait_for_everyone
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]  # documented
 
 from sentence_experts.errors import SentenceExpertsError
@@ -47,13 +47,19 @@ def once(work: Callable[[], Any]) -> Any:
         except SentenceExpertsError as error:
             outcome[1] = error
     result, failure = broadcast_object_list(outcome) if count() > 1 else outcome
-    _wait_for_all()
+    _hold_the_first()
     if failure is not None:
         raise failure
     return result
 
 
-def _wait_for_all() -> None:
+def wait_for_all() -> None:
+    """Wait until each process is here."""
+    if count() > 1:
+        wait_for_everyone()
+
+
+def _hold_the_first() -> None:
     """Hold the first process until the others have what it broadcast.
 
     Gloo fails a receive that is complete if the sender's connection closes before the receiver wakes. So the
