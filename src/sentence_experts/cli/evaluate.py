@@ -48,6 +48,10 @@ def register(app: typer.Typer) -> None:
     )
 
 
+Baseline = Annotated[list[str] | None, Field(description="Models to compare with; for pairs also tfidf")]
+Names = Annotated[
+    dict[str, str] | None, Field(description="LABEL=MODEL: what to call a model in the results")
+]
 Seeds = Annotated[
     dict[str, list[str]] | None,
     Field(description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"),
@@ -66,12 +70,8 @@ def evaluate_models(
     pairs: Annotated[Path | None, typer.Option(help="Pairs folder, or a table of pairs")] = None,
     tasks: TasksFolder = None,
     mteb: MtebNames = None,
-    baseline: Annotated[
-        list[str] | None, Field(description="Models to compare with; for pairs also tfidf")
-    ] = None,
-    name: Annotated[
-        dict[str, str] | None, Field(description="LABEL=MODEL: what to call a model in the results")
-    ] = None,
+    baseline: Baseline = None,
+    name: Names = None,
     seeds: Seeds = None,
     overwrite: Overwrite = False,
     qrels: Annotated[

@@ -108,7 +108,7 @@ def publish(
         data: pairs or tasks that the model was trained on, or their folders.
         out: folder to assemble the repository in; by default a temporary one, which is removed.
         upload: whether to create the repository, if it is not there, and upload the files.
-        overwrite: begin anew, in place of another repository in `out`.
+        overwrite: whether to replace another repository in `out`.
 
     Raises:
         UsageError: `repo` is no id, or `out` holds something else.
@@ -128,13 +128,9 @@ def publish(
     check_experts(encoder)
     with _place(out, overwrite) as place:
         if isinstance(place, Output):
-            made_from = {
-                "model": fingerprint_of(encoder),
-                "repo": repo,
-                "config": config.model_dump(),
-                "evaluation": None if results is None else sha256_text(repr(results[1])),
-                "data": [each.fingerprint() for each in sources],
-            }
+            stated = None if results is None else sha256_text(repr(results[1]))
+            made_from = {"model": fingerprint_of(encoder), "repo": repo, "config": config.model_dump()}
+            made_from |= {"evaluation": stated, "data": [each.fingerprint() for each in sources]}
             if place.begin(made_from) != "finished":
                 with place.replacing() as folder:
                     _assemble(encoder, model, repo, folder, config, sources, results)
