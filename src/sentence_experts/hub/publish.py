@@ -129,8 +129,9 @@ def publish(
     with _place(out, overwrite) as place:
         if isinstance(place, Output):
             stated = None if results is None else sha256_text(repr(results[1]))
-            made_from = {"model": fingerprint_of(encoder), "repo": repo, "config": config.model_dump()}
-            made_from |= {"evaluation": stated, "data": [each.fingerprint() for each in sources]}
+            made_from: dict[str, Any] = {"model": fingerprint_of(encoder), "repo": repo}
+            made_from |= {"config": config.model_dump(), "evaluation": stated}
+            made_from |= {"data": [each.fingerprint() for each in sources]}
             if place.begin(made_from) != "finished":
                 with place.replacing() as folder:
                     _assemble(encoder, model, repo, folder, config, sources, results)
