@@ -50,16 +50,17 @@ main(["corpus", "import", sys.argv[1], "--out", sys.argv[2], "--workers", sys.ar
 """
 
 
-def tree_memory(process: int) -> int:
-    """Bytes resident in a process and its descendants."""
+def tree_memory(process: int, anonymous: bool = False) -> int:
+    """Bytes resident in a process and its descendants; with `anonymous`, without pages of files."""
     total, waiting = 0, [process]
     while waiting:
         current = waiting.pop()
         try:
-            total += int(Path(f"/proc/{current}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            _, resident, of_files, *_ = map(int, Path(f"/proc/{current}/statm").read_text().split())
+            total += (resident - of_files * anonymous) * os.sysconf("SC_PAGE_SIZE")
             for task in Path(f"/proc/{current}/task").iterdir():
                 waiting += [int(child) for child in (task / "children").read_text().split()]
-        except (OSError, IndexError):
+        except (OSError, ValueError):
             continue
     return total
 
@@ -126,7 +127,7 @@ def write_bodies(articles: int, seconds: dict[str, list[float]], file: Path) -> 
         "# What reading the bodies adds to an import\n\n"
         f"{articles:,} JATS articles, one worker, {processor()}, load {load}; the least CPU seconds of "
         f"{len(seconds['without'])} alternating rounds. Made by `python benchmarks/corpus_import.py --bodies "
-        f"--limit {articles}`.\n\n"
+        f"--limit {articles} --rounds {len(seconds['without'])}`.\n\n"
         "| with bodies | without | ratio |\n|---:|---:|---:|\n"
         f"| {least['with bodies']:.2f} | {least['without']:.2f} | {ratio:.2f} |\n"
     )

@@ -1,11 +1,17 @@
 """Cost of importing an OpenAlex snapshot, and what a killed import loses.
 
     python benchmarks/openalex_import.py [--works 50000,200000] [--part 20000] [--memory 4GB] [--kills 20]
+        [--scratch FOLDER] [--results FILE]
 
 The snapshot is generated in the published schema of works (JSON lines in `updated_date=.../part_*.gz`), with
 ten references per work on average, whose targets are heavy-tailed; half of the works have an abstract, 85%
 a DOI, 15% a PMID; 1% stand in an older partition too, 2% belong to the extension pack, 1% are deleted, 5% of
-the references dangle. Nothing in it is real. CPU time is that of the whole process tree.
+the references dangle. Nothing in it is real. CPU time is that of the whole process tree, memory the largest
+sum over its processes of what is not a page of a file.
+
+It needs 2 kB of disk per work (20 GB for 10 million), in a temporary folder that is removed at the end. With
+`--scratch FOLDER` the snapshot stays there, and so does each finished import's row: after an interruption the
+same command goes on with the part file, or repeats the import, that was begun.
 
 With `--kills`, the import of the largest snapshot is killed (`kill -9`) that many times at random moments and
 started again each time; the corpus must have the bytes of an undisturbed import.
@@ -48,6 +54,8 @@ WORDS = [f"{a}{b}" for a in ("neuro", "bio", "geo", "socio", "thermo", "electro"
 FIELDS = ("Computer Science", "Medicine", "Physics and Astronomy", "Social Sciences", "Engineering")
 TRUE = ("false", "true")
 CC_BY = '"cc-by"'
+DISK_PER_WORK = 2_000
+MINUTE = 60
 
 
 ABSTRACTS = (
@@ -135,11 +143,12 @@ def write_snapshot(folder: Path, total: int, per_part: int, seed: int = 0) -> in
     """Write a generated snapshot of `total` works, unless it is there; returns its bytes."""
     ready = folder / "ready"
     if not ready.exists():
-        shutil.rmtree(folder, ignore_errors=True)
         base = folder / "works"
         for part, first in enumerate(range(0, total, per_part)):
-            records = works(first, min(per_part, total - first), total, seed)
-            _write(base / "updated_date=2026-06-01" / f"part_{part:04d}.gz", records)
+            path = base / "updated_date=2026-06-01" / f"part_{part:04d}.gz"
+            if not path.exists():
+                _write(path, works(first, min(per_part, total - first), total, seed))
+                print(f"generated {min(first + per_part, total):,} of {total:,} works", flush=True)
         old = (
             line.replace(b'"title":"', b'"title":"Old ').replace(b'"2026-06-01', b'"2025-01-01')
             for line in works(0, total // 100, total, seed)
@@ -154,9 +163,19 @@ def write_snapshot(folder: Path, total: int, per_part: int, seed: int = 0) -> in
 
 def _write(path: Path, lines: Iterator[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with gzip.open(path, "wb", compresslevel=1) as file:
+    begun = path.with_suffix(".begun")
+    with gzip.open(begun, "wb", compresslevel=1) as file:
         while chunk := b"".join(itertools.islice(lines, 1000)):
             file.write(chunk)
+    begun.rename(path)
+
+
+def check_disk(scratch: Path, total: int) -> None:
+    """Stop before the disk is full."""
+    needed, free = total * DISK_PER_WORK, shutil.disk_usage(scratch).free
+    print(f"{total:,} works need up to {needed / 1e9:.1f} GB in {scratch}; {free / 1e9:.1f} GB are free")
+    if free < needed:
+        raise SystemExit("not enough disk; give another folder with --scratch")
 
 
 def start(snapshot: Path, out: Path, options: list[str]) -> subprocess.Popen[bytes]:
@@ -169,10 +188,15 @@ def start(snapshot: Path, out: Path, options: list[str]) -> subprocess.Popen[byt
 
 def measured(snapshot: Path, out: Path, options: list[str]) -> dict[str, Any]:
     """Import once: seconds, CPU seconds, and the largest sum of resident memory in bytes."""
-    began, used, largest = time.perf_counter(), cpu_seconds(), 0
+    began, used, largest, told = time.perf_counter(), cpu_seconds(), 0, MINUTE
     process = start(snapshot, out, options)
     while process.poll() is None:
-        largest = max(largest, tree_memory(process.pid))
+        memory = tree_memory(process.pid, anonymous=True)
+        largest = max(largest, memory)
+        if (seconds := time.perf_counter() - began) > told:
+            parts = len(list((out / ".partial").glob("*.papers.parquet")))
+            print(f"{seconds:.0f} s: {parts:,} parts read, {memory / 1e6:.0f} MB", flush=True)
+            told += MINUTE
         time.sleep(0.05)
     if process.returncode:
         raise SystemExit(f"the import failed with status {process.returncode}")
@@ -228,19 +252,22 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         scratch = given.scratch or Path(temporary)
-        for total in map(int, given.works.split(",")):
+        scratch.mkdir(parents=True, exist_ok=True)
+        numbers = [int(number) for number in given.works.split(",")]
+        check_disk(scratch, max(numbers))
+        for total in numbers:
             snapshot = scratch / f"snapshot-{total}-{given.part}"
-            size = write_snapshot(snapshot, total, given.part)
-            out = scratch / f"corpus-{total}"
-            shutil.rmtree(out, ignore_errors=True)
-            load = os.getloadavg()[0]
-            row = {"works": total, "packed_megabytes": round(size / 1e6)} | measured(snapshot, out, flags)
-            row |= {
-                "cpu_microseconds_per_work": round(1e6 * row["cpu_seconds"] / total),
-                "load_before": round(load, 1),
-            }
-            rows.append(row)
-            print(json.dumps(row), flush=True)
+            out, done = scratch / f"corpus-{total}", scratch / f"row-{total}.json"
+            if not done.exists():
+                size = write_snapshot(snapshot, total, given.part)
+                shutil.rmtree(out, ignore_errors=True)
+                load = os.getloadavg()[0]
+                row = {"works": total, "packed_megabytes": round(size / 1e6), "load_before": round(load, 1)}
+                row |= measured(snapshot, out, flags)
+                row["cpu_microseconds_per_work"] = round(1e6 * row["cpu_seconds"] / total)
+                done.write_text(json.dumps(row))
+            rows.append(json.loads(done.read_text()))
+            print(json.dumps(rows[-1]), flush=True)
         if given.kills:
             again = scratch / "killed"
             shutil.rmtree(again, ignore_errors=True)
@@ -248,6 +275,7 @@ def main() -> None:
             rows[-1]["same_bytes_after_kills"] = hashes(again) == hashes(out)
             print(json.dumps(rows[-1]), flush=True)
     result = {
+        "flags": f"--works {given.works} --part {given.part}",
         "rows": rows, "workers": given.workers, "memory": given.memory,
         "hardware": f"{processor()}, {os.cpu_count()} cores",
         "peak_child_megabytes": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3),
@@ -262,7 +290,8 @@ def as_markdown(result: dict[str, Any]) -> str:
         "# corpus import of a generated OpenAlex snapshot",
         "",
         f"{result['workers']} workers, memory limit {result['memory']}, {result['hardware']}, shared with "
-        "other jobs. Made by `python benchmarks/openalex_import.py`; the records are generated.",
+        "other jobs; memory is the largest sum over all processes, without pages of files. Made by "
+        f"`python benchmarks/openalex_import.py {result['flags']}`; the records are generated.",
         "",
         "| works | packed | references | seconds | CPU seconds | CPU µs per work | peak memory | load |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",

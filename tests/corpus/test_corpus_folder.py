@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentence_experts.corpus import corpus_folder
-from sentence_experts.corpus.corpus_folder import DOMAINS_SCHEMA, CorpusFolder, write_stream
+from sentence_experts.corpus.corpus_folder import DOMAINS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.table_folder import TableFolder
+from sentence_experts.storage import files, write_stream
 from sentence_experts.tasks.dataset import Tasks
 
 
@@ -23,7 +23,7 @@ from sentence_experts.tasks.dataset import Tasks
 def test_batches_of_any_size_and_nullable_fields_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(corpus_folder, "_ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(files, "_ROWS_PER_GROUP", 10)
     rows = [{"paper_id": f"p{n}", "domain": "d"} for n in range(sum(sizes))]
     # Databases give nullable fields; the table's own may not be null.
     nullable = pa.schema([("paper_id", pa.string()), ("domain", pa.string())])
@@ -83,3 +83,11 @@ def test_pairs_of_exchanged_tables_are_refused(tmp_path: Path) -> None:
     corpus.citations.write_bytes(corpus.papers.read_bytes())
     with pytest.raises(InputError, match=r"citations\.parquet lacks the columns citing, cited"):
         compile_pairs(corpus)
+
+
+@pytest.mark.parametrize(
+    ("doi", "label"), [("10.5555/simulated.1", "seen (SIMULATED)"), ("10.7554/elife.1", "seen")]
+)
+def test_label_says_if_papers_are_simulated(tmp_path: Path, doi: str, label: str) -> None:
+    corpus = import_corpus(out=tmp_path / "seen", papers=[{"id": "1", "doi": doi, "title": "Sleep"}])
+    assert corpus.label == label

@@ -46,8 +46,11 @@ class Result:
         return [row["paper_id"] for row in self.papers]
 
 
-def resolve(records: Sequence[Record], sources: Sequence[str] = ("one", "two")) -> Result:
-    """Resolve the records of some sources, both in the order in which they are given."""
+def resolve(
+    records: Sequence[Record], sources: Sequence[str] = ("one", "two"), memory: int | None = None
+) -> Result:
+    """Resolve the records of some sources, both in the order in which they are given, in as many ranges as
+    `memory` (bytes) needs."""
     with tempfile.TemporaryDirectory() as folder:
         parts = open_parts(Path(folder))
         for index, source in enumerate(sources):
@@ -57,6 +60,7 @@ def resolve(records: Sequence[Record], sources: Sequence[str] = ("one", "two")) 
                     part.add(record.paper, record.member)
             part.write(parts)
         with resolving(parts, list(sources), 1) as resolved:
+            resolved.memory = memory or resolved.memory
             papers = pa.Table.from_batches(resolved.papers()).to_pylist()
             batches = list(resolved.citations())
             citations = pa.Table.from_batches(batches).to_pylist() if batches else []
@@ -125,6 +129,17 @@ TRUE_OF_ALL = RANDOM.map(lambda random: records_of(random, messy=False, kinds=AL
 
 
 # ---- what must hold ------------------------------------------------------------------------------
+
+
+def test_papers_and_citations_are_the_same_in_many_ranges() -> None:
+    records = records_of(Random(3), messy=True, kinds=ALL_IDS)
+    records += [
+        Record("two", f"W{number}", Paper(openalex=number, cites_openalex=(100 + number, 1, 2, 3)))
+        for number in range(1, 60)
+    ]
+    whole = resolve(records)
+    assert len(whole.citations) > 300
+    assert resolve(records, memory=10_000) == whole
 
 
 @PROPERTY

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.building import corpus_output
+from sentence_experts.corpus.building import JOURNAL_FILES, corpus_output
 from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, REJECTED, CorpusFolder
 from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.errors import UsageError
-from sentence_experts.storage import hidden_beside
+from sentence_experts.storage import hidden_beside, replacing
 from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
@@ -72,6 +72,8 @@ def add_to_corpus(
             if known and not config.complete:
                 logger.info(f"{folder}: has all of these sources already")
                 return before
+        if config.complete and not (merged / JOURNAL_FILES[0]).exists():
+            _copy_journal(folder, merged)
         every = [folder, *paths]
         try:
             import_corpus(every, merged, config, papers=papers, citations=citations)
@@ -113,5 +115,18 @@ def _exchanged(folder: Path, merged: CorpusFolder) -> CorpusFolder:
                 shutil.copy2(merged.path / name, folder / name)
         place.result = {"request": merged.manifest["request"]}
         place.finish(MANIFEST, *tables)
+        _copy_journal(merged.path, folder)
     shutil.rmtree(merged.path)
     return CorpusFolder.open(folder)
+
+
+def _copy_journal(source: Path, target: Path) -> None:
+    """Copy the answers of services to a folder that has none, or fewer."""
+    if not (source / JOURNAL_FILES[0]).is_file():
+        return
+    target.mkdir(exist_ok=True)
+    for name in JOURNAL_FILES[::-1]:  # the journal itself last, which the others belong to
+        (target / name).unlink(missing_ok=True)
+        if (source / name).is_file():
+            with replacing(target / name) as temporary:
+                shutil.copyfile(source / name, temporary)

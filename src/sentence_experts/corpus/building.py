@@ -37,7 +37,6 @@ from sentence_experts.corpus.corpus_folder import (
     PROVENANCE,
     REJECTED,
     CorpusFolder,
-    write_stream,
 )
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
@@ -54,6 +53,7 @@ from sentence_experts.storage import (
     sha256_file,
     sha256_text,
     write_json,
+    write_stream,
 )
 
 logger = logging.getLogger(__name__)
@@ -61,8 +61,9 @@ logger = logging.getLogger(__name__)
 PARTIAL = ".partial"
 JOURNAL = "journal.sqlite"
 OURS = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE)
+JOURNAL_FILES = (JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
 # The answers of services, and the list that says why a run found nothing.
-KEPT = (REJECTED, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
+KEPT = (REJECTED, *JOURNAL_FILES)
 MAX_WORKERS_PER_CORE = 4
 
 
@@ -222,7 +223,7 @@ def _write_corpus(
             write_stream(out / BODIES, resolved.bodies(), BODIES_SCHEMA)
         tables = [PAPERS, CITATIONS, MENTIONS, *([BODIES] if resolved.has_bodies else [])]
         rejections += resolved.duplicates()
-        counts = resolved.counts()
+        counts = resolved.counts(out / PAPERS, out / CITATIONS, out / MENTIONS)
         stated = resolved.stated_papers()
     _check_counts(out, parts, counts, stated)
     rejections += fetch.rejections() if fetch else []

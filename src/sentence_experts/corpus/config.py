@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from sentence_experts.config import Config, KeepRetracted
+from sentence_experts.config import Config, KeepRetracted, Memory
 from sentence_experts.corpus.sources.services import Services
 from sentence_experts.names import DOMAIN
 
@@ -59,9 +59,6 @@ ApiKey = Annotated[
 ]
 
 
-_MEMORY = re.compile(r"[1-9][0-9]*\s*[MG]i?B", re.IGNORECASE)
-
-
 class ImportConfig(Config):
     """Settings of `import_corpus`: how to read, and which records of OpenAlex and other services to keep."""
 
@@ -103,8 +100,10 @@ class ImportConfig(Config):
     email: Email = None
     api_key: ApiKey = None
     workers: Workers = None
-    memory: str | None = Field(
-        None, description="Memory limit of joining papers and references, such as 4GB; the rest goes to disk"
+    memory: Memory = Field(
+        None,
+        description="Memory limit of joining papers and references, such as 4GB; the rest goes to disk. "
+        "Default: 256MB",
     )
 
     @field_validator("topic", "field", "type", "language", mode="before")
@@ -120,13 +119,6 @@ class ImportConfig(Config):
         if years is not None and years[0] > years[1]:
             raise ValueError(f"the first year must come before the last, got {years[0]},{years[1]}")
         return years
-
-    @field_validator("memory")
-    @classmethod
-    def _check_memory(cls, size: str | None) -> str | None:
-        if size is not None and not _MEMORY.fullmatch(size.strip()):
-            raise ValueError("give a whole number of MB or GB, such as 4GB")
-        return size
 
     @property
     def chooses(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from sentence_experts.storage import (
     check_version,
     checked_record,
     read_json,
-    replacing,
     sha256_file,
     sha256_text,
     temporary_folder,
@@ -43,8 +42,6 @@ MANIFEST = "manifest.json"
 REJECTED = "rejected.jsonl"
 DOMAINS = "domains.parquet"
 PROVENANCE = "provenance.parquet"
-
-_ROWS_PER_GROUP = 1 << 14
 
 PAPERS_SCHEMA = pa.schema([
     pa.field("paper_id", pa.string(), nullable=False),
@@ -183,6 +180,12 @@ class CorpusFolder:
         if missing:
             raise InputError(f"{path} lacks {' and '.join(missing)}: make it again with `overwrite`")
         return cls(path, manifest)
+
+    @property
+    def label(self) -> str:
+        """The folder's name, as pages show it: marked if papers are simulated."""
+        simulated = self.manifest["counts"].get("simulated")
+        return f"{self.path.resolve().name}{' (SIMULATED)' if simulated else ''}"
 
     @property
     def papers(self) -> Path:
@@ -381,17 +384,3 @@ def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         return pa.table(columns, names=schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:
         raise InputError(f"{name}: {' '.join(str(error).split())}") from error
-
-
-def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Write record batches as Parquet in row groups of one size, however large the batches are."""
-    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        waiting = schema.empty_table()
-        for batch in batches:
-            waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(schema)])
-            whole = waiting.num_rows - waiting.num_rows % _ROWS_PER_GROUP
-            if whole:
-                writer.write_table(waiting.slice(0, whole), row_group_size=_ROWS_PER_GROUP)
-                waiting = waiting.slice(whole)
-        if waiting.num_rows:
-            writer.write_table(waiting)

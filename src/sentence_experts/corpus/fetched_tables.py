@@ -20,7 +20,6 @@ from sentence_experts.corpus.corpus_folder import (
     PAPERS,
     PROVENANCE,
     PROVENANCE_SCHEMA,
-    write_stream,
 )
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
@@ -28,7 +27,7 @@ from sentence_experts.corpus.parts import CorpusPart, in_groups, missing_groups,
 from sentence_experts.corpus.sources.citations import CitationSource
 from sentence_experts.corpus.sources.icite import bulk_links
 from sentence_experts.corpus.sources.record_sources import Names, RecordSource
-from sentence_experts.storage import PartStore, sha256_file
+from sentence_experts.storage import PartStore, sha256_file, write_stream
 
 _LINKS_PER_PART = 1_000_000
 _BATCHES_PER_PART = 16  # of iCite's table, of up to 65,536 links each

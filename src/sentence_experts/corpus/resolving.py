@@ -1,6 +1,8 @@
 """Resolve parsed papers and references into one row per work: identifiers, duplicates, linked citations.
 
-Everything is SQL on DuckDB over the parts, so memory stays bounded and the rest goes to disk.
+Everything is SQL on DuckDB over the parts, so memory stays bounded and the rest goes to disk. Papers are
+sorted and references linked range by range, in the order of the ids: a range that fits in memory costs less
+than a sort on disk, which would need more memory, too.
 
 Which identifiers name the same work is learned in one step, never chained: from the articles' own records
 first, then, for works that these do not settle, from references with several identifiers. A pair counts only
@@ -14,7 +16,9 @@ latest record counts.
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +26,10 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from sentence_experts.config import memory_bytes
+from sentence_experts.corpus import linking_sql as sql_of_links
 from sentence_experts.corpus import resolving_sql as sql
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import BODIES, MENTIONS, REFERENCES
@@ -30,28 +37,63 @@ from sentence_experts.storage import PartStore
 
 SCRATCH = "resolving"  # folder of temporary files
 _MEMORY = "256MB"
+# Of `memory`; the rest is for what the database does not count, and for Python.
+_SHARE_OF_DATABASE = 0.75
+_BYTES_PER_LINK = 600  # while a range of links is numbered and sorted
+_SPACE_OF_PAPERS = 4  # memory that a range of papers may need while it is sorted, in sizes of its texts
+_SAMPLED = 20_000  # names from which the ranges are taken
 _ROWS_IN_A_BATCH = 8192
 
 _SPOT = "((source::BIGINT << 44) | (part::BIGINT << 20) | record)"
 
 
 class Resolved:
-    """A resolved corpus inside DuckDB; `has_bodies` tells whether any full text was kept."""
+    """A resolved corpus inside DuckDB.
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, has_bodies: bool) -> None:
+    Attributes:
+        has_bodies: whether any full text was kept.
+        memory: the bytes that a range of papers or links may take.
+    """
+
+    def __init__(
+        self, database: duckdb.DuckDBPyConnection, has_bodies: bool, size_of_papers: int, memory: int
+    ) -> None:
         self._database, self.has_bodies = database, has_bodies
+        self._size_of_papers, self.memory = size_of_papers, memory
+        self._of_links: Counter[str] = Counter()
 
     def papers(self) -> Iterator[pa.RecordBatch]:
         """The papers in the order of their ids, as in `PAPERS_SCHEMA`."""
-        return self._stream(sql.PAPERS_IN_ORDER)
+        ranges = self._size_of_papers * _SPACE_OF_PAPERS // self.memory + 1
+        for first, end in self._ranges(ranges, "SELECT paper_id FROM identified"):
+            yield from self._stream(sql.papers(sql_of_links.between("paper_id", first, end)))
 
     def citations(self) -> Iterator[pa.RecordBatch]:
         """The citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
-        return self._stream(sql.CITATIONS_IN_ORDER)
+        self._of_links.clear()
+        numbered = f"SELECT count(*) FROM stated_references WHERE {sql_of_links.BY_NUMBER}"
+        ((links,),) = self._database.execute(f"SELECT ({numbered}) + count(*) FROM linked").fetchall()
+        names = "SELECT paper_id FROM identified UNION ALL SELECT citing FROM linked"
+        for first, end in self._ranges(links * _BYTES_PER_LINK // self.memory + 1, names):
+            for statement in sql_of_links.links(first, end):
+                self._database.execute(statement)
+            for query in (sql_of_links.OF_NUMBERED, sql_of_links.OF_LINKS):
+                self._of_links.update(self._row(query))
+            yield from self._stream(sql_of_links.LINKS_IN_ORDER)
+
+    def _ranges(self, number: int, names: str) -> Iterator[tuple[str | None, str | None]]:
+        """About equal ranges of names in their order: the first of each, and of the next one, as SQL strings;
+        None at the ends."""
+        bounds: list[str] = []
+        if number > 1:
+            sample = f"SELECT * FROM ({names}) USING SAMPLE reservoir({_SAMPLED} ROWS)"
+            sampled = sorted(name for (name,) in self._database.execute(sample).fetchall())
+            bounds = sorted({sampled[len(sampled) * one // number] for one in range(1, number)})
+        return itertools.pairwise([None, *map(_quoted, bounds), None])
 
     def mentions(self) -> Iterator[pa.RecordBatch]:
         """The mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
-        return self._stream(sql.MENTIONS_IN_ORDER)
+        return self._stream(sql_of_links.MENTIONS_IN_ORDER)
 
     def bodies(self) -> Iterator[pa.RecordBatch]:
         """The full texts in the order of the papers, as in `BODIES_SCHEMA`, if there are any."""
@@ -68,14 +110,25 @@ class Resolved:
         queries = (sql.DUPLICATES, sql.REVISED)
         return [Rejection(*row) for query in queries for row in self._database.execute(query).fetchall()]
 
-    def counts(self) -> dict[str, Any]:
-        """The counts for the manifest."""
-        counts: dict[str, Any] = {}
-        for query in sql.COUNTS:
-            counts |= self._database.sql(query).to_arrow_table().to_pylist()[0]
+    def counts(self, papers: Path, citations: Path, mentions: Path) -> dict[str, Any]:
+        """The counts for the manifest, after the tables were written to these files."""
+        for view, path in (("papers", papers), ("citations", citations)):
+            self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet({_quoted(path)})")
+        of_links = self._of_links + Counter(self._row(sql_of_links.OF_LINKED))
+        cited = self._row("SELECT count(DISTINCT cited) AS distinct_cited_works FROM citations")
+        counts: dict[str, Any] = (
+            self._row(sql.OF_WORKS) | self._row(sql.OF_PAPERS) | self._row(sql_of_links.OF_LISTED)
+        )
+        # From the file's own statistics, since abstracts take long to read.
+        counts |= {"with_abstract": _rows(papers, "abstract"), "mentions": _rows(mentions), **cited}
+        counts |= {name: of_links[name] for name in sql_of_links.NUMBERS_OF_LINKS}
         for name, query in sql.TALLIES.items():
             counts[name] = {str(key): number for key, number in self._database.execute(query).fetchall()}
         return counts
+
+    def _row(self, query: str) -> dict[str, int]:
+        row: dict[str, int] = self._database.sql(query).to_arrow_table().to_pylist()[0]
+        return row
 
     def _stream(self, query: str) -> Iterator[pa.RecordBatch]:
         yield from self._database.sql(query).to_arrow_reader(_ROWS_IN_A_BATCH)
@@ -87,9 +140,12 @@ def resolving(
 ) -> Iterator[Resolved]:
     """Resolve parts; while this runs, their folder also holds the database's temporary files."""
     scratch = parts.folder / SCRATCH
+    limit = int(_SHARE_OF_DATABASE * memory_bytes(memory)) if memory else memory_bytes(_MEMORY)
     settings: Any = {
-        "memory_limit": memory or _MEMORY, "temp_directory": str(scratch), "threads": threads,
-        "preserve_insertion_order": False, "autoinstall_known_extensions": False,
+        "memory_limit": f"{limit}B", "temp_directory": str(scratch), "threads": threads,
+        "preserve_insertion_order": False,
+        # Its estimates of joined files are far off, and the larger side must not be the one in memory.
+        "disabled_optimizers": "join_order,build_side_probe_side", "autoinstall_known_extensions": False,
     }  # fmt: skip
     with duckdb.connect(":memory:", config=settings) as database:
         database.execute("SET enable_progress_bar = false")
@@ -98,7 +154,7 @@ def resolving(
         views = [("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)]
         has_bodies = bool(parts.keys(BODIES))
         for view, suffix in views + [("bodies", BODIES)] * has_bodies:
-            files = _quoted(parts.path("*", suffix))
+            files = _quoted(parts.path("*", suffix), is_pattern=True)
             database.execute(
                 f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
             )
@@ -106,12 +162,30 @@ def resolving(
             database.execute(statement)
         for statement in sql.records(lambda query: database.sql(query).fetchall()):
             database.execute(statement)
-        for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.COMPLETE):
+        for statement in (*sql_of_links.REFERENCE_IDS, *sql_of_links.LINKS, sql.TOGETHER):
             database.execute(statement)
-        yield Resolved(database, has_bodies)
+        size = sum(map(_unpacked_bytes, parts.paths()))
+        yield Resolved(database, has_bodies, size, limit)
 
 
-def _quoted(path: Path) -> str:
-    """A path as an SQL string in which only the file name is a pattern."""
-    folder = re.sub(r"([\[\]*?])", r"[\1]", str(path.parent))
-    return "'" + f"{folder}/{path.name}".replace("'", "''") + "'"
+def _unpacked_bytes(path: Path) -> int:
+    table = pq.read_metadata(path)
+    return sum(table.row_group(number).total_byte_size for number in range(table.num_row_groups))
+
+
+def _rows(path: Path, column: str | None = None) -> int:
+    """The number of rows of a Parquet file, or of those where a column is not null."""
+    file = pq.read_metadata(path)
+    if column is None:
+        return int(file.num_rows)
+    place = file.schema.names.index(column)
+    groups = (file.row_group(number).column(place).statistics for number in range(file.num_row_groups))
+    return int(file.num_rows - sum(group.null_count for group in groups))
+
+
+def _quoted(text: Path | str, is_pattern: bool = False) -> str:
+    """A text as an SQL string; the name of a file is a pattern if `is_pattern`, that of its folder never."""
+    if isinstance(text, Path):
+        folder, name = (re.sub(r"([\[\]*?])", r"[\1]", str(part)) for part in (text.parent, text.name))
+        text = f"{folder}/{text.name if is_pattern else name}"
+    return "'" + text.replace("'", "''") + "'"

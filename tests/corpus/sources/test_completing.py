@@ -113,6 +113,11 @@ def test_a_finished_corpus_is_completed_by_adding(
     added = add_to_corpus(corpus, **settings)
     assert by_title(added)["doi:10.1000/wheat"] == "Ears grow."
     assert added.manifest["counts"]["with_abstract"] == 3
+    asked = len(world.asked)
+    assert by_title(add_to_corpus(added, **settings)) == by_title(added)
+    assert len(world.asked) == asked + 1, "what still lacks one"
+    assert by_title(add_to_corpus(added, **settings)) == by_title(added)
+    assert len(world.asked) == asked + 1, "the answers are kept with the corpus"
 
 
 @pytest.mark.realdata

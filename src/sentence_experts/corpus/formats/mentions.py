@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from lxml import etree
 
@@ -58,6 +59,8 @@ class ReferenceList:
 
     def numbers(self, ids: list[str]) -> list[int]:
         """The numbers of the references with these ids, without unknown ids."""
+        if len(ids) == 1:
+            return [self._number[ids[0]]] if ids[0] in self._number else []
         return [self._number[one] for one in ids if one in self._number]
 
     def citations(self, numbers: list[int]) -> Sequence[int]:
@@ -158,12 +161,13 @@ class ArticleText:
 
     def _read(self, xrefs: Iterable[Element]) -> None:
         citing: dict[Element, list[Element]] = {}
+        paragraph_of: dict[Element, Element | None] = {}
         for xref in xrefs:
             if xref.get("ref-type") in _CITING:
-                paragraph = xref.getparent()
-                while paragraph is not None and paragraph.tag not in _WHERE_CITED:
-                    paragraph = paragraph.getparent()
-                if paragraph is not None and paragraph.tag != "xref":
+                parent = xref.getparent()
+                if parent not in paragraph_of:
+                    paragraph_of[parent] = _paragraph_around(parent)
+                if (paragraph := paragraph_of[parent]) is not None:
                     citing.setdefault(paragraph, []).append(xref)
         for paragraph in citing:
             if paragraph not in self._paragraphs:
@@ -186,11 +190,11 @@ class ArticleText:
             etree.strip_elements(paragraph, *PARAGRAPHS, with_tail=False)
         xrefs = citing[paragraph]
         shown = [_mark(xref) for xref in xrefs]
-        text, places = _text_with_marks(paragraph, xrefs)
+        text, places = _text_with_marks(paragraph, xrefs, [mark for mark, _, _ in shown])
         starts = sentence_starts(text, places[0], places[-1]) if len(places) > 1 else []
         marks, before = self._marks, places[0]
         sentence = bracket = 0
-        for xref, place, (first, last) in zip(xrefs, places, shown, strict=True):
+        for xref, place, (_, first, last) in zip(xrefs, places, shown, strict=True):
             between = text[before + 1 : place]
             dashed = False
             if place != before and between not in _USUAL_SEPARATORS:
@@ -250,29 +254,43 @@ class ArticleText:
         return tuple(all_mentions)
 
 
-def _mark(xref: Element) -> tuple[int | None, int | None]:
-    """Replace the text of a citation by one character; returns the numbers that it shows."""
+def _paragraph_around(node: Element | None) -> Element | None:
+    """The innermost paragraph that an element is or stands in; None if a citation comes first."""
+    while node is not None and node.tag not in _WHERE_CITED:
+        node = node.getparent()
+    return None if node is None or node.tag == "xref" else node
+
+
+def _mark(xref: Element) -> tuple[str, int | None, int | None]:
+    """Replace the text of a citation by one character; returns it and the numbers that the text shows."""
     text = xref.text or ""
     if len(xref):
         text = "".join(xref.itertext())
         del xref[:]
+    mark = _mark_of(text)
+    xref.text = mark[0]
+    return mark
+
+
+@lru_cache(maxsize=4096)
+def _mark_of(text: str) -> tuple[str, int | None, int | None]:
     shown = None if text[:1].isalpha() else _NUMBERS.fullmatch(text)
-    xref.text = CITATION_NUMBER if shown or not text.strip() else CITATION_IN_WORDS
+    mark = CITATION_NUMBER if shown or not text.strip() else CITATION_IN_WORDS
     if shown is None or int(shown[1]) > _MAX_NUMBER:
-        return None, None
+        return mark, None, None
     first = int(shown[1])
-    return first, int(shown[2]) if shown[2] else first
+    return mark, first, int(shown[2]) if shown[2] else first
 
 
-def _text_with_marks(paragraph: Element, xrefs: list[Element]) -> tuple[str, list[int]]:
-    """The text of a paragraph and the places of its marks."""
+def _text_with_marks(paragraph: Element, xrefs: list[Element], marks: list[str]) -> tuple[str, list[int]]:
+    """The text of a paragraph and the places of its marks, the characters in `xrefs`."""
     text = etree.tostring(paragraph, method="text", encoding="unicode", with_tail=False)
     if text.count(CITATION_IN_WORDS) + text.count(CITATION_NUMBER) != len(xrefs):
         _remove_marks(paragraph, set(xrefs))
         text = etree.tostring(paragraph, method="text", encoding="unicode", with_tail=False)
     places, place = [], -1
-    for xref in xrefs:
-        place = text.find(xref.text, place + 1)
+    for mark in marks:
+        place = text.find(mark, place + 1)
         places.append(place)
     return text, places
 

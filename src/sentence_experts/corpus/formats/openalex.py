@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Any
 
 from sentence_experts.corpus.formats.json_values import mapping, mappings, text
@@ -126,6 +127,14 @@ def abstract_of(index: Any) -> str | None:
         index = index["InvertedIndex"]
     if not isinstance(index, dict):
         return None
+    if set(map(type, index.values())) == {list}:
+        places = list(chain.from_iterable(index.values()))
+        words = chain.from_iterable(map(repeat, index, map(len, index.values())))
+        # As nearly all are; this takes half the time of sorting pairs.
+        if set(map(type, places)) == {int}:
+            word_at = dict(zip(places, words, strict=True))
+            if len(word_at) == len(places):
+                return " ".join(map(word_at.__getitem__, sorted(places)))
     placed = [
         (position, word)
         for word, positions in index.items()

@@ -7,6 +7,7 @@ the columns `merge_date`, `id`, `merge_into_id`) of its snapshot.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,10 @@ class RemovedWorks:
 
     table: np.ndarray
 
+    @cached_property
+    def _has_merged(self) -> bool:
+        return bool(self.table[1].any())
+
     def reason(self, number: int) -> str | None:
         """`deleted` or `merged` for a work that no longer exists."""
         numbers, successors = self.table
@@ -49,7 +54,7 @@ class RemovedWorks:
     def renumbered(self, cited: tuple[int, ...], own: int | None) -> tuple[int, ...]:
         """Numbers of cited works with those of merged ones replaced, each once, without the citing work."""
         numbers, successors = self.table
-        if not len(numbers) or not cited:
+        if not cited or not self._has_merged:
             return cited
         places = np.minimum(np.searchsorted(numbers, cited), len(numbers) - 1)
         merged = (numbers[places] == cited) & (successors[places] > 0)

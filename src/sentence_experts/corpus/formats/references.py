@@ -24,6 +24,7 @@ from sentence_experts.corpus.paper import Citation
 _CITATION_TAGS = ("element-citation", "mixed-citation", "nlm-citation", "citation")
 _KINDS = frozenset((*_CITATION_TAGS, "citation-alternatives"))
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
+_YEARS = frozenset(map(str, range(1500, 2100)))
 _NORMALISE = {
     "doi": ("doi", normalise_doi), "pmid": ("pmid", normalise_pmid), "pubmed": ("pmid", normalise_pmid),
     "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid),
@@ -35,7 +36,11 @@ _TYPED = ("pub-id-type", "object-id-type", "article-id-type")
 
 def year_in(text: str | None) -> int | None:
     """The first plausible year (1500-2099) in a text such as `2010a`."""
-    match = _YEAR.search(text) if text else None
+    if not text:
+        return None
+    if len(text) == 4 and text in _YEARS:  # as nearly all are
+        return int(text)
+    match = _YEAR.search(text)
     return int(match.group()) if match else None
 
 
@@ -96,7 +101,7 @@ def add_identifier(known: dict[str, Any], kind: str | None, node: Element) -> No
     """Add the identifier in an element whose attributes name its kind; the first of a kind counts."""
     field, normalise = _NORMALISE.get((kind or "").lower(), (None, None))
     if field and normalise and field not in known:
-        text = "".join(node.itertext())
+        text = "".join(node.itertext()) if len(node) else node.text or ""
         if value := normalise(text):
             known[field] = value
         elif field == "doi" and text.strip():
