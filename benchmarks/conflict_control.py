@@ -20,7 +20,8 @@ Added after the first results: "experts, 3x rate", since experts had been compar
 only at their own slower rate; and the parts of four, eight and sixteen routes, at this rate, as each route
 has fewer steps; their batches have 8 or 4 pairs, as the texts are longer. Added after those: "dense, 10x rate
 for route tokens", a dense model with route tokens whose embeddings alone have ten times the rate; curves to
-320 steps with three blocks, and with one block at three times the rate; and, as that arm was behind the dense
+640 steps with three blocks, to 320 with one block at three times the rate, and to 160 with six at that rate;
+and, as that arm was behind the dense
 model with instructions, "dense, tokens" at the rate of the others. And "dense" at the lower rate with four
 and eight routes, since at the higher one its vectors had become all alike.
 """
@@ -106,8 +107,9 @@ PARTS = {
     "depth3": Part(3, 2, 240, (*TWO_ROUTES, FAST[0], FASTER_TOKENS, TOKENS)),
     "depth1": Part(1, 2, 240, TWO_ROUTES),
     "depth6": Part(6, 2, 240, MAIN),
-    "depth3long": Part(3, 2, 240, MAIN, LONG),
+    "depth3long": Part(3, 2, 240, MAIN, (*LONG, 640)),
     "depth1fast": Part(1, 2, 240, FAST, LONG),
+    "depth6fast": Part(6, 2, 240, FAST),
     "routes4": Part(3, 4, 160, (*FAST, "dense"), (80, 160, 240), batch=8),
     "routes8": Part(3, 8, 96, (*FAST, "dense"), (80, 160, 320), batch=8),
     "routes16": Part(3, 16, 48, FAST, (160, 320), batch=4),

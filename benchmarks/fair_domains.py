@@ -16,8 +16,8 @@ those of `main`, which has 384, these are four sizes. `seven`: all domains of th
 choices in place of the domains, and with batches of one domain.
 
 Budget: 0.75 CPU seconds per step, 6 per test: 7 CPU minutes for dense and experts with 5 seeds, 4 for the
-learned router and 8 for its variants, 20 for few pairs, 13 for seven domains. `main` has two domains, so
-that this fits.
+learned router and 8 for its variants, 20 for few pairs, 13 for seven domains, 25 for
+`long`. `main` has two domains, so that this fits.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Study:
         settings: dict[str, Any] = {"unit": "title", "split": "article", "fractions": [0.6, 0.08, 0.32]}
         settings |= {"max_train_per_domain": MAX_TRAINING_PAIRS, "max_eval_per_domain": self.test_pairs}
         return se.compile_pairs(
-            corpus, out=out / self.folder, domains=rules, threads=1, negatives="matched", **settings
+            corpus, out=out / self.folder, domains=rules, engine="local[1]", negatives="matched", **settings
         )
 
     def drawn(self, pairs: se.Pairs, seed: int, small: int | None) -> se.Pairs:

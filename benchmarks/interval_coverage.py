@@ -22,7 +22,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
@@ -67,6 +67,8 @@ class World:
         article: share of a linked pair's variance that is due to the articles that link it, of `PER_ARTICLE`
             pairs each; every fifth pair has two.
         by_article: whether intervals know the articles.
+        repeated: whether all domains have the same pairs, and every other domain links what the others do
+            not, as routes that contradict each other do.
     """
 
     pairs: tuple[int, ...]
@@ -77,6 +79,7 @@ class World:
     distance: float = 1.2
     article: float = 0.0
     by_article: bool = True
+    repeated: bool = False
 
     def distances(self) -> np.ndarray:
         """The distance of each domain: some are easier."""
@@ -104,6 +107,8 @@ class World:
 
     def sample(self, generator: np.random.Generator) -> dict[str, ScoredPairs]:
         """Pairs of every domain."""
+        if self.repeated:
+            return self._repeated(generator)
         domains = {}
         for number, (count, level, distance) in enumerate(
             zip(self.pairs, self.levels(), self.distances(), strict=True)
@@ -124,6 +129,16 @@ class World:
             domains[str(number)] = ScoredPairs(scores, labels, first, second, known)
         return domains
 
+    def _repeated(self, generator: np.random.Generator) -> dict[str, ScoredPairs]:
+        pairs = replace(self, pairs=self.pairs[:1], distance=0.0, repeated=False).sample(generator)["0"]
+        domains = {}
+        for number, (level, distance) in enumerate(zip(self.levels(), self.distances(), strict=True)):
+            labels = pairs.labels if number % 2 == 0 else 1 - pairs.labels
+            domains[str(number)] = replace(
+                pairs, scores=level + distance * labels + pairs.scores, labels=labels
+            )
+        return domains
+
 
 WORLDS = {
     "seven domains of 100 pairs": World((100,) * 7),
@@ -132,6 +147,8 @@ WORLDS = {
     "domains of 40 to 300": World((40, 60, 80, 100, 150, 200, 300)),
     "hubs": World((200,) * 3, pairs_per_paper=3.0, hubs=True),
     "a fifth linked": World((150,) * 5, linked=0.2),
+    "the same pairs under two routes": World((200,) * 2, repeated=True),
+    "the same pairs, hardly learned": World((200,) * 2, distance=0.5, repeated=True),
     "articles": World((200,) * 4, article=0.2),
     "articles, unknown to the intervals": World((200,) * 4, article=0.2, by_article=False),
 }

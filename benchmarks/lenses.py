@@ -1,6 +1,6 @@
 """Do routes pay where one asks for works on one topic and the other for works of one method?
 
-    OMP_NUM_THREADS=1 python benchmarks/lenses.py --out FOLDER [--seeds 5] [--report]
+    OMP_NUM_THREADS=1 python benchmarks/lenses.py --out FOLDER [--length short|long] [--seeds 5] [--report]
 
 Two works share a sentence of an introduction (topic) or of methods (method), in 1,489 articles of eLife;
 texts are titles. Test: works that share such a sentence with one work in introductions only and with another
@@ -11,6 +11,9 @@ follows, with an expert per route and dense.
 
 No work of the test, and no article that cites two works of one test pair, is in training. Budget, measured
 before the first result: 0.7 CPU seconds per step, 6 per test; 6 CPU minutes for the upper bound.
+
+`--length long`, added after the first results: 100 steps for each model instead of 40, as in the pilot; a
+study of its own, 14 CPU minutes.
 """
 
 from __future__ import annotations
@@ -49,10 +52,11 @@ from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from studies import RunFile, arguments, write_study
 from study import BASE, DATA, ELIFE
 
+NAME = "lenses"
 # All fixed before the first result.
 ROUTES = ("introduction", "methods")
-STEPS, BATCH, PAIRS_PER_ARTICLE = 40, 16, 4
-TRAINING: dict[str, Any] = {"max_steps": STEPS, "batch_size": BATCH, "learning_rate": 5e-5, "max_length": 32}
+STEPS, BATCH, PAIRS_PER_ARTICLE = {"short": 40, "long": 100}, 16, 4
+TRAINING: dict[str, Any] = {"batch_size": BATCH, "learning_rate": 5e-5, "max_length": 32}
 TEST_ANCHORS = 400
 MARGIN, NEAR_HALF = 0.01, 0.55
 PRIMARY = "conflict ROC-AUC of two separate models, minus that of the untrained model (0.5)"
@@ -89,7 +93,8 @@ def with_abstracts(corpus: se.CorpusFolder, shared: dict[str, set[Pair]]) -> str
 class Material:
     """The test pairs, and the training pairs of each route."""
 
-    def __init__(self, corpus: se.CorpusFolder, out: Path) -> None:
+    def __init__(self, corpus: se.CorpusFolder, out: Path, steps: int) -> None:
+        self.steps = steps
         pairs = training_pairs(corpus, out / "lenses-pairs", within="sentence")
         self.known_links, table = pairs.known_links(), pairs.split("train")
         self.text = dict(zip(table["anchor_id"].to_pylist(), table["anchor"].to_pylist(), strict=True))
@@ -155,13 +160,13 @@ class Material:
         for article in random.permutation(sorted(self._rows[route])):
             rows = self._rows[route][article]
             drawn += random.permutation(rows)[:PAIRS_PER_ARTICLE].tolist()
-        return with_column(self._table.take(pa.array(drawn[: STEPS * BATCH])), "domain", route)
+        return with_column(self._table.take(pa.array(drawn[: self.steps * BATCH])), "domain", route)
 
 
 def run(arm: str, seed: int, material: Material) -> dict[str, Any]:
     """Train and test one arm: two models, or one with two routes."""
     clock = Clock()
-    settings = {**TRAINING, "keep": "last", "seed": seed}
+    settings = {**TRAINING, "max_steps": material.steps, "keep": "last", "seed": seed}
     tables = {route: material.train(route, seed) for route in ROUTES}
     found: dict[str, Any] = {"pairs": [len(table) for table in tables.values()]}
     if arm == SEPARATE:
@@ -171,7 +176,7 @@ def run(arm: str, seed: int, material: Material) -> dict[str, Any]:
             found[f"cosines of {route}"] = cosines(model, material.test)
     else:
         data = pairs_of(pa.concat_tables(tables.values()), material.known_links)
-        settings |= {"max_steps": 2 * STEPS, "batches": "homogeneous"}
+        settings |= {"max_steps": 2 * material.steps, "batches": "homogeneous"}
         model = se.train(se.extend(BASE, list(ROUTES), layers=SHARED[arm]), data, **settings).model
         found["cosines"] = cosines(model, material.test)
     return {**found, "seconds": clock.seconds()}
@@ -185,7 +190,7 @@ def scores_of(row: dict[str, Any], test: pa.Table) -> list[int]:
     return [row[f"cosines of {route}"][place] for place, route in enumerate(routes)]
 
 
-def report(runs: RunFile, material: Material, seeds: int) -> float:
+def report(name: str, runs: RunFile, material: Material, seeds: int) -> float:
     """Write the study's page; the conflict ROC-AUC of the separate models."""
     test, mean = material.test, "pair_weighted_mean"
     arms = {arm: runs.find(arm=arm)[:seeds] for arm in (UNTRAINED, SEPARATE, *SHARED) if runs.done(arm=arm)}
@@ -207,9 +212,11 @@ def report(runs: RunFile, material: Material, seeds: int) -> float:
     text = [
         "# Do routes pay for topic against method?",
         "",
-        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/lenses.py --out FOLDER`.",
+        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/lenses.py --out FOLDER"
+        f"{' --length long' if name != NAME else ''}`.",
         "",
-        f"{len(arms[SEPARATE])} seeds, each model {STEPS} steps of {BATCH} pairs; {len(test) // 4} anchors. "
+        f"{len(arms[SEPARATE])} seeds, each model {material.steps} steps of {BATCH} pairs; "
+        f"{len(test) // 4} anchors. "
         "Mean ROC-AUC of the two routes, 95% intervals over works and seeds; 0.5 is the ceiling of a model "
         "that is blind to the route.",
         "",
@@ -223,17 +230,19 @@ def report(runs: RunFile, material: Material, seeds: int) -> float:
         "",
         spent(runs),
     ]
-    write_study("lenses", {"verdict": said}, runs, "\n".join(text))
+    write_study(name, {"verdict": said}, runs, "\n".join(text))
     return bound
 
 
 def main() -> None:
     """Train and test what is missing, and write the results."""
-    given = arguments(__doc__)
-    material = Material(se.import_corpus([DATA / ELIFE], out=given.out / "elife"), given.out)
-    settings = {"training": TRAINING, "pairs_per_article": PAIRS_PER_ARTICLE, "primary": PRIMARY}
+    given = arguments(__doc__, length=tuple(STEPS))
+    steps, name = STEPS[given.length], NAME if given.length == "short" else f"{NAME}_{given.length}"
+    material = Material(se.import_corpus([DATA / ELIFE], out=given.out / "elife"), given.out, steps)
+    training = {"max_steps": steps, **TRAINING}
+    settings = {"training": training, "pairs_per_article": PAIRS_PER_ARTICLE, "primary": PRIMARY}
     settings |= {"margin": MARGIN, "test": se.Pairs.from_tables(test=material.test).fingerprint()}
-    runs = RunFile(given.out, "lenses", settings)
+    runs = RunFile(given.out, name, settings)
 
     def go(*arms: str) -> None:
         for seed in range(0 if given.report else given.seeds):
@@ -243,9 +252,9 @@ def main() -> None:
 
     measure_untrained(runs, material.test)
     go(SEPARATE)
-    if report(runs, material, given.seeds) >= NEAR_HALF:
+    if report(name, runs, material, given.seeds) >= NEAR_HALF:
         go(*SHARED)
-        report(runs, material, given.seeds)
+        report(name, runs, material, given.seeds)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts as se
 from blind_scores import Texts, blind_table
+from measuring import p_text
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
 from sentence_experts.evaluation.results import Difference, PairEvaluation, score_column
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.evaluation.wilcoxon import holm
-from sentence_experts.pairs.dataset import PAIR_COLUMNS
+from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS
 from studies import RunFile
 from study import BASE
 
@@ -107,7 +108,7 @@ def with_column(table: pa.Table, name: str, value: Any) -> pa.Table:
 def training_pairs(corpus: se.CorpusFolder, out: Path, **settings: Any) -> se.Pairs:
     """Nearly all pairs of titles of a corpus as training pairs; how they are linked is up to the settings."""
     how: dict[str, Any] = {"unit": "title", "split": "random", "fractions": [0.98, 0.01, 0.01]}
-    how |= {"max_eval_per_domain": 10, "negatives": "cited", "negatives_min_cited": 0, "threads": 1}
+    how |= {"max_eval_per_domain": 10, "negatives": "cited", "negatives_min_cited": 0, "engine": "local[1]"}
     return se.compile_pairs(corpus, out=out, **{**how, **settings})
 
 
@@ -165,14 +166,18 @@ class _Kept:
 def compared(
     test: pa.Table, scores: Mapping[str, Sequence[Cosines]], margin: float, baseline: Sequence[str] = ()
 ) -> PairEvaluation:
-    """The arms on the same test pairs, each with the cosines of its runs in the order of the seeds."""
+    """The arms on the same test pairs, each with the cosines of its runs in the order of the seeds.
+
+    Intervals cluster by the articles that link the pairs, too, where the table keeps these.
+    """
     models = {
         arm: [
             _Kept(arm if len(runs) == 1 else f"{arm}, run {seed}", test, run) for seed, run in enumerate(runs)
         ]
         for arm, runs in scores.items()
     }
-    return evaluate_scorers(models, test, margin=margin, baseline=baseline)
+    cluster = "article" if LINKED_BY in test.column_names else "paper"
+    return evaluate_scorers(models, test, margin=margin, baseline=baseline, cluster=cluster)
 
 
 def difference(found: PairEvaluation, first: str, second: str, view: str = "pooled") -> Difference:
@@ -207,7 +212,7 @@ def gap(found: PairEvaluation, first: str, second: str, view: str = "pooled") ->
 
 def corrected(differences: Sequence[Difference]) -> list[str]:
     """The p-value of each, after Holm's correction for their number."""
-    return [f"{p_value:.2g}" for p_value in holm([each.p_value or 0.0 for each in differences])]
+    return [p_text(p_value) for p_value in holm([each.p_value or 0.0 for each in differences])]
 
 
 def areas(found: PairEvaluation, arm: str, view: str = "pooled") -> str:

@@ -131,7 +131,7 @@ class TrainingPairs:
 def test_pairs(folders: dict[str, se.CorpusFolder], out: Path) -> pa.Table:
     """Positives and both kinds of negatives, in a column `kind`."""
     settings: dict[str, Any] = {"unit": "title", "within": "sentence", "negatives": "same-article"}
-    settings |= {"split": "random", "fractions": [0.01, 0.01, 0.98], "threads": 1}
+    settings |= {"split": "random", "fractions": [0.01, 0.01, 0.98], "engine": "local[1]"}
     table = se.compile_pairs(folders["test"], out=out / "test-pairs", **settings).split("test")
     seen, citing = Citing(folders["training"]), Citing(folders["test"])
     new = [not any(map(seen.times, pair)) for pair in ends(table)]

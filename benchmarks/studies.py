@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from measuring import hardware, versions
+from measuring import hardware, p_text, versions
 from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, runs_of
 from sentence_experts.evaluation.wilcoxon import holm
 from study import RESULTS
@@ -286,11 +286,11 @@ class Difference:
 
     def told(self) -> str:
         """`+0.041 (+0.012 to +0.070), p 0.021 after Holm`: the interval is that of this difference alone."""
-        return f"{self.sizes()}, p {self.p_holm:.2g} after Holm"
+        return f"{self.sizes()}, p {p_text(self.p_holm)} after Holm"
 
     def cells(self) -> list[str]:
         """A row of the table of differences."""
-        return [f"{self.first} - {self.second}", self.sizes(), f"{self.p_holm:.2g}", self.verdict]
+        return [f"{self.first} - {self.second}", self.sizes(), p_text(self.p_holm), self.verdict]
 
 
 DIFFERENCE_HEADER = ["ROC-AUC, paired by seed", "difference (95% interval)", "p, Holm", "verdict"]

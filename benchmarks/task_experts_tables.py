@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t, ttest_ind, ttest_rel
 
+from measuring import p_text
 from study import BASE
 
 Scores = NDArray[np.float64]  # in percent, shape (seeds, datasets)
@@ -154,7 +155,7 @@ def test_table(found: Sequence[Mapping]) -> Iterator[list[str]]:
     yield ["first - second, average", "gap", "p, Welch over seeds", "p, Welch over datasets", "p, paired"]
     for one in found:
         p_values = [one[key] for key in ("welch_over_seeds", "welch_over_datasets", "paired_over_datasets")]
-        cells = ["–" if value is None else f"{value:.2g}" for value in p_values]
+        cells = ["–" if value is None else p_text(value) for value in p_values]
         yield [f"{one['first']} - {one['second']}", f"{one['gap']:+.2f}", *cells]
 
 
@@ -164,7 +165,7 @@ def route_table(alike: Sequence[Mapping]) -> Iterator[list[str]]:
     for rows in zip(*(one["pairs"] for one in alike), strict=True):
         means = np.array([_two_means(row["models"]) for row in rows]).mean(0)
         p_values = [row["welch_less"]["p_holm"] for row in rows]
-        largest = "–" if None in p_values else f"{max(p_values):.2g}"
+        largest = "–" if None in p_values else p_text(max(p_values))
         cells = [*(f"{mean:.3f}" for mean in means), f"{means[0] - means[1]:+.3f}", largest]
         yield [" – ".join(rows[0]["routes"]), *cells]
 

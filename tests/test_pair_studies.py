@@ -63,6 +63,22 @@ def test_a_difference_turned_round_has_the_opposite_interval() -> None:
     assert (back.interval.low, back.interval.high) == (-forth.interval.high, -forth.interval.low)
 
 
+def test_intervals_allow_for_the_articles_that_link_the_pairs() -> None:
+    random = np.random.default_rng(0)
+    test = pairs([(f"a{n}", f"b{n}", n % 2) for n in range(80)])
+    labels = np.array(test["label"].to_pylist())
+    articles = np.arange(80) // 20
+    shift = np.array([-1, 1, -0.5, 1.5])[articles] * labels  # what an article does to its pairs
+    one = 0.5 * labels + shift + 0.3 * random.normal(size=80)
+    scores = {"one": [(COSINES * one).astype(int)], "other": [(COSINES * labels).astype(int)]}
+    linked_by = [[f"article {n}"] * label for n, label in zip(articles, labels, strict=True)]
+    widths = []
+    for table in (test, test.append_column("linked_by", pa.array(linked_by, pa.list_(pa.string())))):
+        interval = difference(compared(table, scores, margin=0.01), "one", "other").interval
+        widths.append(interval.high - interval.low)
+    assert widths[1] > 1.2 * widths[0]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "begins"),
     [

@@ -24,6 +24,11 @@ def test_intervals_hold_the_true_value():
         assert abs(figures["mean_error"]) < 0.4 * figures["standard_error"], name
 
 
+def test_intervals_of_the_same_pairs_under_two_routes_hold_the_true_value():
+    found = coverage(World((100,) * 2, distance=0.5, repeated=True), WORLDS, replicates=5)["mean roc_auc"]
+    assert LOWEST <= found["coverage"] <= HIGHEST
+
+
 def test_intervals_that_know_the_articles_are_wider():
     world = World((200,) * 2, article=0.3)
     known = coverage(world, worlds=40, replicates=20)

@@ -4,8 +4,9 @@ The variance of a metric is a sum over its pairs of papers. The influence of a p
 would move, to first order, if the pair counted more; the products of the influences of all pairs that share a
 paper (each pair with itself, too) add up to the variance: the estimator for dyads of Fafchamps & Gubert
 (Journal of Development Economics 2007) and Aronow, Samii & Assenova (Political Analysis 2015). It is at least
-that of independent pairs. The numbers of pairs of each class and domain were chosen and do not vary.
-Where the articles that cite both papers of a pair are known, pairs that share one may count as related too.
+that of independent pairs, where two papers that are a pair under several routes count as one pair. The
+numbers of pairs of each class and domain were chosen and do not vary. Where the articles that cite both
+papers of a pair are known, pairs that share one may count as related too.
 
 F1max is the maximum of a noisy curve, so on a sample it is too high, the more so the fewer pairs: the pairs
 that choose the best threshold measure it too. The percentiles of a bootstrap, whose replicates are maxima
@@ -94,12 +95,13 @@ class Sharing:
 
     def variance(self, influence: Floats) -> float:
         """The variance of the sum of the pairs' influences, shape (pairs,)."""
+        # Two papers may be a pair under several routes, and what they add to these may cancel out.
+        of_pairs = float((np.bincount(self.both, influence) ** 2).sum())
         if self.clusters is not None:
-            return _variance_in_clusters(self.clusters, influence)
+            return max(_variance_in_clusters(self.clusters, influence), of_pairs)
         papers = np.concatenate([self.first, self.second])
         by_paper = np.bincount(papers, np.tile(influence, 2))
-        shared = (by_paper**2).sum() - (np.bincount(self.both, influence) ** 2).sum()
-        return float(max(shared, (influence**2).sum()))
+        return max(float((by_paper**2).sum()) - of_pairs, of_pairs)
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,8 @@ def _clusters(
 def _variance_in_clusters(clusters: csr_array, influence: Floats) -> float:
     """The sum of the products of the influences of all pairs that share a cluster."""
     counted = np.flatnonzero(influence)
+    if not len(counted):
+        return 0.0
     clusters, influence = clusters[counted], influence[counted]
     total, transposed = 0.0, clusters.T.tocsr()
     step = max(1, CELLS_AT_ONCE // len(influence))
@@ -287,7 +291,7 @@ def _variance_in_clusters(clusters: csr_array, influence: Floats) -> float:
         related = clusters[start : start + step] @ transposed
         related.data[:] = 1.0
         total += float(influence[start : start + step] @ (related @ influence))
-    return max(total, float((influence**2).sum()))
+    return total
 
 
 @dataclass(frozen=True)
